@@ -2,7 +2,7 @@
 
 python -m benchmarks.features batches [--images 2000] [--folder DIR]     one JSON line a reader and type
 python -m benchmarks.features whole [--images 123287] [--folder DIR]     a store of COCO's size, in bounded memory
-python -m benchmarks.features open [--images 123287]                     a store with its header, and one without
+python -m benchmarks.features open [--images 123287]                     a store of this version, and of an earlier one
 python -m benchmarks.features extract                                    pictures a second, decoding hidden or not
 """
 
@@ -25,7 +25,7 @@ import torch
 from benchmarks.figures import Case
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 
 ROWS, DIM, BATCH = 36, 2048, 50
 ABOUT = {"extractor": "{}", "extractor_hash": "0" * 16, "weights_sha256": "0" * 64, "made_with": "benchmark"}
@@ -236,7 +236,7 @@ def extract() -> Iterator[dict[str, object]]:
 
 
 def opening(folder: Path, images: int) -> Iterator[dict[str, object]]:
-    """Yield seconds to open a store of COCO's size by its header, and as versions without one did, warm; medians."""
+    """Yield seconds to open a store of COCO's size here, and in the process for those of earlier versions; medians."""
 
     def small(image: int) -> np.ndarray:
         return np.full((1, 8), image % 1000, np.float16)
@@ -257,7 +257,7 @@ def opening(folder: Path, images: int) -> Iterator[dict[str, object]]:
     yield {
         "name": "store.open",
         "seconds": round(middle[own], 4),
-        "reference": "another process reads the structure",
+        "reference": "read by another process",
         "reference_seconds": round(middle[without], 4),
         "reference_seconds_first": round(first, 4),
         "ratio": round(middle[without] / middle[own], 2),

@@ -14,7 +14,7 @@ import sys, time
 from pathlib import Path
 import numpy as np
 from recap.features.records import ImageFeatures
-from recap.features.writer import build_store
+from recap.features.write import build_store
 
 folder, images, shard = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from recap.features.records import ImageFeatures
-from recap.features.writer import build_store
+from recap.features.write import build_store
 
 SIZE = (64, 48)
 

@@ -53,7 +53,7 @@ def extract(
     """Extract features of pictures into a feature store."""
     from recap.core.plugins import resolve
     from recap.features.job import ExtractionJob
-    from recap.features.parts import Part
+    from recap.features.write import Part
 
     if (part is None) != (done is None):
         raise ConfigError("--part and --done go together; give both, or neither")
@@ -91,7 +91,7 @@ def merge(
     out: Annotated[Path, "the feature store"],
 ) -> None:
     """Merge the finished parts of an extraction into a feature store."""
-    from recap.features.writer import merge_parts
+    from recap.features.write import merge_parts
 
     merge_parts(files, out=out, shards=shards, kept=kept)
 

@@ -48,19 +48,12 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Found:
-    """What was looked for.
+    """What was looked for."""
 
-    Attributes:
-        name: what it is.
-        version: what was found; none: nothing.
-        without: what is lost without it.
-        get: the command or the page that gets it.
-    """
-
-    name: str
-    version: str | None
-    without: str
-    get: str
+    name: str  #: what it is
+    version: str | None  #: what was found; none: nothing
+    without: str  #: what is lost without it
+    get: str  #: the command or the page that gets it
 
 
 def examine(folder: Path) -> list[Found]:

@@ -19,27 +19,17 @@ from recap.plan.step_costs import StepCosts, cost_tables
 
 @dataclass(frozen=True)
 class Report:
-    """What `recap plan` prints.
+    """What `recap plan` prints."""
 
-    Attributes:
-        plan: the plan.
-        missing: all outside files and hub files that are not here.
-        tools: that it needs, here or not.
-        stores: the feature stores.
-        tables: the work by table.
-        machine: whose seconds are known for all jobs, the one that was measured last; None: of none.
-        schedules: jobs of the trainings and evaluations with their seconds, by what the seconds are of.
-        links: whether DVC's cache links files; else it copies them.
-    """
-
-    plan: RunPlan
-    missing: Sequence[Requirement]
-    tools: Sequence[Tool]
-    stores: Sequence[StoreCost]
-    tables: Sequence[TableWork]
-    machine: str | None
+    plan: RunPlan  #: the plan
+    missing: Sequence[Requirement]  #: all outside files and hub files that are not here
+    tools: Sequence[Tool]  #: that it needs, here or not
+    stores: Sequence[StoreCost]  #: the feature stores
+    tables: Sequence[TableWork]  #: the work by table
+    machine: str | None  #: whose seconds are known for all jobs, the one that was measured last; None: of none
+    #: jobs of the trainings and evaluations with their seconds, by what the seconds are of
     schedules: Mapping[str, Mapping[Work, Job]]
-    links: bool
+    links: bool  #: whether DVC's cache links files; else it copies them
 
     @property
     def trainings(self) -> list[TrainingCost]:
@@ -48,11 +38,7 @@ class Report:
 
 
 def costs_of(plan: RunPlan) -> Costs:
-    """Return the costs of a plan from its parameter files, what was timed here, and the project's own table.
-
-    Raises:
-        ConfigError: a model cannot be built, or a table of measured costs is refused.
-    """
+    """Return the costs of a plan from its parameter files, what was timed here, and the project's own table."""
     parameters = check_models(plan, Path(Paths(plan).work) / "checked_models.json")
     return Costs(plan, parameters, StepCosts.read(cost_tables(plan.params)))
 
@@ -64,9 +50,6 @@ def report(plan: RunPlan, costs: Costs, *, tflops: float) -> Report:
         plan: the plan.
         costs: of its jobs.
         tflops: 10^12 operations per second that a GPU is assumed to sustain.
-
-    Raises:
-        ConfigError: the size of a data set is not known, or the list of outside files is not valid.
     """
     work = tables(plan, costs)
     every = [cost for table in work for cost in table.costs]

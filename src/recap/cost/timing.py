@@ -20,9 +20,6 @@ def time_steps(costs: Costs, table: Path, *, device: str, minutes: float) -> Non
         table: gets a line as soon as it is measured.
         device: auto, cpu or cuda.
         minutes: no measurement begins after so many.
-
-    Raises:
-        RecapError: a GPU is asked for and none is there.
     """
     from recap.core.device import select_device
     from recap.training.measure import machine, measure

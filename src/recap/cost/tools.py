@@ -18,19 +18,12 @@ from recap.settings.metrics import METRICS
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that a plan needs.
+    """A tool that a plan needs."""
 
-    Attributes:
-        name: what it is.
-        found: whether it is here.
-        without: what is lost without it.
-        get: the command or the page that gets it.
-    """
-
-    name: str
-    found: bool
-    without: str
-    get: str
+    name: str  #: what it is
+    found: bool  #: whether it is here
+    without: str  #: what is lost without it
+    get: str  #: the command or the page that gets it
 
 
 def tools(plan: RunPlan) -> list[Tool]:

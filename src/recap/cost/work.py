@@ -20,21 +20,13 @@ Work = tuple[Literal["train", "evaluate", "submit"], Run]
 
 @dataclass(frozen=True)
 class TableWork:
-    """What a table, with all its parts, adds to the tables before it.
+    """What a table, with all its parts, adds to the tables before it."""
 
-    Attributes:
-        table: name of its file.
-        rows: that are trained or decoded.
-        trainings: of cross-entropy and of the second stage.
-        evaluations: of scored runs, and captions for COCO's server.
-        costs: of all of them.
-    """
-
-    table: str
-    rows: int
-    trainings: dict[str, int]
-    evaluations: int
-    costs: tuple[Cost, ...]
+    table: str  #: name of its file
+    rows: int  #: that are trained or decoded
+    trainings: dict[str, int]  #: of cross-entropy and of the second stage
+    evaluations: int  #: of scored runs, and captions for COCO's server
+    costs: tuple[Cost, ...]  #: of all of them
 
     @property
     def steps(self) -> int:

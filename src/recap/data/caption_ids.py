@@ -57,11 +57,7 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         return len(self.image_ids)
 
     def places(self, images: Iterable[int]) -> Ints:
-        """Return the places of images in `image_ids`, [B].
-
-        Raises:
-            KeyError: an image has no captions here.
-        """
+        """Return the places of images in `image_ids`, [B]."""
         wanted = np.asarray(images if isinstance(images, Sequence) else list(images), np.int64)
         found = np.searchsorted(self.image_ids, wanted)
         known = found < len(self.image_ids)

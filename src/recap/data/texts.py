@@ -21,17 +21,11 @@ from recap.settings.models import LanguageModel, SceneTexts
 
 @dataclass(frozen=True)
 class Texts:
-    """The words of texts, each once.
+    """The words of texts, each once."""
 
-    Attributes:
-        tokens: words of each text, in the order of the sources.
-        read: number of texts in the sources.
-        in_corpus: how many of the different ones were left out because the data set has them.
-    """
-
-    tokens: list[list[str]]
-    read: int
-    in_corpus: int
+    tokens: list[list[str]]  #: words of each text, in the order of the sources
+    read: int  #: number of texts in the sources
+    in_corpus: int  #: how many of the different ones were left out because the data set has them
 
 
 @limited_memory()

@@ -16,17 +16,11 @@ from recap.settings.recipes import DecodingSettings
 
 @dataclass(frozen=True)
 class Beams:
-    """The captions that a search ends with, best first.
+    """The captions that a search ends with, best first."""
 
-    Attributes:
-        tokens: [B, K, max_length] without <bos>, padded after <eos>.
-        scores: [B, K], what captions are ranked by.
-        log_probabilities: [B, K], sums over the tokens, the end token among them.
-    """
-
-    tokens: Tensor
-    scores: Tensor
-    log_probabilities: Tensor
+    tokens: Tensor  #: [B, K, max_length] without <bos>, padded after <eos>
+    scores: Tensor  #: [B, K], what captions are ranked by
+    log_probabilities: Tensor  #: [B, K], sums over the tokens, the end token among them
 
     def ranked(self) -> Beams:
         """Return the captions of each image in the order of their scores."""

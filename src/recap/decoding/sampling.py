@@ -33,9 +33,6 @@ def sample(
 
     Returns:
         Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1, max_length], it last.
-
-    Raises:
-        NonFiniteLogits: a log-probability is NaN.
     """
     images, captions, device = batch.images, samples + greedy, batch.device
     state = state.reorder(torch.zeros(images, captions, dtype=torch.long, device=device))

@@ -75,13 +75,11 @@ class DecodingBatch:
     """A batch before the first token.
 
     Attributes:
-        images: B, images of the state that decoding starts from.
         bos, eos, pad: ids of the tokens that begin, end and pad a caption.
-        device: where the tokens are.
     """
 
-    images: int
+    images: int  #: B, images of the state that decoding starts from
     bos: int
     eos: int
     pad: int
-    device: torch.device
+    device: torch.device  #: where the tokens are

@@ -26,11 +26,7 @@ _SHADING = (
 
 
 def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Caption images with each model and draw the attention map of every token.
-
-    Raises:
-        RecapError: a file does not fit, nothing says where the vectors are, or a model does not expose its attention.
-    """
+    """Caption images with each model and draw the attention map of every token."""
     corpus = Corpus.read(models.corpus)
     images = shown_images(figure, corpus)
     each = [_caption_with_attention(models, label, images, figure.beam) for label in models.runs]
@@ -62,11 +58,7 @@ def _caption_with_attention(
 
 
 def vector_boxes(store: FeatureStore, image: int) -> list[Box]:
-    """Return where the vectors of an image are, as fractions of it: their boxes, or else the cells of a square grid.
-
-    Raises:
-        FeatureError: the store has neither.
-    """
+    """Return where the vectors of an image are, as fractions of it: their boxes, or else the cells of a square grid."""
     if BOXES in store.columns():
         size = torch.from_numpy(store.sizes([image])[0]).float()
         if not size.all():

@@ -56,12 +56,7 @@ class ClipScore(Metric):
         return {"clip": self._sha256[:8]}
 
     def score(self, captions: Captions) -> Result:
-        """Return both scores.
-
-        Raises:
-            MetricError: transformers, the weights or the pictures are missing, or the weights are no CLIP.
-            DataError: a picture is missing or damaged.
-        """
+        """Return both scores."""
         clip, picture = Clip(_folder()), captions.picture if captions.pictures else _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}

@@ -80,11 +80,7 @@ def caption_text(vocabulary: AnyVocabulary, tokens: Sequence[int], settings: Dec
 
 
 def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
-    """Return the ids of the words that a caption may not end on.
-
-    Raises:
-        ConfigError: one is no word of the vocabulary.
-    """
+    """Return the ids of the words that a caption may not end on."""
     ids = vocabulary.encode(rules.bad_endings)
     if UNK in ids:
         raise ConfigError(

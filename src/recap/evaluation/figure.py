@@ -18,31 +18,22 @@ class DrawnModels:
     """The trained models that a figure shows, with the files of their data set.
 
     Attributes:
-        runs: label -> run folder; none where the figure shows no models.
         corpus, vocabulary: files of the data set.
-        features: the feature stores that training saw; none where the figure shows no models.
-        image_roots: folders or zips with the photos.
-        texts: the outside files that the figure names.
-        heading: text above the figure: the table and the scale of the runs.
     """
 
-    runs: Mapping[str, Path]
+    runs: Mapping[str, Path]  #: label -> run folder; none where the figure shows no models
     corpus: Path
     vocabulary: Path
-    features: Sequence[Path]
-    image_roots: Sequence[Path]
-    heading: str
-    texts: Sequence[Path] = ()
+    features: Sequence[Path]  #: the feature stores that training saw; none where the figure shows no models
+    image_roots: Sequence[Path]  #: folders or zips with the photos
+    heading: str  #: text above the figure: the table and the scale of the runs
+    texts: Sequence[Path] = ()  #: the outside files that the figure names
 
 
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
     """Make the files of a figure.
 
     `out` is the begin of their paths: with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
-
-    Raises:
-        ConfigError: there are more models than the figure shows, or it needs photos, models or texts.
-        RecapError: a file does not fit, or a model has nothing of the kind to draw.
     """
     runs = len(models.runs)
     if figure.most_rows is not None and runs > figure.most_rows:

@@ -32,9 +32,6 @@ def write_note(spec: FeaturesConfig, *, code: str, files: Sequence[Path], out: P
     """Write down what makes a store, whichever images it holds: settings, source, and the bytes of what is read.
 
     Neither places nor times: another clone writes the same note.
-
-    Raises:
-        FeatureError: a file is missing.
     """
     try:
         read = [_content(path) for path in files]
@@ -53,11 +50,7 @@ def _content(path: Path) -> str:
 
 
 def check_extractor(store: FeatureStore, spec: FeaturesConfig) -> None:
-    """Check that a store was made with these settings.
-
-    Raises:
-        FeatureError: names the first setting that differs.
-    """
+    """Check that a store was made with these settings."""
     found = json.loads(store.attributes["extractor"])
     for key, wanted in spec.identity().items():
         if found.get(key) != wanted:

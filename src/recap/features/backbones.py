@@ -27,12 +27,7 @@ def timm_library() -> Any:
 
 
 def create(spec: GridFeatures | CropFeatures) -> Any:
-    """Create the model, on the CPU, with pretrained or seeded random weights.
-
-    Raises:
-        ConfigError: unknown name, or an activation or size that the model has not.
-        FeatureError: pretrained weights are not available.
-    """
+    """Create the model, on the CPU, with pretrained or seeded random weights."""
     timm = timm_library()
     check_name(spec.backbone)
     options: dict[str, Any] = {}
@@ -77,11 +72,7 @@ def _ask_hub(repository: str | None) -> None:
 
 
 def check_name(backbone: str) -> None:
-    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand.
-
-    Raises:
-        ConfigError: suggests the nearest name.
-    """
+    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand."""
     timm = timm_library()
     name, dot, _ = backbone.partition(".")
     known, wanted = timm.list_models(), name
@@ -97,11 +88,7 @@ def check_name(backbone: str) -> None:
 
 
 def check_stage(model: Any, spec: GridFeatures) -> None:
-    """Refuse a stage that the model has not.
-
-    Raises:
-        ConfigError: says which it has.
-    """
+    """Refuse a stage that the model has not."""
     if not hasattr(model, "forward_intermediates"):
         raise ConfigError(f"{spec.backbone}: has no intermediate maps; leave `out_index` out")
     if spec.out_index not in range(len(model.feature_info)):

@@ -11,7 +11,7 @@ from recap.features.pictures import in_order
 from recap.features.prefetch import prefetch
 from recap.features.records import ImageFeatures
 from recap.features.resized import Resized
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import RegionFeatures, SegmentFeatures
 
 if TYPE_CHECKING:
@@ -23,13 +23,9 @@ Item = TypeVar("Item")
 
 
 class BatchExtractor(Protocol):
-    """Makes the features of pictures of one size.
+    """Makes the features of pictures of one size."""
 
-    Attributes:
-        attributes: what the store says of it.
-    """
-
-    attributes: dict[str, str]
+    attributes: dict[str, str]  #: what the store says of it
 
     def prepare(self, image_id: int, picture: Image) -> Resized:
         """Return an RGB picture as the detector reads it; called in threads."""

@@ -18,13 +18,12 @@ from recap.features.attributes import describe
 from recap.features.backbones import create, timm_library
 from recap.features.extraction import Pictures, job_hash
 from recap.features.job import ExtractionJob
-from recap.features.layout import REGION
 from recap.features.origins import FromStore
 from recap.features.pictures import in_order, resampling
-from recap.features.records import ImageFeatures
+from recap.features.records import REGION, ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.weights import load_strictly, weights_hash
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import CropFeatures
 
 if TYPE_CHECKING:
@@ -39,9 +38,6 @@ def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
     Args:
         spec: backbone, embedding and crop policy.
         job: the pictures and the store of the boxes; ``threads`` pictures are decoded and cut at a time.
-
-    Raises:
-        RecapError: an unknown backbone, weights, boxes or pictures that are missing or broken.
     """
     if job.boxes is None:
         raise ConfigError("kind 'crops' cuts out the boxes of another store: say which with --boxes")
@@ -95,12 +91,7 @@ class CropEncoder:
     """A timm model that turns boxes of pictures into vectors."""
 
     def __init__(self, spec: CropFeatures, *, weights: Path | None, device: torch.device) -> None:
-        """Build the model and load its weights.
-
-        Raises:
-            ConfigError: unknown backbone, or a projection that it has not.
-            FeatureError: the weights are not available or do not fit.
-        """
+        """Build the model and load its weights."""
         if spec.embedding == "projected" and "clip" not in spec.backbone:
             raise ConfigError(
                 f"{spec.backbone}: its head gives classes, no projected embedding; set `embedding: pooled`"
@@ -158,9 +149,6 @@ def own_boxes(store: FeatureStore, image_id: int, size: tuple[int, int]) -> np.n
     """Return the boxes [N, 4] of one picture, in its own pixels.
 
     Boxes that were made on a resized copy are scaled; a store that does not say the size is taken at its word.
-
-    Raises:
-        FeatureError: the picture has other proportions than the one that the boxes are from.
     """
     boxes: np.ndarray = store.column([image_id], "boxes")[0].numpy()
     known = store.sizes([image_id])[0]

@@ -19,27 +19,17 @@ _PREDICTOR, _ATTRIBUTES = "roi_heads.box_predictor.", "roi_heads.attribute_predi
 
 @dataclass(frozen=True)
 class Release:
-    """A detector as it was released.
+    """A detector as it was released."""
 
-    Attributes:
-        config: a configuration of detectron2's model zoo.
-        changes: what the release sets in another way.
-        proposals: how many proposals are classified.
-        least_side: proposals with a shorter side in pixels of the picture are dropped.
-        names: prefix of a tensor's name in the released file -> prefix in our detector.
-        attributes_from: length of the vectors from which attributes are scored.
-        no_attribute: whether "no attribute" is scored, too.
-        caffe: whether it is the network of bottom-up attention, which detectron2 does not build.
-    """
-
-    config: str
-    changes: Mapping[str, Any]
-    proposals: int = 300
-    least_side: float = 0.0
+    config: str  #: a configuration of detectron2's model zoo
+    changes: Mapping[str, Any]  #: what the release sets in another way
+    proposals: int = 300  #: how many proposals are classified
+    least_side: float = 0.0  #: proposals with a shorter side in pixels of the picture are dropped
+    #: prefix of a tensor's name in the released file -> prefix in our detector
     names: Mapping[str, str] = field(default_factory=dict)
-    attributes_from: int = 2048
-    no_attribute: bool = True
-    caffe: bool = False
+    attributes_from: int = 2048  #: length of the vectors from which attributes are scored
+    no_attribute: bool = True  #: whether "no attribute" is scored, too
+    caffe: bool = False  #: whether it is the network of bottom-up attention, which detectron2 does not build
 
     def options(self, spec: RegionFeatures) -> dict[str, Any]:
         """Return all that is set in the configuration."""
@@ -102,9 +92,6 @@ def build_released(spec: RegionFeatures, *, inputs: Path, device: torch.device) 
 
     Returns:
         The model, its configuration in detectron2, and the hash of its weights.
-
-    Raises:
-        RecapError: detectron2 is absent, or the weights are missing or do not fit.
     """
     release = DETECTORS[spec.detector]
     config = configured(release.config, release.options(spec))

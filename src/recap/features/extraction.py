@@ -15,7 +15,7 @@ from recap.features.job import ExtractionJob
 from recap.features.origins import Origins, ShownPictures
 from recap.features.pictures import in_order
 from recap.features.records import ImageFeatures
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.plan.source import code_digest
 from recap.settings.features import FeaturesConfig
 
@@ -32,28 +32,16 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a corpus.
+    """The pictures of a corpus."""
 
-    Attributes:
-        views: image id -> file names, one per view.
-        source: where the files are.
-        origins: what tells the bytes of these pictures from others.
-        corpus: of all images, wanted or not.
-    """
-
-    views: dict[int, list[str]]
-    source: ImageSource
-    origins: Origins
-    corpus: Corpus
+    views: dict[int, list[str]]  #: image id -> file names, one per view
+    source: ImageSource  #: where the files are
+    origins: Origins  #: what tells the bytes of these pictures from others
+    corpus: Corpus  #: of all images, wanted or not
 
     @staticmethod
     def find(job: ExtractionJob) -> Pictures:
-        """Find the wanted pictures of a corpus in folders or zips.
-
-        Raises:
-            ConfigError: no corpus is given.
-            DataError: a picture is missing; said before any work.
-        """
+        """Find the wanted pictures of a corpus in folders or zips."""
         if job.corpus is None:
             raise ConfigError("pictures are those of a corpus: say which with --corpus")
         table = Corpus.read(job.corpus)
@@ -70,20 +58,12 @@ class Pictures:
         )
 
     def training(self) -> dict[int, list[str]]:
-        """Return image id -> file names of all training images of the corpus, wanted or not.
-
-        Raises:
-            DataError: the corpus has none.
-        """
+        """Return image id -> file names of all training images of the corpus, wanted or not."""
         views = self.corpus.views()
         return {image_id: views[image_id] for image_id in self.corpus.image_ids("train")}
 
     def open(self, image_id: int) -> Image:
-        """Return the one picture of an image, decoded, as RGB.
-
-        Raises:
-            DataError: the image has several views, which boxes cannot tell apart.
-        """
+        """Return the one picture of an image, decoded, as RGB."""
         first, *others = self.views[image_id]
         if others:
             raise DataError(f"image id {image_id} has {1 + len(others)} views; use grid features, which take them all")

@@ -25,7 +25,7 @@ from recap.features.origins import ShownPictures, check_unchanged, joint_hash
 from recap.features.pictures import batches, decode, in_order, resampling
 from recap.features.records import ImageFeatures
 from recap.features.weights import load_strictly, weights_hash
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import GridFeatures
 
 STANDARDISED_OVER = 256  # training pictures over which features are standardized
@@ -45,9 +45,6 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     Args:
         spec: backbone, weights and grid.
         job: the pictures; ``threads`` batches are decoded and computed at a time.
-
-    Raises:
-        RecapError: an unknown backbone, weights or pictures that are missing or broken, no GPU where one is asked for.
     """
     target = select_device(job.device)
     found = Pictures.find(job)
@@ -113,12 +110,7 @@ class Backbone:
     """
 
     def __init__(self, spec: GridFeatures, *, weights: Path | None, device: torch.device) -> None:
-        """Build the model and load its weights; without a file they are pretrained or random, as the spec says.
-
-        Raises:
-            ConfigError: unknown backbone, or an activation, size or stage that it has not.
-            FeatureError: the weights are not available or do not fit.
-        """
+        """Build the model and load its weights; without a file they are pretrained or random, as the spec says."""
         self.spec = spec
         self.device = device
         self.precision = half_precision(device)
@@ -188,11 +180,7 @@ class Backbone:
 
 
 def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> Path | None:
-    """Return the file with a backbone's weights, or None where timm gives them.
-
-    Raises:
-        ConfigError: weights that are trained first, without the file of that training.
-    """
+    """Return the file with a backbone's weights, or None where timm gives them."""
     if not spec.trained_on():
         return initial_weights(spec, inputs=inputs)
     if trained is None:

@@ -1,19 +1,25 @@
-"""Reads HDF5 files in a separate process, so that a damaged one can neither hang nor crash this process."""
+"""Foreign HDF5 files are read in a child process: libhdf5 may spin for ever or crash over a damaged one."""
 
 from __future__ import annotations
 
-import os
+import pickle
+import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from multiprocessing.connection import Connection
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar, cast
 
 from recap.core.errors import FeatureError
-from recap.features import hdf5_process
+
+Result = TypeVar("Result")
+
+_MEMORY = 2**32  # bytes of address space; a damaged length makes libhdf5 ask for more
+_LARGEST = 2**29  # bytes of one dataset; more is no feature of one picture
 
 
 class UnreadableHdf5(FeatureError):
@@ -21,71 +27,96 @@ class UnreadableHdf5(FeatureError):
 
 
 class Reader:
-    """A process that reads HDF5 files; started when it is first asked, and again when it has ended meanwhile."""
+    """A child process that calls functions of a path; it starts when first asked, and ends with this process."""
 
     def __init__(self, seconds: int = 10) -> None:
-        """Give each answer so many seconds of work."""
+        """Give each answer so many seconds of work; waiting for a slow disk is none."""
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
-        self._owner = 0
+        self._child: subprocess.Popen[bytes] | None = None
 
-    def ask(self, question: str, path: Path, *arguments: str) -> Any:
-        """Return the answer to a question of ``recap.features.hdf5_process``.
-
-        Raises:
-            UnreadableHdf5: says why there is none.
-        """
+    def ask(self, function: Callable[..., Result], path: Path, *arguments: str) -> Result:
+        """Return what a function of a module gives for a file."""
         with self._lock:
-            for _ in range(2):
-                well, answer = self._asked(question, str(path.absolute()), *arguments)
-                if well:
-                    return answer
-                if answer is not None:
-                    raise UnreadableHdf5(answer)
-        raise UnreadableHdf5("the process that reads HDF5 files ends before it answers")
-
-    def _asked(self, *request: str) -> tuple[bool, Any]:
-        """Ask once; the answer is None if the idle process had ended."""
-        if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
-            self._start()
-        assert self._process is not None and self._connection is not None
-        try:
-            self._connection.send((self._seconds, *request))
-            well, answer = self._connection.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            return False, self._reason(self._process.wait())
-        except BaseException:
-            # Whoever stops waiting must not get this answer to the next question.
-            self._process.kill()
-            self._process.wait()
-            raise
-        return well, answer
-
-    def _start(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            handle = theirs.fileno()
-            # It knows h5py and numpy alone, so that it starts in a fifth of a second.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", hdf5_process.__file__, str(handle)],
-                pass_fds=[handle],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+            # Not multiprocessing, which would run the script of whoever uses this package once more.
+            child = self._child or subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(self._seconds)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
-        self._connection, self._owner = Connection(ours.detach()), os.getpid()
-
-    def _reason(self, status: int) -> str | None:
-        """Say why the process ended without an answer; None if it was idle."""
-        if status == -signal.SIGXCPU:
-            return f"reading it does not end; it was given up after {self._seconds} seconds of work"
-        if status < 0:
-            return f"the HDF5 library crashes over it ({signal.Signals(-status).name})"
-        return f"the process that reads HDF5 files ended with status {status}" if status else None
+            self._child = None  # whoever stops waiting must not get this answer to the next question
+            try:
+                request, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+                pickle.dump((function, path.absolute(), arguments), request)
+                request.flush()
+                succeeded, answer = pickle.load(answers)  # noqa: S301 (of our own process)
+                self._child = child
+            except (EOFError, BrokenPipeError):
+                status = child.wait()
+                succeeded, answer = False, f"the HDF5 library ends over it (status {status})"
+                if status == -signal.SIGXCPU:
+                    answer = f"reading it does not end; it was given up after {self._seconds} seconds of work"
+            finally:
+                if self._child is None:
+                    child.kill()
+        if not succeeded:
+            raise UnreadableHdf5(answer)
+        return cast(Result, answer)
 
 
 ask = Reader().ask
+
+
+def main(seconds: int) -> None:
+    """Answer until the parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
+    for limit, value in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, _MEMORY)):
+        resource.setrlimit(limit, (value, resource.getrlimit(limit)[1]))
+    while True:
+        try:
+            function, path, arguments = pickle.load(sys.stdin.buffer)  # noqa: S301 (of our own process)
+        except EOFError:
+            return
+        # The kernel ends this process when an answer takes more work than that.
+        most = int(time.process_time()) + 1 + seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        try:
+            answer = True, function(path, *arguments)
+        except Exception as error:  # libhdf5 and h5py raise whatever the damaged bytes happen to mean
+            answer = False, " ".join(str(error).split())[:200] or type(error).__name__
+        pickle.dump(answer, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+def names(path: Path) -> list[str]:
+    """Return the names at the root of a file."""
+    _opened.cache_clear()
+    return [str(name) for name in _file(path)]
+
+
+def numbers(path: Path, name: str) -> Any:
+    """Return a dataset of numbers at the root of a file, read whole."""
+    data = _file(path)[name]
+    if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
+        raise ValueError(f"{data.name} is no dataset of numbers")
+    if data.size * data.dtype.itemsize > _LARGEST:
+        raise ValueError(f"{data.name} says that it has the shape {list(data.shape)}, too large for one image")
+    return data[()]
+
+
+def _file(path: Path) -> Any:
+    status = path.stat()
+    return _opened(path, status.st_ino, status.st_ctime_ns)
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path, inode: int, changed: int) -> Any:
+    """Return the file that was asked for last, unless it has been replaced."""
+    import h5py
+
+    return h5py.File(path, "r", locking=False)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -20,9 +20,6 @@ def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     Args:
         path: the store.
         spec: settings that it must have been made with.
-
-    Raises:
-        FeatureError: the file is missing, truncated, damaged, no feature store, or made by another extractor.
     """
     store = FeatureStore(path)
     if spec is not None:

@@ -9,49 +9,33 @@ from typing import Any, Protocol, TypeVar
 
 from recap.core.errors import DataError
 from recap.data.subsets.used import read_used
-from recap.features.parts import Part
+from recap.features.write import Part
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class ExtractionJob:
-    """What an extractor works on, besides its settings.
+    """What an extractor works on, besides its settings."""
 
-    Attributes:
-        corpus: corpus.parquet; None, for imported features alone: all images that there are.
-        images: folders or zips with the pictures.
-        inputs: folder that the outside files of the settings are relative to.
-        shards: folder for unfinished work.
-        out: the store.
-        device: auto, cpu or cuda.
-        threads: how many pictures or batches are prepared at a time.
-        trained: weights that the step `pretrain` or `tune` made, for settings that ask for it.
-        boxes: a store whose main stream has boxes, for settings that name one.
-        cells: a store with a grid, for settings that pool one.
-        products: files that the data set's reader wrote beside the corpus, for settings that name some.
-        used: JSON with the ids of the images to extract; None: all images of the corpus.
-        kept: another name of the finished store, from which it grows when ``out`` is deleted.
-        part: extract only one of several parts of the store.
-    """
-
-    corpus: Path | None
-    images: Sequence[Path]
-    inputs: Path
-    shards: Path
-    out: Path
-    device: str = "auto"
-    threads: int = 2
-    trained: Path | None = None
-    boxes: Path | None = None
-    cells: Path | None = None
+    corpus: Path | None  #: corpus.parquet; None, for imported features alone: all images that there are
+    images: Sequence[Path]  #: folders or zips with the pictures
+    inputs: Path  #: folder that the outside files of the settings are relative to
+    shards: Path  #: folder for unfinished work
+    out: Path  #: the store
+    device: str = "auto"  #: auto, cpu or cuda
+    threads: int = 2  #: how many pictures or batches are prepared at a time
+    trained: Path | None = None  #: weights that the step `pretrain` or `tune` made, for settings that ask for it
+    boxes: Path | None = None  #: a store whose main stream has boxes, for settings that name one
+    cells: Path | None = None  #: a store with a grid, for settings that pool one
+    #: files that the data set's reader wrote beside the corpus, for settings that name some
     products: Sequence[Path] = ()
-    used: Path | None = None
-    kept: Path | None = None
-    part: Part | None = None
+    used: Path | None = None  #: JSON with the ids of the images to extract; None: all images of the corpus
+    kept: Path | None = None  #: another name of the finished store, from which it grows when ``out`` is deleted
+    part: Part | None = None  #: extract only one of several parts of the store
 
     def target(self) -> dict[str, Any]:
-        """Return where the store is made, as arguments of :func:`recap.features.writer.build_store`."""
+        """Return where the store is made, as arguments of :func:`recap.features.write.build_store`."""
         return {"out": self.out, "shards": self.shards, "kept": self.kept, "part": self.part}
 
     def wanted(self, images: Mapping[int, Item], where: Path) -> dict[int, Item]:

@@ -18,9 +18,6 @@ def as_maps(found: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
     """Return what timm's ``forward_features`` gave as maps [B, C, H, W].
 
     Tokens [B, prefix + H * W, C] lose their prefix (class and register tokens); maps [B, H, W, C] are turned.
-
-    Raises:
-        ConfigError: the tokens are not those of a square picture.
     """
     if found.ndim == 4:
         return found.permute(0, 3, 1, 2) if str(getattr(model, "output_fmt", "NCHW")) == "NHWC" else found
@@ -35,17 +32,11 @@ def as_maps(found: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
 
 @dataclass(frozen=True)
 class ChannelScale:
-    """Brings channels to one scale: (values - mean) * factor has mean 0 and standard deviation 1 over some pictures.
+    """Brings channels to one scale: (values - mean) * factor has mean 0 and standard deviation 1 over some pictures."""
 
-    Attributes:
-        mean: of each channel, float32 [C].
-        factor: one over the standard deviation of each channel, float32 [C].
-        pictures: over how many.
-    """
-
-    mean: Tensor
-    factor: Tensor
-    pictures: int
+    mean: Tensor  #: of each channel, float32 [C]
+    factor: Tensor  #: one over the standard deviation of each channel, float32 [C]
+    pictures: int  #: over how many
 
     @staticmethod
     def of(values: np.ndarray) -> ChannelScale:
@@ -57,11 +48,7 @@ class ChannelScale:
 
     @staticmethod
     def of_text(text: str) -> ChannelScale:
-        """Return the scale that :meth:`text` wrote.
-
-        Raises:
-            ValueError: the text is another one.
-        """
+        """Return the scale that :meth:`text` wrote."""
         try:
             said = json.loads(text)
             mean, factor = (np.frombuffer(base64.b64decode(said[name]), "<f4") for name in ("mean", "factor"))

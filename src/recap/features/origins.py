@@ -1,4 +1,4 @@
-"""What the features of an image are made from: how a changed picture or file is noticed, however like the old one.
+"""What the features of an image are made from, and what earlier runs have left that is still made from it.
 
 What an earlier run finished is used again only where images are made from the same bytes. Beside each shard stands, for
 each of its images, the sha256 of these bytes and a mark of the files that hold them: size, time of the last
@@ -13,85 +13,63 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 from zipfile import ZipFile
+
+import numpy as np
 
 from recap.core.documents import write_json
 from recap.core.errors import FeatureError
+from recap.core.files import reading
 from recap.core.hashing import sha256_file
+from recap.core.log import log
 from recap.data.files.images import ImageSource
+from recap.features.store import FeatureStore
 
-if TYPE_CHECKING:
-    from recap.features.store import FeatureStore
-
+SHARD, MERGING = ".shard.h5", ".merging.h5"  # endings of shards, and of a store that is being filled from them
 Mark = list[list[int]]  # of each file: size, time of the last write, inode, time of the last change
-
 _SETTLED = 2 * 10**9  # ns; what changed later than that may change again without another time: clocks tick coarsely
+_GONE = {"missing": "put it back and run the same command again", "damaged": "run the same command again"}
 
 
-class Origins(Protocol):
-    """Tells what each image is made from."""
+class Origins:
+    """Tells what each image is made from: the whole of some files, by default of none."""
 
-    def mark(self, image_id: int) -> Mark:
-        """Return what differs whenever the bytes may differ, without reading them."""
-
-    def content(self, image_id: int) -> str:
-        """Return a hash of the bytes."""
-
-
-class Nothing:
-    """The origins of images that are made from no file."""
-
-    def mark(self, image_id: int) -> Mark:
-        """Return no files."""
-        return []
-
-    def content(self, image_id: int) -> str:
-        """Return the hash of nothing."""
-        return ""
-
-
-class WholeFiles:
-    """The origins of images with separate files."""
-
-    def __init__(self, files: Callable[[int], Sequence[Path]]) -> None:
-        """Take what gives the files of an image id."""
+    def __init__(self, files: Callable[[int], Sequence[Path]] = lambda image_id: ()) -> None:
         self._files = files
 
     def mark(self, image_id: int) -> Mark:
-        """Return the marks of the files."""
+        """Return what differs whenever the bytes may differ, without reading them."""
         return [file_mark(path) for path in self._files(image_id)]
 
     def content(self, image_id: int) -> str:
-        """Return the hashes of the files."""
+        """Return a hash of the bytes."""
         return " ".join(map(_sha256, self._files(image_id)))
 
 
-class FromStore:
-    """The origins of images that are made from those of another store."""
+class FromStore(Origins):
+    """The origins of images that are made from those of another store, and from something else."""
 
-    def __init__(self, store: FeatureStore, pictures: Origins) -> None:
-        """Take the other store, and what else each image is made from."""
-        self._digests = dict(zip(store.ids.tolist(), store.digests(), strict=True))
-        self._pictures = pictures
+    def __init__(self, store: FeatureStore, others: Origins) -> None:
+        self._digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
+        self._others = others
 
     def mark(self, image_id: int) -> Mark:
         """Return a mark of the image in the store, and those of the rest."""
-        return [[int.from_bytes(self._digests[image_id].tobytes()[:7]), 0], *self._pictures.mark(image_id)]
+        return [[int.from_bytes(self._digests[image_id][:7]), 0], *self._others.mark(image_id)]
 
     def content(self, image_id: int) -> str:
         """Return the digest of the image in the store, and the hash of the rest."""
-        return f"{self._digests[image_id].tobytes().hex()} {self._pictures.content(image_id)}"
+        return f"{self._digests[image_id].hex()} {self._others.content(image_id)}"
 
 
-class ShownPictures:
+class ShownPictures(Origins):
     """The origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
 
     def __init__(self, source: ImageSource, views: Mapping[int, Sequence[str]]) -> None:
-        """Find the pictures; all of them exist."""
         self._zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
         self._places = {
-            image_id: [place for place in map(source.locate, files) if place] for image_id, files in views.items()
+            image: [place for place in map(source.locate, files) if place] for image, files in views.items()
         }
 
     def mark(self, image_id: int) -> Mark:
@@ -111,32 +89,18 @@ class ShownPictures:
 
 def file_mark(path: Path) -> list[int]:
     """Return what changes whenever a file is written or replaced; the last number is the time of the change, in ns."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise _gone(path, error) from error
-    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+    with reading(path, FeatureError, **_GONE):
+        status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns]
 
 
 def _sha256(path: Path) -> str:
-    try:
+    with reading(path, FeatureError, **_GONE):
         return sha256_file(path)
-    except OSError as error:
-        raise _gone(path, error) from error
-
-
-def _gone(path: Path, error: OSError) -> FeatureError:
-    return FeatureError(
-        f"{path}: cannot be read any more ({error.strerror}); put it back and run the same command again"
-    )
 
 
 def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
-    """Compare marks that were taken before the files were read with those of now.
-
-    Raises:
-        FeatureError: a file was written or replaced in between.
-    """
+    """Compare marks that were taken before the files were read with those of now."""
     for image_id, mark in before.items():
         if origins.mark(image_id) != mark:
             raise FeatureError(
@@ -145,11 +109,21 @@ def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
             )
 
 
+def hashed(content: str) -> bytes:
+    """Return what a store holds of the content of an image."""
+    return hashlib.sha256(content.encode()).digest()
+
+
+def joint_hash(contents: Sequence[str]) -> str:
+    """Return one hash of many, in their order."""
+    return hashed("\n".join(contents)).hex()
+
+
 class Notes:
     """What the images of a job are made from: as earlier runs noted, or read."""
 
     def __init__(self, origins: Origins, ids: Iterable[int], files: Iterable[Path]) -> None:
-        """Note the state of the source files of the images before any of them is read; take notes of earlier runs."""
+        """Mark the source files of the images before any of them is read; take notes of earlier runs."""
         self._origins = origins
         self._before = {image_id: origins.mark(image_id) for image_id in ids}
         self._noted: dict[str, Any] = {}
@@ -164,18 +138,14 @@ class Notes:
         return self._origins.content(image_id)
 
     def take(self, ids: Sequence[int]) -> list[str]:
-        """Note and return the hashes of what images were made from just now.
-
-        Raises:
-            FeatureError: a file was written or replaced since the job began.
-        """
+        """Note and return the hashes of what images were made from just now."""
         contents = [self._origins.content(image_id) for image_id in ids]
         settled = time.time_ns() - _SETTLED
         check_unchanged(self._origins, {image_id: self._before[image_id] for image_id in ids})
         for image_id, content in zip(ids, contents, strict=True):
             mark = self._before[image_id]
-            known = mark if all(file[-1] < settled for file in mark) else None
-            self._noted[str(image_id)] = {"mark": known, "content": content}
+            lasting = mark if all(file[-1] < settled for file in mark) else None
+            self._noted[str(image_id)] = {"mark": lasting, "content": content}
         return contents
 
     def write(self, path: Path, ids: Sequence[int]) -> None:
@@ -183,20 +153,72 @@ class Notes:
         write_json(path, {key: self._noted[key] for key in map(str, ids) if key in self._noted})
 
 
+def notes_of(path: Path) -> Path:
+    """Return the file with notes of what the images of a store or shard are made from."""
+    return path.with_name(f"{path.name}.origins.json")
+
+
 def _read_notes(path: Path) -> dict[str, Any]:
     """Return the notes beside a shard; without them, or where they are damaged, everything is read."""
     try:
-        found = json.loads(path.read_bytes())
+        notes = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and all(isinstance(value, dict) for value in found.values()) else {}
+    return notes if isinstance(notes, dict) and all(isinstance(note, dict) for note in notes.values()) else {}
 
 
-def hashed(content: str) -> bytes:
-    """Return what a store holds of the content of an image."""
-    return hashlib.sha256(content.encode()).digest()
+class Earlier:
+    """Finished images that are still what the job would make; ``stores``: image id -> the store or shard with it."""
 
+    def __init__(self, ids: Sequence[int], *, job: str, notes: Notes | None) -> None:
+        """Look for these images, made by this job; ``notes`` tell what they must be made from (None: anything)."""
+        self._ids = np.asarray(ids, np.int64)
+        self._job, self._notes = job, notes
+        self.stores: dict[int, FeatureStore] = {}
 
-def joint_hash(contents: Sequence[str]) -> str:
-    """Return one hash of many, in their order."""
-    return hashed("\n".join(contents)).hex()
+    def add(self, path: Path | None, *, others: bool = False) -> FeatureStore | None:
+        """Take the images of a store or shard that no other has given; return it if it is of this job.
+
+        A damaged one, or an image that is not what the job would make, is left out with a message. With ``others`` its
+        images that are not looked for are taken, too; what they are made from is compared when they are.
+        """
+        if path is None or not path.exists():
+            return None
+        try:
+            store = FeatureStore(path)
+        except FeatureError as error:
+            log.warning(f"{error} (doing that now)")
+            return None
+        if store.attributes.get("job") != self._job or store.origins is None:
+            return None
+        own = np.isin(store.ids, self._ids)
+        wanted = own & [image_id not in self.stores for image_id in store.ids.tolist()]
+        if wanted.any() or others:
+            intact = store.intact()
+            current = self._current(store, store.origins, wanted & intact)
+            damaged, stale = int((wanted & ~intact).sum()), int((wanted & intact & ~current).sum())
+            if damaged and not path.name.endswith(MERGING):  # which lacks what has not been copied yet
+                log.warning(f"{path}: {damaged} images do not match their checksums (making them again)")
+            if stale:
+                log.warning(f"{path}: source files of {stale} images have changed since (making them again)")
+            taken = current | (intact & ~own) if others else current
+            self.stores |= dict.fromkeys(store.ids[taken].tolist(), store)
+        return store
+
+    def _current(self, store: FeatureStore, origins: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Return which of the wanted images are made from the bytes of now."""
+        if self._notes is None:
+            return wanted
+        current = np.zeros(len(wanted), bool)
+        for position in np.flatnonzero(wanted).tolist():
+            content = self._notes.content(int(store.ids[position]))
+            current[position] = origins[position].tobytes() == hashed(content)
+        return current
+
+    def forget(self, path: Path) -> None:
+        """Leave out the images of a store that is going to be replaced."""
+        self.stores = {image_id: store for image_id, store in self.stores.items() if store.path != path}
+
+    def lacks(self, ids: Iterable[int]) -> list[int]:
+        """Return those of these images that are not finished."""
+        return [image_id for image_id in ids if image_id not in self.stores]

@@ -21,11 +21,7 @@ Result = TypeVar("Result")
 
 
 def resampling(interpolation: str) -> int:
-    """Return Pillow's number of an interpolation by name.
-
-    Raises:
-        ConfigError: Pillow has no such filter.
-    """
+    """Return Pillow's number of an interpolation by name."""
     if interpolation not in INTERPOLATIONS:
         raise ConfigError(f"pictures cannot be scaled by {interpolation!r}; known are {', '.join(INTERPOLATIONS)}")
     return INTERPOLATIONS[interpolation]
@@ -37,9 +33,6 @@ def decode(
     """Return original sizes (width, height) and pictures uint8 [B, edge, edge, 3].
 
     Pictures are squashed to a square, not cropped: the captions speak of the whole picture.
-
-    Raises:
-        DataError: a picture is missing or broken.
     """
     pictures = np.empty((len(files), edge, edge, 3), np.uint8)
     sizes = []

@@ -26,11 +26,10 @@ from recap.features.areas import box_shares, mask_shares, merged_cells, pool, ti
 from recap.features.attributes import describe
 from recap.features.extraction import job_hash
 from recap.features.job import ExtractionJob
-from recap.features.layout import GRID, REGION, SEGMENT
-from recap.features.origins import FromStore, Nothing
-from recap.features.records import ImageFeatures
+from recap.features.origins import FromStore, Origins
+from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import BOXES, PooledFeatures
 
 KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
@@ -43,9 +42,6 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
     Args:
         spec: whose cells, and over which areas.
         job: the store of the cells and, for true areas, boxes.json of the data set.
-
-    Raises:
-        RecapError: the store or the file is missing or broken, or lacks an image, or the cells are no square grid.
     """
     if job.corpus is None or job.cells is None:
         raise ConfigError("kind 'pooled' pools the cells of another store: say which with --cells, and --corpus")
@@ -73,7 +69,7 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         attributes=attributes,
         extract=extract,
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
-        origins=FromStore(cells, Nothing()),
+        origins=FromStore(cells, Origins()),
     )
 
 
@@ -87,10 +83,6 @@ def pooled_features(
         image_id: the image.
         cells: its grid.
         truth: image id -> what boxes.json says of it; empty for merged cells.
-
-    Raises:
-        FeatureError: its cells are no square grid.
-        DataError: boxes.json does not have the image, or not as scenes have it.
     """
     values = cells.read([image_id])[0][0].double().numpy()
     width, height = (int(edge) for edge in cells.sizes([image_id])[0])

@@ -45,10 +45,6 @@ def pretrain_backbone(
         device: auto, cpu or cuda.
         threads: CPU threads.
         out: the weights.
-
-    Raises:
-        ConfigError: the settings name other weights than 'boxes'.
-        DataError: a picture is missing, or no training picture has boxes.
     """
     if spec.weights != "boxes":
         raise ConfigError(

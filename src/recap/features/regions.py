@@ -22,8 +22,7 @@ from recap.features.batched import extract_alike
 from recap.features.detectors import DETECTORS, build_released
 from recap.features.extraction import Pictures
 from recap.features.job import ExtractionJob
-from recap.features.layout import GRID, REGION
-from recap.features.records import ImageFeatures
+from recap.features.records import GRID, REGION, ImageFeatures
 from recap.features.resized import Resized, on_device, resize_scale
 from recap.features.selection import choose, rising_suppression, suppressed_confidence
 from recap.settings.features import RegionFeatures
@@ -50,9 +49,6 @@ def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:
     Args:
         spec: detector, weights, how many regions.
         job: the pictures; ``threads`` of them are decoded at a time.
-
-    Raises:
-        RecapError: detectron2 is absent, weights or pictures are missing or broken, no GPU where one is asked for.
     """
     pictures = Pictures.find(job)
     detector = Detector(spec, inputs=job.inputs, device=select_device(job.device))
@@ -67,11 +63,7 @@ class Detector:
     """
 
     def __init__(self, spec: RegionFeatures, *, inputs: Path, device: torch.device) -> None:
-        """Build it and load its weights.
-
-        Raises:
-            RecapError: detectron2 is absent, or the weights are missing or do not fit.
-        """
+        """Build it and load its weights."""
         self.spec, self._release = spec, DETECTORS[spec.detector]
         self.model, config, weights = build_released(spec, inputs=inputs, device=device)
         self._plain = self._undilated(config, device) if spec.grid and self._dilated else None

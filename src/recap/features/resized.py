@@ -16,17 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resized:
-    """A resized picture.
+    """A resized picture."""
 
-    Attributes:
-        image_id: the image.
-        size: width and height of the picture before.
-        pixels: BGR uint8 [3, h, w].
-    """
-
-    image_id: int
-    size: tuple[int, int]
-    pixels: Tensor
+    image_id: int  #: the image
+    size: tuple[int, int]  #: width and height of the picture before
+    pixels: Tensor  #: BGR uint8 [3, h, w]
 
     @staticmethod
     def of(image_id: int, picture: Image, *, short: int, long: int) -> Resized:

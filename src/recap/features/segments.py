@@ -22,8 +22,7 @@ from recap.features.batched import extract_alike
 from recap.features.detectron import built, configured, load
 from recap.features.extraction import Pictures
 from recap.features.job import ExtractionJob
-from recap.features.layout import SEGMENT
-from recap.features.records import ImageFeatures
+from recap.features.records import SEGMENT, ImageFeatures
 from recap.features.resized import Resized, on_device
 from recap.settings.features import SegmentFeatures
 
@@ -51,11 +50,7 @@ class Segmenter:
     """
 
     def __init__(self, spec: SegmentFeatures, *, inputs: Path, device: torch.device) -> None:
-        """Build it and load its weights.
-
-        Raises:
-            RecapError: detectron2 is absent, or the weights are missing or do not fit.
-        """
+        """Build it and load its weights."""
         self.spec = spec
         self.model: Any = built(configured(_MODEL, {}), seed=spec.seed, device=device)
         path = None if spec.weights == "random" else inputs / spec.weights

@@ -1,25 +1,111 @@
-"""Packed features of a data set: one HDF5 file (``recap.features.layout``), read through a memory map."""
+"""Packed features of a data set: one HDF5 file, read through a memory map.
+
+Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and height in pixels (0, 0
+where an imported file does not say); ``digests`` uint8 [images, 32], the sha256 of each image's rows; ``origins`` uint8
+[images, 32], the sha256 of what each image is made from. For each stream (``grid``, ``region``, ``segment``):
+``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so that it can be mapped;
+``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1]; and, where they exist,
+further columns [rows, ...] of ``recap.features.records.COLUMNS``.
+
+HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and each image has its
+digest: the first two are compared when a store is opened, a digest when a process reads an image for the first time.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures, nearest
-from recap.features import header
-from recap.features.hdf5 import UnreadableHdf5
-from recap.features.layout import GRID, LAYOUT, VALUES, Mapped, Packed, image_digest, made_by, stream_arrays
+from recap.core.hashing import value_hash
+from recap.features.hdf5 import UnreadableHdf5, ask
+from recap.features.records import COLUMNS, DTYPES, VALUES, image_digest
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["GRID", "FeatureStore"]
-
+LAYOUT = "recap-features-2"
+MAGIC = b"RECAPFS2"  # the file begins so, before what HDF5 reads: nobody else's file does
+_MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
+_HASHED = (*_MADE_BY, "checksum", "index_checksum")
 _PIECE = 2**24  # bytes read at a time
+
+
+@dataclass(frozen=True)
+class Index:
+    """Which rows belong to which image."""
+
+    ids: np.ndarray  # int64 [images], rising
+    sizes: np.ndarray  # int32 [images, 2], width and height
+    digests: np.ndarray  # uint8 [images, 32], the sha256 of each image's rows
+    origins: np.ndarray | None  # uint8 [images, 32], the sha256 of what each image is made from
+    offsets: dict[str, np.ndarray]  # int64 [images + 1] of each stream
+
+    def attributes(self, header: Mapping[str, str]) -> dict[str, str]:
+        """Return the attributes of a file with this index: those of ``header``, with the checksums of all."""
+        own = {name: text for name, text in header.items() if name not in ("feature_hash", "attributes_checksum")}
+        index = hashlib.sha256(self.ids.astype("<i8").tobytes() + self.sizes.astype("<i4").tobytes())
+        for stream in sorted(self.offsets):
+            index.update(stream.encode() + b"\0" + self.offsets[stream].astype("<i8").tobytes())
+        attributes = {**own, "layout": LAYOUT, "index_checksum": index.hexdigest()}
+        attributes["checksum"] = hashlib.sha256(np.ascontiguousarray(self.digests).data).hexdigest()
+        # The identity of a store: equal for equal extractor, weights and values.
+        attributes["feature_hash"] = value_hash({key: attributes[key] for key in _HASHED})
+        return dict(sorted({**attributes, "attributes_checksum": value_hash(attributes)}.items()))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the rows of one array are in a file."""
+
+    path: Path
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Read rows into memory; unlike mapped pages they are given back when they are not used any more."""
+        shape = (stop - start, *self.shape[1:])
+        begin = self.offset + start * self.row_bytes
+        return np.fromfile(self.path, self.dtype, int(np.prod(shape)), offset=begin).reshape(shape)
+
+
+def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
+    """Return attributes and index of a file, and where its arrays of features are, by path (``grid/values``)."""
+    import h5py
+
+    # Locks fail on some network disks and protect nothing here: stores are replaced whole, never changed.
+    with h5py.File(path, "r", locking=False) as file:
+        attributes = {
+            name: text.decode() if isinstance(text, bytes) else str(text) for name, text in file.attrs.items()
+        }
+        if attributes["layout"] != LAYOUT:
+            raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
+        offsets = {stream: file[stream]["offsets"][()] for stream in attributes["streams"].split()}
+        ids, sizes, digests = (file[name][()] for name in ("ids", "image_sizes", "digests"))
+        origins = file["origins"][()] if "origins" in file else None
+        arrays = {}
+        for stream, ends in offsets.items():
+            for name in (VALUES, *(name for name in COLUMNS if name in file[stream])):
+                data = file[stream][name]
+                types = [np.dtype(dtype) for dtype in (DTYPES if name == VALUES else (COLUMNS[name],))]
+                place = data.id.get_offset()  # None where it is not in one piece
+                if place is None or data.dtype not in types or len(data) != ends[-1]:
+                    raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
+                arrays[f"{stream}/{name}"] = Rows(path, data.dtype, data.shape, place)
+    return attributes, Index(ids, sizes, digests, origins, offsets), arrays
 
 
 class FeatureStore:
@@ -34,24 +120,46 @@ class FeatureStore:
         attributes: what the file says of itself (extractor, extractor_hash, weights_sha256, checksum, ...).
         feature_hash: changes when extractor, weights, images or any stored number change.
         origins: the sha256 of what each image is made from, uint8 [images, 32]; None in stores of earlier versions.
+        arrays: where the arrays of features are, by path (``grid/values``).
     """
 
     def __init__(self, path: str | Path, stream: str | None = None) -> None:
-        """Open a store; ``stream`` is the one to read (default: the main one).
-
-        Raises:
-            FeatureError: the file is missing, truncated, damaged or no feature store, or lacks the stream.
-        """
+        """Open a store; ``stream`` is the one to read (default: the main one)."""
         self.path = Path(path)
+        if not self.path.is_file():
+            raise MissingFeatures(f"{self.path}: no such feature store; run `recap features extract` first")
+        try:
+            self._open()
+        except (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, UnreadableHdf5) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise DamagedFeatures(
+                f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
+            ) from error
         self._chosen = stream
-        self._open()
+        self.stream = self._named(stream or self.streams[0])
+        self.dim = self.shape(self.stream)[1]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "chosen": self._chosen}
+    def _open(self) -> None:
+        with self.path.open("rb") as file:
+            ours = file.read(len(MAGIC)) == MAGIC
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # HDF5 may hang over a damaged file of somebody else, or of an earlier version.
+        self.attributes, index, self.arrays = contents(self.path) if ours else ask(contents, self.path)
+        self.ids, self.image_sizes, self.digests, self.origins = index.ids, index.sizes, index.digests, index.origins
+        self._offsets, self.streams = index.offsets, list(index.offsets)
+        for name, text in index.attributes(self.attributes).items():
+            if self.attributes.get(name, text) != text:  # early stores lack `attributes_checksum`
+                raise ValueError(f"its {name} does not match the content")
+        self.feature_hash = self.attributes["feature_hash"]
+        self._mapped = {
+            path: np.frombuffer(self._map, rows.dtype, int(np.prod(rows.shape)), rows.offset).reshape(rows.shape)
+            for path, rows in self.arrays.items()
+        }
+        self._tensors: dict[str, torch.Tensor] = {}
+        self._compared = np.zeros(len(self.ids), bool)  # images whose digest this process has looked at
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.path, self._chosen = state["path"], state["chosen"]
-        self._open()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FeatureStore, (self.path, self._chosen)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -60,11 +168,7 @@ class FeatureStore:
         return isinstance(image_id, (int, np.integer)) and not len(self._unknown(np.asarray([image_id]))[0])
 
     def rows(self, image_ids: Sequence[int], stream: str | None = None) -> np.ndarray:
-        """Return how many feature vectors each image has, int64 [B].
-
-        Raises:
-            FeatureError: an image is not in the store.
-        """
+        """Return how many feature vectors each image has, int64 [B]."""
         offsets = self._offsets[self._named(stream)]
         positions = self.positions(image_ids)
         return offsets[positions + 1] - offsets[positions]
@@ -75,29 +179,21 @@ class FeatureStore:
         Returns:
             values float32 [B, N, dim], zero beyond an image's own rows, and mask bool [B, N], true where rows are real;
             N is the largest number of rows in this batch.
-
-        Raises:
-            FeatureError: an image is not in the store, or is not as it was stored (each is compared with its checksum
-                when a process reads it for the first time).
         """
         import torch
 
-        return self._gather(image_ids, self._named(stream), VALUES, torch.float32)
+        return self._gather(image_ids, f"{self._named(stream)}/{VALUES}", torch.float32)
 
     def column(self, image_ids: Sequence[int], name: str, stream: str | None = None) -> torch.Tensor:
-        """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an image's own rows.
-
-        Raises:
-            FeatureError: an image or the column is not in the store, or the image is not as it was stored.
-        """
+        """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an image's own rows."""
         stream = self._named(stream)
-        if name not in self._arrays[stream]:
-            known = [column for column in self._arrays[stream] if column != VALUES]
+        if name not in self.columns(stream):
+            others = ", ".join(self.columns(stream)) or "features alone"
             raise FeatureError(
-                f"{self.path}: the stream {stream!r} has no {name!r} (it has {', '.join(known) or 'features alone'}); "
+                f"{self.path}: the stream {stream!r} has no {name!r} (it has {others}); "
                 "use a store whose extractor gives them"
             )
-        return self._gather(image_ids, stream, name, None)[0]
+        return self._gather(image_ids, f"{stream}/{name}", None)[0]
 
     def sizes(self, image_ids: Sequence[int]) -> np.ndarray:
         """Return width and height of images in pixels, int32 [B, 2]; zeros where an imported file did not say."""
@@ -105,112 +201,75 @@ class FeatureStore:
 
     def columns(self, stream: str | None = None) -> list[str]:
         """Return the names of the columns beside the features of a stream."""
-        return [name for name in self._arrays[self._named(stream)] if name != VALUES]
+        stream = self._named(stream)
+        return [name for name in COLUMNS if f"{stream}/{name}" in self.arrays]
+
+    def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
+        """Return the shape of one array of the file, [rows of all images, ...]."""
+        return self.arrays[f"{self._named(stream)}/{name}"].shape
+
+    def dtype(self, stream: str) -> str:
+        """Return the stored type of a stream's features."""
+        return self.arrays[f"{stream}/{VALUES}"].dtype.name
+
+    def made_by(self) -> str:
+        """Return the hash of extractor, weights and type of the numbers: equal for stores of other images, too."""
+        return value_hash({key: self.attributes[key] for key in _MADE_BY})
 
     def blocks(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield positions start, stop of neighboring images and their arrays by path (``grid/values``), as stored.
+        """Yield start and stop of positions, from ``first`` to ``last``, and their arrays by path, as stored.
 
         A block holds about 16 MiB, so that memory stays bounded however large the file is.
-
-        Args:
-            first, last: positions that the blocks start and end with; all images without them.
         """
-        step = max(1, int(_PIECE // (sum(self._stream_bytes(stream) for stream in self.streams) / len(self.ids) + 1)))
+        size = sum(rows.row_bytes * rows.shape[0] for rows in self.arrays.values())
+        step = max(1, int(_PIECE // (size / len(self.ids) + 1)))
         end = len(self.ids) if last is None else last
         for start in range(first, end, step):
             stop = min(start + step, end)
-            arrays = {}
-            for stream in self.streams:
-                begin, finish = self._offsets[stream][[start, stop]]
-                for name, packed in self._arrays[stream].items():
-                    arrays[f"{stream}/{name}"] = packed.rows(begin, finish)
-            yield start, stop, arrays
+            own = {stream: offsets[[start, stop]] for stream, offsets in self._offsets.items()}
+            yield start, stop, {path: rows.read(*own[path.split("/")[0]]) for path, rows in self.arrays.items()}
 
-    def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
-        """Return the shape of one array of the file, [rows of all images, ...].
-
-        Raises:
-            FeatureError: the store has no such stream.
-        """
-        return self._arrays[self._named(stream)][name].shape
-
-    def dtype(self, stream: str, name: str = VALUES) -> str:
-        """Return the stored type of one array of the file."""
-        return self._arrays[stream][name].dtype.name
+    def starts(self, position: int) -> dict[str, int]:
+        """Return the first row of the image at a position, of each array by path."""
+        return {path: int(self._offsets[path.split("/")[0]][position]) for path in self.arrays}
 
     def require(self, image_ids: Iterable[int]) -> None:
-        """Check that all of these images have features, before hours are spent on the others.
+        """Check that all of these images have features, before hours are spent on the others."""
+        self.positions(list(image_ids))
 
-        Raises:
-            FeatureError: names the first image that is missing and says how many are.
-        """
-        wanted = np.unique(np.asarray(list(image_ids), dtype=np.int64))
-        missing, _ = self._unknown(wanted)
+    def positions(self, image_ids: Sequence[int]) -> np.ndarray:
+        """Return where in the order of the file images are, int64 [B]; one that is not there is named."""
+        wanted = np.asarray(image_ids, dtype=np.int64)
+        missing, positions = self._unknown(wanted)
         if len(missing):
-            raise self._missing(int(missing[0]), len(missing), len(wanted))
+            missing = np.unique(missing)
+            others = f" (nor for {len(missing) - 1} others of the {len(np.unique(wanted))})" if len(missing) > 1 else ""
+            raise FeatureError(
+                f"{self.path}: no features for image id {missing[0]}{others}; this store was made from another corpus "
+                "or from fewer images: extract the features again from this corpus"
+            )
+        return positions
 
     def verify(self) -> None:
-        """Read everything and compare it with the checksums (1 GB takes about a second).
-
-        Raises:
-            FeatureError: a stored number was changed after the file was made; names the first image.
-        """
+        """Read everything and compare it with the checksums (1 GB takes about a second)."""
         for position in np.flatnonzero(~self.intact())[:1]:
             raise self._changed(position)
 
     def intact(self) -> np.ndarray:
         """Read everything; return which images are as they were stored, bool [images]."""
-        found = np.zeros(len(self.ids), bool)
+        intact = np.zeros(len(self.ids), bool)
         for start, stop, arrays in self.blocks():
             for position in range(start, stop):
-                found[position] = self._is_intact(position, arrays, start)
-        return found
+                intact[position] = self._is_intact(position, arrays, start)
+        return intact
 
-    def positions(self, image_ids: Sequence[int]) -> np.ndarray:
-        """Return where in the order of the file images are, int64 [B].
-
-        Raises:
-            FeatureError: an image is not in the store.
-        """
-        wanted = np.asarray(image_ids, dtype=np.int64)
-        missing, positions = self._unknown(wanted)
-        if len(missing):
-            raise self._missing(int(missing[0]), len(np.unique(missing)), len(np.unique(wanted)))
-        return positions
-
-    def places(self) -> dict[str, Packed]:
-        """Return where in the file the arrays of features are, by path (``grid/values``)."""
-        return {f"{stream}/{name}": packed for stream, own in self._arrays.items() for name, packed in own.items()}
-
-    def starts(self, position: int) -> dict[str, int]:
-        """Return the first row of the image at a position, of each array by path."""
-        return {path: int(self._offsets[path.split("/")[0]][position]) for path in self.places()}
-
-    def digests(self) -> np.ndarray:
-        """Return the sha256 of each image's rows, uint8 [images, 32]."""
-        return self._digests
-
-    def made_by(self) -> str:
-        """Return the hash of extractor, weights and type of the numbers: equal for stores of other images, too."""
-        return made_by(self.attributes)
-
-    def _check_content(self, positions: np.ndarray) -> None:
-        """Compare images that this process has not read before with their checksums."""
-        new = positions[~self._checked[positions]]
-        if len(new):
-            arrays = {f"{s}/{n}": self._map.array(p) for s, found in self._arrays.items() for n, p in found.items()}
-            for position in np.unique(new).tolist():
-                if not self._is_intact(position, arrays, 0):
-                    raise self._changed(position)
-                self._checked[position] = True
-
-    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int) -> bool:
-        """Compare an image with its checksum; the arrays start with the rows of the image at ``first``."""
+    def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int = 0) -> bool:
+        """Compare an image with its digest; the arrays start with the rows of the image at ``first``."""
         own = {}
         for path, array in arrays.items():
             offsets = self._offsets[path.split("/")[0]]
             own[path] = array[offsets[position] - offsets[first] : offsets[position + 1] - offsets[first]]
-        return image_digest(own) == self._digests[position].tobytes()
+        return image_digest(own) == self.digests[position].tobytes()
 
     def _changed(self, position: int) -> FeatureError:
         return FeatureError(
@@ -218,51 +277,48 @@ class FeatureStore:
             "delete the file and extract it again"
         )
 
-    def _gather(
-        self, image_ids: Sequence[int], stream: str, name: str, dtype: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _gather(self, image_ids: Sequence[int], path: str, dtype: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which are real [B, N]."""
         import torch
 
         positions = self.positions(image_ids)
-        self._check_content(positions)
-        starts, stops = self._offsets[stream][positions], self._offsets[stream][positions + 1]
-        counts = stops - starts
-        places = np.arange(int(counts.max(initial=0)))
+        for position in np.unique(positions[~self._compared[positions]]).tolist():
+            if not self._is_intact(position, self._mapped):
+                raise self._changed(position)
+            self._compared[position] = True
+        offsets, rows = self._offsets[path.split("/")[0]], self.arrays[path]
+        starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
+        places, width = np.arange(int(counts.max(initial=0))), rows.row_bytes
         mask = torch.from_numpy(places < counts[:, None])
-        packed = self._arrays[stream][name]
+        # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses microseconds.
         for image in np.argsort(starts, kind="stable").tolist():
-            # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses microseconds.
-            self._map.ahead(
-                packed.offset + int(starts[image]) * packed.row_bytes, int(counts[image]) * packed.row_bytes
-            )
+            begin = rows.offset + int(starts[image]) * width
+            page = begin - begin % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_WILLNEED, page, begin + int(counts[image]) * width - page)
         # One operation for the whole batch; where an image has fewer rows, its last one is repeated until it is zeroed.
-        rows = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
-        found = self._tensor(stream, name).index_select(0, rows)
+        taken = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
+        values = self._tensor(path).index_select(0, taken)
         # torch widens float16 twelve times faster than numpy.
-        found = found.view(*mask.shape, *packed.shape[1:]).to(dtype or found.dtype)
+        values = values.view(*mask.shape, *rows.shape[1:]).to(dtype or values.dtype)
         if not bool(mask.all()):
-            found[~mask] = 0
-        return found, mask
+            values[~mask] = 0
+        return values, mask
 
-    def _tensor(self, stream: str, name: str) -> torch.Tensor:
+    def _tensor(self, path: str) -> torch.Tensor:
         """Return one array of the file as a tensor over the memory map, made when it is first asked for."""
         import torch
 
-        if (stream, name) not in self._tensors:
+        if path not in self._tensors:
             with warnings.catch_warnings():
                 # torch has no read-only tensors; nothing here writes to it, and it does not leave this class.
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-                self._tensors[stream, name] = torch.from_numpy(self._map.array(self._arrays[stream][name]))
-        return self._tensors[stream, name]
-
-    def _stream_bytes(self, stream: str) -> int:
-        return sum(packed.row_bytes * packed.shape[0] for packed in self._arrays[stream].values())
+                self._tensors[path] = torch.from_numpy(self._mapped[path])
+        return self._tensors[path]
 
     def _named(self, stream: str | None) -> str:
         if stream is None:
             return self.stream
-        if stream not in self._offsets:
+        if stream not in self.streams:
             raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
         return stream
 
@@ -270,40 +326,3 @@ class FeatureStore:
         """Return those of ``wanted`` that are not in the store, and the positions of all (wrong for the former)."""
         positions = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
         return wanted[self.ids[positions] != wanted], positions
-
-    def _missing(self, first: int, missing: int, wanted: int) -> FeatureError:
-        some = f" (nor for {missing - 1} others of the {wanted} asked for)" if missing > 1 else ""
-        return FeatureError(
-            f"{self.path}: no features for image id {first}{some}; this store was made from another corpus "
-            "or from fewer images: extract the features again from this corpus"
-        )
-
-    def _open(self) -> None:
-        if not self.path.is_file():
-            raise MissingFeatures(f"{self.path}: no such feature store; run `recap features extract` first")
-        try:
-            self._take(header.read(self.path))
-        except (OSError, KeyError, IndexError, ValueError, RuntimeError, TypeError, UnreadableHdf5) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise DamagedFeatures(
-                f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
-            ) from error
-        self.stream = self._named(self._chosen or self.streams[0])
-        self.dim = self.shape(self.stream)[1]
-
-    def _take(self, found: header.Contents) -> None:
-        """Take over what the file says of itself."""
-        self.attributes = found.attributes
-        if self.attributes["layout"] != LAYOUT:
-            raise ValueError(f"layout {self.attributes['layout']!r}, this version reads {LAYOUT!r}")
-        self.streams = self.attributes["streams"].split()
-        self.ids, self.image_sizes, self._digests = (found.index[name] for name in ("ids", "image_sizes", "digests"))
-        self.origins = found.index.get("origins")
-        self._offsets: dict[str, np.ndarray] = {stream: found.index[f"{stream}/offsets"] for stream in self.streams}
-        self.feature_hash = self.attributes["feature_hash"]
-        self._map = Mapped(self.path)
-        self._tensors: dict[tuple[str, str], torch.Tensor] = {}
-        self._arrays = {
-            stream: stream_arrays(found.arrays, stream, rows=int(self._offsets[stream][-1])) for stream in self.streams
-        }
-        self._checked = np.zeros(len(self.ids), bool)  # whose content this process has compared with its checksum

@@ -50,11 +50,6 @@ def tune_backbone(
         device: auto, cpu or cuda.
         threads: CPU threads; pictures are decoded beside them.
         out: the weights.
-
-    Raises:
-        ConfigError: the settings have no `word_tuning`.
-        DataError: a picture or a split is missing, or no word is as frequent as asked for.
-        FeatureError: no epoch has a finite loss.
     """
     settings = spec.word_tuning
     if settings is None:
@@ -87,11 +82,7 @@ def _said(table: Corpus, split: str) -> dict[int, set[str]]:
 
 
 def _words(said: Mapping[int, set[str]], settings: WordTuning, *, dataset: str) -> list[str]:
-    """Return the words to name, the most frequent first.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Return the words to name, the most frequent first."""
     counts = Counter(chain.from_iterable(said.values()))
     most, least = settings.most_images * len(said), settings.least_images
     words = [

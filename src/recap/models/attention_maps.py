@@ -27,9 +27,6 @@ def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
         model: one with `attention_modules`.
         tokens: [B, C, T], beginning with <bos>; row t is the attention behind token t + 1.
         memory: of the images.
-
-    Raises:
-        ConfigError: the model has no attention weights to show; the sentence names kinds that do.
     """
     modules = model.attention_modules()
     if not modules:

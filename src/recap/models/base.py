@@ -47,19 +47,15 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     Attributes:
         activation_checkpointing: keep only the inputs of layers for the backward pass and compute the rest again;
             models that have no such layers ignore it.
-        reads_boxes: whether the model's streams must come with boxes and image sizes; or the names of those that must.
     """
 
+    #: whether the model's streams must come with boxes and image sizes; or the names of those that must
     reads_boxes: bool | Sequence[str] = False
     activation_checkpointing = False
 
     @classmethod
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
-        """Return the names of the streams that the model reads; by default the main one.
-
-        Raises:
-            ConfigError: the inputs lack a stream that it needs.
-        """
+        """Return the names of the streams that the model reads; by default the main one."""
         return [inputs.main]
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Any:

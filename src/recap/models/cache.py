@@ -38,16 +38,11 @@ class KeyValueCache:
 
     A cache is a value, as the state that holds it: `extended` returns the next one. The tensors are shared and written
     in place; two caches that extend the same one would overwrite each other, so the second one gets copies.
-
-    Attributes:
-        ancestry: [B, C, T], the entries of each beam's tokens.
-        size: S, entries per image.
-        storage: the tensors.
     """
 
-    ancestry: Tensor
-    size: int
-    storage: Storage
+    ancestry: Tensor  #: [B, C, T], the entries of each beam's tokens
+    size: int  #: S, entries per image
+    storage: Storage  #: the tensors
 
     @classmethod
     def empty(cls, images: int, layers: int, device: torch.device) -> KeyValueCache:

@@ -28,9 +28,6 @@ def check_models(plan: RunPlan, known: Path | None = None) -> Parameters:
     Args:
         plan: whose rows name models.
         known: a JSON file that keeps what was built before, so that torch is imported for changed models alone.
-
-    Raises:
-        ConfigError: a builder refuses; the sentence names the file.
     """
     seen = _known(known) if known is not None and known.exists() else {}
     found: dict[str, int] = {}

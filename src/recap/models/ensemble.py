@@ -39,9 +39,6 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
     Args:
         models: captioners of one vocabulary, at least one; their kinds and sizes may differ.
-
-    Raises:
-        ValueError: there is none.
     """
 
     def __init__(self, models: Sequence[Captioner]) -> None:

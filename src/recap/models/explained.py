@@ -29,17 +29,11 @@ Weights: TypeAlias = Callable[[Any, Rows, KeyValue, Tensor | None], Tensor]
 
 @dataclass(frozen=True)
 class Note:
-    """What else is said of a caption: a value for each word, or lines about the whole.
+    """What else is said of a caption: a value for each word, or lines about the whole."""
 
-    Attributes:
-        title: what it is.
-        values: one for each word, 0 to 1; empty where there are lines.
-        lines: texts.
-    """
-
-    title: str
-    values: Sequence[float] = ()
-    lines: Sequence[str] = ()
+    title: str  #: what it is
+    values: Sequence[float] = ()  #: one for each word, 0 to 1; empty where there are lines
+    lines: Sequence[str] = ()  #: texts
 
 
 def no_notes(_model: Captioner, _images: Images, _tokens: Tensor, _words: Sequence[str]) -> list[Note]:
@@ -56,16 +50,12 @@ def head_weights(attention: MultiHeadAttention, query: Rows, key_value: KeyValue
 
 @dataclass(frozen=True)
 class Explained:
-    """How a kind of model is explained, beside or in place of the weights that it passes through identities.
+    """How a kind of model is explained, beside or in place of the weights that it passes through identities."""
 
-    Attributes:
-        attentions: model -> its attentions over the main stream of the image; None: `attention_modules` are read.
-        weights: weights of one of them, from what it is called with, [B, C, H, T, N].
-        notes: model, one image, its caption [1, 1, T] with <bos>, the words -> what else is said.
-    """
-
+    #: model -> its attentions over the main stream of the image; None: `attention_modules` are read
     attentions: Callable[[Any], Sequence[Attention]] | None = None
-    weights: Weights = head_weights
+    weights: Weights = head_weights  #: weights of one of them, from what it is called with, [B, C, H, T, N]
+    #: model, one image, its caption [1, 1, T] with <bos>, the words -> what else is said
     notes: Callable[[Any, Images, Tensor, Sequence[str]], list[Note]] = no_notes
 
 
@@ -83,9 +73,6 @@ def explained(
         images: one image.
         tokens: [1, 1, T + 1], <bos> and the caption.
         words: T of them.
-
-    Raises:
-        ConfigError: the model has no attention over the image.
     """
     how: Explained = EXPLAINED.get(kind) if kind in EXPLAINED.names() else Explained()
     memory = model.encode(images)

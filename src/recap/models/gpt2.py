@@ -83,11 +83,7 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         return self.word_embedding(tokens) + self.position_embedding(positions.expand_as(tokens))
 
     def check_length(self, tokens: int) -> None:
-        """Refuse captions of so many tokens if there are fewer positions.
-
-        Raises:
-            ConfigError: there are fewer.
-        """
+        """Refuse captions of so many tokens if there are fewer positions."""
         longest = self.position_embedding.num_embeddings
         if tokens > longest:
             raise ConfigError(
@@ -96,11 +92,7 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
             )
 
     def rows(self, tokens: Tensor, index: PackedIndex | None) -> Rows:
-        """Embed whole captions [B, C, T], padded or without their padding.
-
-        Raises:
-            ConfigError: they are longer than the table of positions.
-        """
+        """Embed whole captions [B, C, T], padded or without their padding."""
         self.check_length(tokens.shape[-1])
         positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
         if index is not None:

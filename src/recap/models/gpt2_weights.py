@@ -74,9 +74,6 @@ def load_pretrained(
 
     Returns:
         What was taken and what was not, which is logged as well.
-
-    Raises:
-        ConfigError: the file is missing, no safetensors or of another size, vocabulary or model.
     """
     checksums.check(path)
     tensors, metadata = _read(path)
@@ -106,11 +103,7 @@ def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *,
 
 
 def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released GPT-2's names and layouts to ours: its linear layers are (in, out), queries, keys, values one.
-
-    Raises:
-        ConfigError: a name is none of the released model's.
-    """
+    """Map the released GPT-2's names and layouts to ours: linear layers are (in, out), queries, keys, values one."""
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():
         short = name.removeprefix("transformer.")

@@ -18,19 +18,12 @@ from recap.data.vocabulary.words import AnyVocabulary
 
 @dataclass(frozen=True)
 class Stream:
-    """Vectors of B images.
+    """Vectors of B images."""
 
-    Attributes:
-        values: [B, N, F] float32, zero where the mask hides.
-        mask: [B, N], True = real.
-        boxes: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them.
-        sizes: [B, 2] width and height of the images in pixels, beside boxes.
-    """
-
-    values: Tensor
-    mask: Tensor
-    boxes: Tensor | None = None
-    sizes: Tensor | None = None
+    values: Tensor  #: [B, N, F] float32, zero where the mask hides
+    mask: Tensor  #: [B, N], True = real
+    boxes: Tensor | None = None  #: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them
+    sizes: Tensor | None = None  #: [B, 2] width and height of the images in pixels, beside boxes
 
     def __len__(self) -> int:
         return len(self.values)
@@ -94,19 +87,12 @@ class Images:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What a model is told of its inputs before it is built.
+    """What a model is told of its inputs before it is built."""
 
-    Attributes:
-        sizes: F of every stream that the feature stores hold, the main one first.
-        vocabulary_size: V, number of ids.
-        vocabulary: the vocabulary itself, for models that read more of it than its size.
-        weights: file of pretrained weights to start from, for models that have such.
-    """
-
-    sizes: Mapping[str, int]
-    vocabulary_size: int
-    vocabulary: AnyVocabulary | None = None
-    weights: Path | None = None
+    sizes: Mapping[str, int]  #: F of every stream that the feature stores hold, the main one first
+    vocabulary_size: int  #: V, number of ids
+    vocabulary: AnyVocabulary | None = None  #: the vocabulary itself, for models that read more of it than its size
+    weights: Path | None = None  #: file of pretrained weights to start from, for models that have such
 
     @classmethod
     def of(cls, feature_size: int, vocabulary_size: int) -> InputSpec:

@@ -27,15 +27,10 @@ from recap.nn.rows import Rows
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentState(State[GlobalMemory]):
-    """What is projected once per image; each model adds what its LSTMs keep for each beam.
+    """What is projected once per image; each model adds what its LSTMs keep for each beam."""
 
-    Attributes:
-        key_value: of the decoder's attention.
-        image: the image's part of the LSTM's projected input, [B, 4D].
-    """
-
-    key_value: KeyValue
-    image: Tensor
+    key_value: KeyValue  #: of the decoder's attention
+    image: Tensor  #: the image's part of the LSTM's projected input, [B, 4D]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +46,10 @@ RecurrentT = TypeVar("RecurrentT", bound=RecurrentState)
 
 
 class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
-    """Base of recurrent captioners.
+    """Base of recurrent captioners."""
 
-    Attributes:
-        d_model: D, width of the LSTM that reads the words.
-        attention: over the image; output_dropout: before the output layer, under teacher forcing; output: to ids.
-    """
-
-    d_model: int
+    d_model: int  #: D, width of the LSTM that reads the words
+    #: over the image; output_dropout: before the output layer, under teacher forcing; output: to ids
     attention: Attention
     output_dropout: nn.Module
     output: Linear
@@ -117,15 +108,10 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
 
 class ContextCaptioner(RecurrentCaptioner[ContextState]):
-    """Base of those with one LSTM, which reads [word ; image + context]; the context of a token is also its output.
+    """Base of those with one LSTM, which reads [word ; image + context]; the context of a token is also its output."""
 
-    Attributes:
-        lstm: of width D, whose input is 2 D wide.
-        context_dropout: on the context that the LSTM reads.
-    """
-
-    lstm: LSTMCell
-    context_dropout: nn.Module
+    lstm: LSTMCell  #: of width D, whose input is 2 D wide
+    context_dropout: nn.Module  #: on the context that the LSTM reads
 
     @abstractmethod
     def context(self, h: Tensor, state: ContextState) -> Tensor:

@@ -20,11 +20,7 @@ from recap.settings.params import validate
 
 
 def model_class(kind: str) -> type[Captioner]:
-    """Import and return the class of a kind of model.
-
-    Raises:
-        ConfigError: the kind is not registered, or its `implementation` is not there or no captioner.
-    """
+    """Import and return the class of a kind of model."""
     target = implementation(kind)
     found = resolve(target)
     if not (isinstance(found, type) and issubclass(found, Captioner)):
@@ -33,11 +29,7 @@ def model_class(kind: str) -> type[Captioner]:
 
 
 def model_config(config: ModelConfig | Mapping[str, Any]) -> ModelConfig:
-    """Return settings as their class.
-
-    Raises:
-        ConfigError: a key or value is refused.
-    """
+    """Return settings as their class."""
     if isinstance(config, ModelConfig):
         return config
     validated: ModelConfig = validate(Model, dict(config), "model")
@@ -45,11 +37,7 @@ def model_config(config: ModelConfig | Mapping[str, Any]) -> ModelConfig:
 
 
 def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> Captioner:
-    """Build the model that settings describe, of the class that is registered for its kind.
-
-    Raises:
-        ConfigError: the kind is unknown, a setting is refused, sizes do not fit together, or a stream is missing.
-    """
+    """Build the model that settings describe, of the class that is registered for its kind."""
     config = model_config(config)
     make = model_class(config.kind)
     make.reads(inputs)  # its sentence about a missing stream comes before any other

@@ -19,27 +19,21 @@ SINUSOID = (r"model\.tgt_embed\.1\.pe", "the table of positions, which is comput
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """A paper's released checkpoints.
+    """A paper's released checkpoints."""
 
-    Attributes:
-        rename: from tensors by their released names to tensors by ours.
-        settings: from tensors by our names, and the release's options, to the keys of our model's settings.
-        decoding: keys of `DecodingSettings` as the release decodes.
-        option_of: key of `DecodingSettings` -> the release's option that has it; the first one that is there.
-        words: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is the last;
-            torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
-        unused: pattern of released names -> why these tensors are left out.
-        tables: our names of the tensors with a row for each word.
-        features: our names of tensors whose columns are those of the visual vectors; the first one that is there.
-    """
-
-    rename: Callable[[Tensors], dict[str, Tensor]]
+    rename: Callable[[Tensors], dict[str, Tensor]]  #: from tensors by their released names to tensors by ours
+    #: from tensors by our names, and the release's options, to the keys of our model's settings
     settings: Callable[[Tensors, Options], dict[str, Any]]
-    decoding: Mapping[str, Any]
+    decoding: Mapping[str, Any]  #: keys of `DecodingSettings` as the release decodes
+    #: key of `DecodingSettings` -> the release's option that has it; the first one that is there
     option_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is the last;
+    #: torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
     words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
-    unused: Sequence[tuple[str, str]] = ()
+    unused: Sequence[tuple[str, str]] = ()  #: pattern of released names -> why these tensors are left out
+    #: our names of the tensors with a row for each word
     tables: Sequence[str] = ("word_embedding.weight", "output.weight", "output.bias")
+    #: our names of tensors whose columns are those of the visual vectors; the first one that is there
     features: Sequence[str] = ("feature_embedding.weight",)
 
     def left_out(self, state: Tensors) -> dict[str, str]:
@@ -47,11 +41,7 @@ class Release:
         return {name: why for name in state for pattern, why in self.unused if re.search(pattern, name)}
 
     def renamed(self, state: Tensors) -> dict[str, Tensor]:
-        """Return the tensors that are needed, by our names.
-
-        Raises:
-            ConfigError: a name is none of the release's.
-        """
+        """Return the tensors that are needed, by our names."""
         unused = self.left_out(state)
         return self.rename({name: value for name, value in state.items() if name not in unused})
 
@@ -74,11 +64,7 @@ def layers(tensors: Tensors, stack: str) -> int:
 
 
 def agree(options: Options, expected: Mapping[str, Any]) -> None:
-    """Check that the release's options, as far as they are given, are those of its tensors or of our model.
-
-    Raises:
-        ConfigError: one is not.
-    """
+    """Check that the release's options, as far as they are given, are those of its tensors or of our model."""
     for name, value in expected.items():
         if options.get(name, value) != value:
             raise ConfigError(

@@ -40,14 +40,10 @@ class State(Generic[MemoryT]):
 
     A field is a tensor, an object with `reorder` and `select` such as `recap.models.cache.KeyValueCache`, or a tuple of
     such. Those marked `PER_BEAM` are [B, C, ...] and follow their beam; all others are [B, ...], shared by the beams.
-
-    Attributes:
-        memory: the images.
-        position: how many tokens each beam has.
     """
 
-    memory: MemoryT
-    position: int = 0
+    memory: MemoryT  #: the images
+    position: int = 0  #: how many tokens each beam has
 
     def reorder(self, beams: Tensor) -> Self:
         """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""

@@ -36,17 +36,12 @@ They are broadcastable to [B, C, T, T] (or [B, C, 1, S] of the cache) and to wha
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerState(State[MemoryT]):
-    """The tokens so far, and what is projected once per image.
+    """The tokens so far, and what is projected once per image."""
 
-    Attributes:
-        cache: keys and values of the tokens.
-        carried: what each layer remembers of them beside these, see `TokenLayer.begin`.
-        image: what each layer attends to in the image.
-    """
-
-    cache: KeyValueCache = field(metadata=PER_BEAM)
+    cache: KeyValueCache = field(metadata=PER_BEAM)  #: keys and values of the tokens
+    #: what each layer remembers of them beside these, see `TokenLayer.begin`
     carried: tuple[Any, ...] = field(metadata=PER_BEAM)
-    image: tuple[Any, ...]
+    image: tuple[Any, ...]  #: what each layer attends to in the image
 
 
 def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
@@ -67,12 +62,11 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
 
     Attributes:
         packs: whether padding may be left out, because no token's result depends on padded ones.
-        positions: codes of the positions, [T, D].
         decoder: the layers; decoder_norm: after the last one.
     """
 
     packs = True
-    positions: Tensor
+    positions: Tensor  #: codes of the positions, [T, D]
     decoder: Any  # where `layers` is overridden, a module that holds them
 
     def __init__(self, make_masks: MakeMasks = make_masks) -> None:
@@ -108,11 +102,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
 
     def check_length(self, tokens: int) -> None:
-        """Refuse captions of so many tokens if there are fewer positions.
-
-        Raises:
-            ConfigError: there are fewer.
-        """
+        """Refuse captions of so many tokens if there are fewer positions."""
         if tokens > len(self.positions):
             raise ConfigError(
                 f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} positions; raise its "
@@ -167,9 +157,6 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
 
         No gradient passes through the cache.
-
-        Raises:
-            ConfigError: there is no position for these tokens.
         """
         self.check_length(state.position + 1)
         cache = state.cache.extended()

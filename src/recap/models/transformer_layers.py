@@ -36,16 +36,11 @@ class EncoderLayer(nn.Module):
 
 @dataclass
 class Past:
-    """What one decoder layer knows of the tokens before, while a model decodes step by step.
+    """What one decoder layer knows of the tokens before, while a model decodes step by step."""
 
-    Attributes:
-        cache: keys and values of all layers; layer: the number of this one.
-        carried: what else it knows, as `TokenLayer.begin` returned it; a step replaces it.
-    """
-
-    cache: KeyValueCache
+    cache: KeyValueCache  #: keys and values of all layers; layer: the number of this one
     layer: int
-    carried: Any = ()
+    carried: Any = ()  #: what else it knows, as `TokenLayer.begin` returned it; a step replaces it
 
     def extend(self, key_value: KeyValue) -> KeyValue:
         """Append the newest token; returns the keys and values of all tokens, to be attended to under `cache.mask`."""

@@ -19,11 +19,7 @@ ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
 
 
 def activation(name: str, *, known: Collection[str] = tuple(ACTIVATIONS), alpha: float = 1.0) -> nn.Module:
-    """Return an activation without parameters, one of those that the layer takes; `alpha` is the scale of elu and celu.
-
-    Raises:
-        ValueError: the name is not among them.
-    """
+    """Return an activation without parameters, one of those known; `alpha` is the scale of elu and celu."""
     if name not in known:
         raise ValueError(f"unknown activation {name!r}; known are {[*known]}")
     return ACTIVATIONS[name](alpha)

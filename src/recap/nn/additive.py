@@ -22,9 +22,6 @@ class AdditiveAttention(Attention):
 
     Attributes:
         weights: an identity that the attention weights pass through, [B, C, T, N]; see `recap.models.attention_maps`.
-
-    Raises:
-        ValueError: another activation.
     """
 
     def __init__(self, *, d_query: int, d_source: int, d_hidden: int, activation: str = "tanh") -> None:

@@ -61,22 +61,14 @@ class Attention(nn.Module, ABC):
 
 
 def head_width(d_model: int, heads: int) -> int:
-    """Return K = D / H.
-
-    Raises:
-        ValueError: D is not divisible by H.
-    """
+    """Return K = D / H."""
     if d_model % heads:
         raise ValueError(f"d_model {d_model} is not divisible by {heads} heads")
     return d_model // heads
 
 
 class MultiHeadAttention(Attention):
-    """Multi-head attention with biases on all four projections.
-
-    Raises:
-        ValueError: D is not divisible by H.
-    """
+    """Multi-head attention with biases on all four projections."""
 
     def __init__(self, *, d_model: int, heads: int) -> None:
         super().__init__()

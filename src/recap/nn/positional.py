@@ -33,9 +33,6 @@ def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Ten
         side: cells per edge.
         width: of the codes.
         positions: [side], of a row or column; None: 0, 1, ..
-
-    Raises:
-        ValueError: the width is not divisible by 4, so that the halves have no sine for each cosine.
     """
     if width % 4:
         raise ValueError(f"grid positions need a width divisible by 4, not {width}")

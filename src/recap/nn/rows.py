@@ -12,17 +12,12 @@ from recap.nn.fast import PackedIndex
 
 @dataclass(eq=False)
 class Rows:
-    """Vectors that an attention takes as queries, or from which it projects keys and values.
+    """Vectors that an attention takes as queries, or from which it projects keys and values."""
 
-    Attributes:
-        values: [B, C, T, D]; with `index` those of the R tokens that are not padding, [R, D].
-        index: positions of packed vectors; None: not packed.
-        token_mask: [B, C, T], True where a padded vector is not padding; for attentions that pool over queries. None:
-            packed, or nothing depends on it.
-    """
-
-    values: Tensor
-    index: PackedIndex | None = None
+    values: Tensor  #: [B, C, T, D]; with `index` those of the R tokens that are not padding, [R, D]
+    index: PackedIndex | None = None  #: positions of packed vectors; None: not packed
+    #: [B, C, T], True where a padded vector is not padding; for attentions that pool over queries. None: packed, or
+    #: nothing depends on it.
     token_mask: Tensor | None = None
 
     @classmethod

@@ -24,21 +24,14 @@ class UnknownSize(ConfigError):
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What one step of a training, or the decoding of one image, works on.
+    """What one step of a training, or the decoding of one image, works on."""
 
-    Attributes:
-        streams: of an image, the main one first; empty where a parameter file does not say their sizes.
-        ids: of the vocabulary; None where it is not known.
-        captions: of a training image.
-        words: tokens of a caption, with its end.
-        longest: tokens of the longest caption of a batch.
-    """
-
+    #: of an image, the main one first; empty where a parameter file does not say their sizes
     streams: Mapping[str, StoredStream]
-    ids: int | None
-    captions: float
-    words: float
-    longest: int
+    ids: int | None  #: of the vocabulary; None where it is not known
+    captions: float  #: of a training image
+    words: float  #: tokens of a caption, with its end
+    longest: int  #: tokens of the longest caption of a batch
 
     @property
     def vectors(self) -> float:
@@ -58,11 +51,7 @@ class Amounts:
         self._sources_of: dict[str, set[str]] = {}
 
     def counts(self, dataset: str) -> Counts:
-        """Return the images and captions of a data set.
-
-        Raises:
-            UnknownSize: its parameter file does not say.
-        """
+        """Return the images and captions of a data set."""
         counts = self._dataset(dataset).known_counts()
         if counts is None:
             raise UnknownSize(
@@ -72,11 +61,7 @@ class Amounts:
         return counts
 
     def pictured(self, store: Stores) -> Counts:
-        """Return the images of the first data set that reads a store; all of these have the same.
-
-        Raises:
-            UnknownSize: its parameter file does not say.
-        """
+        """Return the images of the first data set that reads a store; all of these have the same."""
         return self.counts(readers(self.plan, store.dataset, store.features)[0])
 
     def train_images(self, run: Run) -> int:

@@ -25,22 +25,14 @@ class Listed(NamedTuple):
 
 
 def section_names(params: Path, section: str) -> list[str]:
-    """Return the names of the files of a section.
-
-    Raises:
-        ConfigError: there is no such folder.
-    """
+    """Return the names of the files of a section."""
     if not params.is_dir():
         raise MissingSettings(f"{params}: there is no such folder; name that of the parameter files with --params")
     return names(params, section)
 
 
 def files_of(params: Path, section: str) -> list[Listed]:
-    """Return the files of a section.
-
-    Raises:
-        ConfigError: there is no such folder, or a file is refused.
-    """
+    """Return the files of a section."""
     found = section_names(params, section)
     papers = _papers(params, _OF_ROWS[section]) if section in _OF_ROWS else {}
     return [

@@ -22,11 +22,7 @@ def papers_with_claims(params: Path) -> list[str]:
 
 
 def read_claims(params: Path, paper: str) -> list[Claim]:
-    """Return the claims of a paper.
-
-    Raises:
-        ConfigError: the paper has none, or the file is no valid one.
-    """
+    """Return the claims of a paper."""
     path = params / paper / FILE
     if not path.is_file():
         raise UnknownName(f"there are no claims of {paper!r}; {nearest(paper, papers_with_claims(params))}")
@@ -55,9 +51,6 @@ def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) 
         paper: its name.
         scale: name of a scale; None: the first of the profile that has scores, or else its first.
         results: folder with a folder for each profile.
-
-    Raises:
-        ConfigError: there is no such paper or scale, or a file is no valid one.
     """
     claims = read_claims(params, paper)
     profiles = load_profiles(params / paper / "profile.yaml")

@@ -30,23 +30,14 @@ _NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """One training.
+    """One training."""
 
-    Attributes:
-        steps: of the optimizer, if no patience ends it earlier.
-        gflop: 10^9 operations, of steps and validations.
-        memory: bytes of parameters, gradients, moments and of what a step keeps for its backward pass.
-        weights: bytes of the weights.
-        seconds: by the name of a machine that was measured.
-        measured: its steps were measured at this very size.
-    """
-
-    steps: int
-    gflop: float
-    memory: float
-    weights: int
-    seconds: Mapping[str, float]
-    measured: bool
+    steps: int  #: of the optimizer, if no patience ends it earlier
+    gflop: float  #: 10^9 operations, of steps and validations
+    memory: float  #: bytes of parameters, gradients, moments and of what a step keeps for its backward pass
+    weights: int  #: bytes of the weights
+    seconds: Mapping[str, float]  #: by the name of a machine that was measured
+    measured: bool  #: its steps were measured at this very size
 
 
 @dataclass(frozen=True)
@@ -64,18 +55,14 @@ class StoreCost:
 
     Attributes:
         dataset, features: its name; the data set is the one whose name its folder has.
-        images: in it.
-        all_images: of its data set.
-        bytes: of the file; None where a parameter file does not say how large its vectors are.
-        at_most: pictures may have fewer vectors.
     """
 
     dataset: str
     features: str
-    images: int
-    all_images: int
-    bytes: int | None
-    at_most: bool
+    images: int  #: in it
+    all_images: int  #: of its data set
+    bytes: int | None  #: of the file; None where a parameter file does not say how large its vectors are
+    at_most: bool  #: pictures may have fewer vectors
 
 
 def inputs_of(run: Run) -> tuple[str, str, str]:

@@ -22,9 +22,6 @@ def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], 
         tables: the planned tables.
         scale: sentence about what was replaced in the rows of its tables.
         spec_of: section and name -> the settings at the profile's scale.
-
-    Raises:
-        ConfigError: a row, a table or the setting of the axis is unknown.
     """
     lines: dict[str, list[Point]] = {key: [] for key in file.labels}
     for table, ids in _drawn(name, file):

@@ -25,9 +25,6 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
     Args:
         config: as `unchecked_plan` takes it.
         files: which of it was read from; Snakemake takes the last of two equal keys of a file without a word.
-
-    Raises:
-        ConfigError: says what is wrong in which file.
     """
     for file in files:
         refuse_other_scale(config, read_mapping(Path(file)), str(file))
@@ -43,9 +40,6 @@ def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
     Args:
         config: the keys of the profile, and two more: `params_dir`, the folder of the parameter files, and `row`
             (``TABLE/ROW``), whose runs alone are planned.
-
-    Raises:
-        ConfigError: says what is wrong in which file.
     """
     values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
     profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")

@@ -79,11 +79,7 @@ class LoadedFiles:
         return variant.layers(self.params)[-1].source
 
     def add_variant(self, variant: Variant, who: str) -> None:
-        """Load a model or recipe with changes, which is known by its name from now on.
-
-        Raises:
-            ConfigError: it is refused, or its name is that of another one.
-        """
+        """Load a model or recipe with changes, which is known by its name from now on."""
         key = (variant.section, variant.name)
         loaded = self.variant_loaded(variant, who)
         if self._files.setdefault(key, loaded) != loaded:

@@ -14,23 +14,14 @@ from recap.settings.figures import ModelFigure
 
 @dataclass(frozen=True)
 class PlannedFigure:
-    """A figure that a table lists.
+    """A figure that a table lists."""
 
-    Attributes:
-        settings: of its kind.
-        table: the table that lists it.
-        begin: of the names of its files: the table's, and the figure's own where it has one.
-        runs: the trainings that it shows, each of its row's first seed.
-        labels: what the table calls them.
-        heading: the table's title, and what was scaled down.
-    """
-
-    settings: ModelFigure
-    table: str
-    begin: str
-    runs: tuple[Run, ...]
-    labels: tuple[str, ...]
-    heading: str
+    settings: ModelFigure  #: of its kind
+    table: str  #: the table that lists it
+    begin: str  #: of the names of its files: the table's, and the figure's own where it has one
+    runs: tuple[Run, ...]  #: the trainings that it shows, each of its row's first seed
+    labels: tuple[str, ...]  #: what the table calls them
+    heading: str  #: the table's title, and what was scaled down
 
     @property
     def name(self) -> str:
@@ -60,10 +51,6 @@ def model_figures(
         table: the planned table.
         training: row -> the training of its first seed.
         scale, known: the plan's scale, if it has one, and the names of all scales.
-
-    Raises:
-        ConfigError: two figures have the same files; a figure shows too many rows, or rows of different inputs or the
-            same label, or names a scale that there is not.
     """
     planned: dict[str, PlannedFigure] = {}
     for settings in figures:

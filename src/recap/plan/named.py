@@ -23,9 +23,6 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
         name: of the paper or profile, or path of the file.
         scale: default: `paper` where the profile has it, else its first or only one.
         inputs: in place of the profile's.
-
-    Raises:
-        ConfigError: there is no such paper or file, or the profile is refused.
     """
     known = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
     file = Path(name) if name.endswith((".yaml", ".yml", ".json")) else known.get(name)

@@ -21,38 +21,27 @@ How = Literal["fetch", "unpack", "hand", "hub"]
 
 @dataclass(frozen=True)
 class Requirement:
-    """An outside file or folder that is missing and that something still to be made needs.
+    """An outside file or folder that is missing and that something still to be made needs."""
 
-    Attributes:
-        path: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned.
-        named_by: the parameter file that names it, or the list of outside files for an archive to be unpacked.
-        entry: what the list of outside files says of it or of its folder; None if it is not listed.
-        how: by the workflow from the network, by the workflow from an archive, by a person, or by a job from the
-            hub, unless its cache there has it.
-        archive: for `unpack`, the archive; if that is missing, it is a requirement, too.
-    """
-
-    path: str
-    named_by: str
-    entry: OutsideFile | None
+    path: str  #: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned
+    named_by: str  #: the parameter file that names it, or the list of outside files for an archive to be unpacked
+    entry: OutsideFile | None  #: what the list of outside files says of it or of its folder; None if it is not listed
+    #: by the workflow from the network, by the workflow from an archive, by a person, or by a job from the hub, unless
+    #: its cache there has it
     how: How
-    archive: OutsideFile | None = None
+    archive: OutsideFile | None = None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
 
 
 @dataclass
 class Acquired:
-    """The missing files that rules make, by path.
+    """The missing files that rules make, by path."""
 
-    Attributes:
-        fetched: path -> name in the list of outside files, of what a parameter file names.
-        archives: the same of what is only unpacked.
-        unpacked: path -> name in the list; the path is that of this folder, or of a file in it.
-        pictures: list of pictures of the open web -> what is fetched, with the path of the TSV.
-    """
-
+    #: path -> name in the list of outside files, of what a parameter file names
     fetched: dict[str, str] = field(default_factory=dict)
-    archives: dict[str, str] = field(default_factory=dict)
+    archives: dict[str, str] = field(default_factory=dict)  #: the same of what is only unpacked
+    #: path -> name in the list; the path is that of this folder, or of a file in it
     unpacked: dict[str, str] = field(default_factory=dict)
+    #: list of pictures of the open web -> what is fetched, with the path of the TSV
     pictures: dict[str, WebPictures] = field(default_factory=dict)
 
 
@@ -62,9 +51,6 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
     Args:
         paths: of the plan; its params folder has the list of outside files.
         model: settings in place of those of the planned runs, which are about to be trained in this process.
-
-    Raises:
-        ConfigError: the list of outside files is not valid.
     """
     versions = list_of(paths.plan.params)
     listed = read_versions(versions) if versions.exists() else {}
@@ -85,12 +71,7 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
 
 
 def acquired(needed: Sequence[Requirement], paths: Paths) -> Acquired:
-    """Return which of the missing files rules make.
-
-    Raises:
-        ConfigError: a file must be brought by hand, or the profile does not allow fetching; before, one line about
-            each missing file goes to the log.
-    """
+    """Return which of the missing files rules make."""
     missing = [each for each in needed if each.how != "hub"]
     by_hand = [each for each in missing if each.how == "hand" or not paths.plan.profile.fetch]
     if by_hand:

@@ -20,23 +20,17 @@ class ScoredFile:
     """A file of captions, or the folder of released weights, that a row of a table names.
 
     Attributes:
-        table: id of the table.
-        dataset: whose test images it describes: that of the table's baseline.
-        captions: the file, below the profile's inputs; None: the captions are made by released weights.
-        released: their folder, below the profile's inputs.
         features, recipe: those of the baseline; released weights read these features and decode by this recipe.
-        metrics: those of the baseline's evaluation.
-        path: folder of its scores below ``scores/``.
     """
 
-    table: str
-    dataset: str
-    captions: str | None
-    released: str | None
+    table: str  #: id of the table
+    dataset: str  #: whose test images it describes: that of the table's baseline
+    captions: str | None  #: the file, below the profile's inputs; None: the captions are made by released weights
+    released: str | None  #: their folder, below the profile's inputs
     features: str
     recipe: str
-    metrics: tuple[str, ...]
-    path: str
+    metrics: tuple[str, ...]  #: those of the baseline's evaluation
+    path: str  #: folder of its scores below ``scores/``
 
     @property
     def files(self) -> list[str]:

@@ -35,17 +35,11 @@ _CAPTION_MB, _PICTURE_MB, _READ_SECONDS = 0.004, 1.0, 0.1  # of a corpus: more t
 
 @dataclass(frozen=True)
 class Need:
-    """Limits of one job.
+    """Limits of one job."""
 
-    Attributes:
-        mem_mb: memory in MB, of each node.
-        runtime: minutes.
-        disk_mb: MB that it writes, the work that it leaves in case it is killed among them.
-    """
-
-    mem_mb: int
-    runtime: int
-    disk_mb: int
+    mem_mb: int  #: memory in MB, of each node
+    runtime: int  #: minutes
+    disk_mb: int  #: MB that it writes, the work that it leaves in case it is killed among them
 
 
 # Where a parameter file does not say how large something is.

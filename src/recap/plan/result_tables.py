@@ -17,9 +17,6 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
 
     Args:
         results: the folder ``results/<profile>``.
-
-    Raises:
-        RecapError: a file is broken, or does not hold statistics of a table.
     """
     found = []
     for path in sorted((results / "statistics").glob("[!.]*.json")):

@@ -23,9 +23,6 @@ def check_row(row: PlannedRow, who: str, get: Get) -> None:
         row: the row.
         who: row and table, for the sentence.
         get: returns what the row names.
-
-    Raises:
-        ConfigError: says what does not fit, and what to do.
     """
     if row.stage == "scst" and get("recipes", row.recipe.name).scst is None:
         raise ConfigError(f"{who} asks for stage scst, but recipe {row.recipe.name!r} has none")

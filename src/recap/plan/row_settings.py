@@ -33,11 +33,7 @@ def data_parts(plan: RunPlan, run: Row | Run, model: ModelConfig) -> list[tuple[
 
 
 def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
-    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of each file.
-
-    Raises:
-        ConfigError: the plan has no such row.
-    """
+    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of each file."""
     _, row = plan.row(row_id)
     parts = data_parts(plan, row, plan.get("models", row.model))
     parts += [("models", row.model), ("recipes", row.recipe)]

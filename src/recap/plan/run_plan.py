@@ -196,11 +196,7 @@ class RunPlan(LoadedFiles):
         )
 
     def _selections(self, file: TableFile, rows: Sequence[Row], who: str) -> list[Selection]:
-        """Return the choices among the rows that are run.
-
-        Raises:
-            ConfigError: validation scores of the rows are not of the same kind.
-        """
+        """Return the choices among the rows that are run."""
         by_id = {row.id: row for row in rows}
         chosen = selections_over([each.model_dump() for each in file.selections], by_id)
         for each in chosen:
@@ -242,11 +238,7 @@ class RunPlan(LoadedFiles):
         return self._features.get(part, (part,))
 
     def row(self, row_id: str) -> tuple[str, Row]:
-        """Return the table's id and the row of ``mine/t3/wide``.
-
-        Raises:
-            ConfigError: the plan has no such row.
-        """
+        """Return the table's id and the row of ``mine/t3/wide``."""
         known = {
             f"{table_id}/{row.id}": (table_id, row) for table_id, table in self.tables.items() for row in table.rows
         }

@@ -10,11 +10,7 @@ from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCri
 
 
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:
-    """Return what decides one training stage of one seed.
-
-    Raises:
-        ConfigError: the recipe has no such stage.
-    """
+    """Return what decides one training stage of one seed."""
     recipe = plan.recipe(run.recipe)
     common = {
         **{name: getattr(run, name) for name in ("dataset", "subset", "features", "model", "recipe", "seed")},
@@ -39,10 +35,6 @@ def execution(plan: RunPlan, recipe: str) -> Execution:
 
 
 def nodes(plan: RunPlan, recipe: str) -> int:
-    """Return how many nodes of a cluster a training of a recipe takes.
-
-    Raises:
-        ConfigError: they cannot share its processes equally.
-    """
+    """Return how many nodes of a cluster a training of a recipe takes."""
     processes = plan.recipe(recipe).processes
     return processes // execution(plan, recipe).per_node(processes)

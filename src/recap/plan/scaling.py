@@ -29,17 +29,11 @@ class PlannedRow:
 
 @dataclass(frozen=True)
 class NamedScale:
-    """A scale, and which of its files has which key.
+    """A scale, and which of its files has which key."""
 
-    Attributes:
-        name: of its files.
-        settings: of all of them.
-        files: dotted key -> file.
-    """
-
-    name: str
-    settings: Scale
-    files: dict[str, str]
+    name: str  #: of its files
+    settings: Scale  #: of all of them
+    files: dict[str, str]  #: dotted key -> file
 
     @classmethod
     def of(cls, params: Path, name: str, settings: Scale) -> NamedScale:
@@ -70,11 +64,7 @@ class Scaler:
         self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id) if scale else []
 
     def made_rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
-        """Return the rows that are run at this scale, those that the paper quotes, and others of its own.
-
-        Raises:
-            ConfigError: a row names a scale that there is not.
-        """
+        """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
         known = names(self.params, "scales")
         made: list[RowFile] = []
         quoted, own = list(self.table.quoted), list(self.table.not_run)
@@ -115,11 +105,7 @@ class Scaler:
         return replaced[-1] if replaced else list(range(1, self.table.seeds + 1))
 
     def row(self, row: RowFile) -> PlannedRow:
-        """Return a row resolved.
-
-        Raises:
-            ConfigError: it lacks a key, or names what there is not.
-        """
+        """Return a row resolved."""
         settings = self._said(row)
         for key in ("dataset", "features", "model", "recipe"):
             if key not in settings:

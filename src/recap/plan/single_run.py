@@ -53,9 +53,6 @@ def row_config(
         row: ``TABLE/ROW``.
         profile: a profile's file, whose folders and other settings are used.
         scale, seed, inputs: in place of those of the profile; without any, the table as it is, with all its seeds.
-
-    Raises:
-        ConfigError: `row` names no table, or `scale` is not that of the profile, whose folders hold one scale.
     """
     table, slash, _ = row.rpartition("/")
     if not slash:
@@ -81,9 +78,6 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
         config: of `row_config`, with one seed.
         stage: xe or scst; None: the row's.
         changes: ``KEY=VALUE`` each; the first part of KEY is xe, scst, model, evaluation or execution.
-
-    Raises:
-        ConfigError: a name, a key or a value is refused.
     """
     plan = load_plan(config)
     first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]

@@ -27,16 +27,9 @@ MACHINERY = (
     "recap.core.plugins",
     "recap.core.problems",
     "recap.core.process",
-    "recap.features.earlier",
     "recap.features.hdf5",
-    "recap.features.hdf5_process",
-    "recap.features.header",
-    "recap.features.merging",
     "recap.features.origins",
-    "recap.features.packing",
-    "recap.features.parts",
-    "recap.features.shards",
-    "recap.features.writer",
+    "recap.features.write",
     "recap.plan.identities",
     "recap.plan.source",
     "recap.plan.syntax",
@@ -57,9 +50,6 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
         starts: definitions, ``recap.training.job:train``, or modules, whose definitions all count.
         without: modules and packages that are not followed, beside `MACHINERY`: what is imported, but does not bear
             on the result.
-
-    Raises:
-        LookupError: there is no such module or definition.
     """
     for module in without:
         _file_of(module)

@@ -50,19 +50,12 @@ class StepCost(Strict):
 
 
 class Estimate(Strict):
-    """What one image of a shape costs.
+    """What one image of a shape costs."""
 
-    Attributes:
-        gflop: 10^9 floating-point operations.
-        saved_mb: 10^6 bytes kept for the backward pass.
-        seconds: by machine (`cpu, NAME`) of those that measured the kind.
-        measured: of this very shape; else scaled from one of the same kind, or from the parameters alone.
-    """
-
-    gflop: float
-    saved_mb: float
-    seconds: dict[str, float] = {}
-    measured: bool = False
+    gflop: float  #: 10^9 floating-point operations
+    saved_mb: float  #: 10^6 bytes kept for the backward pass
+    seconds: dict[str, float] = {}  #: by machine (`cpu, NAME`) of those that measured the kind
+    measured: bool = False  #: of this very shape; else scaled from one of the same kind, or from the parameters alone
 
 
 class StepCosts:
@@ -77,11 +70,7 @@ class StepCosts:
 
     @classmethod
     def read(cls, paths: Sequence[Path]) -> StepCosts:
-        """Read tables; those that do not exist are left out.
-
-        Raises:
-            ConfigError: a line is refused.
-        """
+        """Read tables; those that do not exist are left out."""
         return cls(row for path in paths if path.exists() for row in _rows(path))
 
     def of(self, shape: StepShape, parameters: int) -> Estimate:

@@ -19,21 +19,13 @@ _OF_STEPS = {"samples", "sampling", "baseline", "dropout", "cross_entropy", "ble
 
 @dataclass(frozen=True)
 class StepShape:
-    """One optimizer step of a stage, or the decoding of test images: all that decides what it computes.
+    """One optimizer step of a stage, or the decoding of test images: all that decides what it computes."""
 
-    Attributes:
-        work: xe, scst or decode.
-        model: settings of the model.
-        settings: of the stage, or of the search.
-        inputs: what a step works on.
-        images: of a step, or of a batch that is decoded.
-    """
-
-    work: Work
-    model: ModelConfig
-    settings: Stage | DecodingSettings
-    inputs: StepInputs
-    images: int
+    work: Work  #: xe, scst or decode
+    model: ModelConfig  #: settings of the model
+    settings: Stage | DecodingSettings  #: of the stage, or of the search
+    inputs: StepInputs  #: what a step works on
+    images: int  #: of a step, or of a batch that is decoded
 
     @cached_property
     def key(self) -> str:

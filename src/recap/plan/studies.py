@@ -10,11 +10,7 @@ from recap.settings.params import load_named
 
 
 def planned_studies(plan: RunPlan) -> dict[str, Study]:
-    """Return the studies of a plan's profile by the name of their files.
-
-    Raises:
-        ConfigError: one is unknown or not valid, lacks the row of a system, or its rows are of several data sets.
-    """
+    """Return the studies of a plan's profile by the name of their files."""
     found: dict[str, Study] = {}
     for name in plan.profile.studies:
         try:
@@ -29,11 +25,7 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
 
 
 def study_runs(plan: RunPlan, study: Study) -> dict[tuple[str, str], Run]:
-    """Return the run whose captions a study shows, its row's first seed, by setup and system.
-
-    Raises:
-        ConfigError: the plan has no such row.
-    """
+    """Return the run whose captions a study shows, its row's first seed, by setup and system."""
     found = {}
     for setup in study.setups:
         for system, row_id in setup.rows.items():

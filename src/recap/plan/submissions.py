@@ -26,17 +26,11 @@ def results_name(part: str, algorithm: str) -> str:
 
 @dataclass(frozen=True)
 class Submission:
-    """The captions of one run, as the server takes them.
+    """The captions of one run, as the server takes them."""
 
-    Attributes:
-        algorithm: its name there, and of its files.
-        run: the scored run; the pictures of val2014 are those of its data set.
-        test: the run with data set and features of the test pictures: names their stores.
-    """
-
-    algorithm: str
-    run: Run
-    test: Run
+    algorithm: str  #: its name there, and of its files
+    run: Run  #: the scored run; the pictures of val2014 are those of its data set
+    test: Run  #: the run with data set and features of the test pictures: names their stores
 
     def files(self) -> list[str]:
         """Return the names of its files: the zip that the server takes, and the two in it."""
@@ -55,9 +49,6 @@ def check_test_pictures(get: Get, dataset: str, features: Sequence[str], who: st
         dataset: of the pictures.
         features: of theirs.
         who: row and table, for the sentence.
-
-    Raises:
-        ConfigError: says which, and what to do.
     """
     if not isinstance(get("datasets", dataset), PicturesAlone):
         raise ConfigError(f"{who}: server.test: data set {dataset!r} has references; name one of kind coco_pictures")

@@ -32,18 +32,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Variant:
-    """A parameter file with changes.
+    """A parameter file with changes."""
 
-    Attributes:
-        section: of ``params/``.
-        base: name of the file.
-        changes: layers over the file, from general to particular.
-        shown: what the name says beside the base; empty: the name is the base's.
-    """
-
-    section: str
-    base: str
-    changes: tuple[Layer, ...] = ()
+    section: str  #: of ``params/``
+    base: str  #: name of the file
+    changes: tuple[Layer, ...] = ()  #: layers over the file, from general to particular
+    #: what the name says beside the base; empty: the name is the base's
     shown: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -52,20 +46,12 @@ class Variant:
         return variant_name(self.base, self.shown)
 
     def layers(self, params: Path) -> list[Layer]:
-        """Return everything that is laid over one another, the lowest base first.
-
-        Raises:
-            ConfigError: there is no such file.
-        """
+        """Return everything that is laid over one another, the lowest base first."""
         files = [Layer(source, values) for source, values in base_files(params, self.section, self.base)]
         return [*files, *self.changes]
 
     def load(self, params: Path) -> Any:
-        """Return the config object; each layer is checked on its own, so that an error names its source.
-
-        Raises:
-            ConfigError: a key or value is refused.
-        """
+        """Return the config object; each layer is checked on its own, so that an error names its source."""
         layers = self.layers(params)
         own = layers[: len(layers) - len(self.changes)]
         values = reduce(merged, (layer.values for layer in own))

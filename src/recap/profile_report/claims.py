@@ -13,11 +13,7 @@ from recap.statistics.claims import judge_claims
 
 
 def judged_claims(plan: RunPlan) -> list[Content]:
-    """Return the table of verdicts by the runs that are finished; none where the profile makes no paper's tables.
-
-    Raises:
-        RecapError: scores are damaged or cannot be compared.
-    """
+    """Return the table of verdicts by the runs that are finished; none where the profile makes no paper's tables."""
     asked = planned_claims(plan)
     if asked is None:
         return []

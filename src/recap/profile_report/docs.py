@@ -36,10 +36,6 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
 
     Returns:
         The page.
-
-    Raises:
-        DataError: the prose is more than a paragraph.
-        RecapError: a finished file is damaged.
     """
     command = " ".join(["recap report docs", name, *_scale_words(plans), "--into", into.as_posix()])
     lines = [

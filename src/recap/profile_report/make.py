@@ -33,9 +33,6 @@ def make_report(plan: RunPlan) -> Path:
 
     Returns:
         The page.
-
-    Raises:
-        RecapError: a finished file is damaged.
     """
     done, tables = progress(plan), shown_tables(plan)
     readings = [table for table in tables if table.name.endswith(_READINGS)]

@@ -38,9 +38,6 @@ def origins(plan: RunPlan, records: Sequence[Mapping[str, Any]], tables: Sequenc
         plan: the plan.
         records: ``training.json`` of each finished training.
         tables: of the report.
-
-    Raises:
-        RecapError: a corpus is damaged.
     """
     found = [Origin("Report made by", f"{_versions()}, Python {platform.python_version()}, commit {commit()}")]
     for key, name in _OF_A_TRAINING.items():

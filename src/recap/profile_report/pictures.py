@@ -66,11 +66,7 @@ class SampledTable:
 
 
 def figures(plan: RunPlan) -> list[ShownFigure]:
-    """Return the figures that are drawn, in the order of the plan, the learning curves last.
-
-    Raises:
-        DataError: a picture is damaged.
-    """
+    """Return the figures that are drawn, in the order of the plan, the learning curves last."""
     folder = Path(Paths(plan).reports) / "figures"
     known: dict[str, tuple[str, str]] = {}
     for name, planned in plan.figures.items():
@@ -105,11 +101,7 @@ def data_address(content: bytes, kind: str) -> str:
 
 
 def sampled_tables(plan: RunPlan) -> list[SampledTable]:
-    """Return the samples of each table, of the rows whose first seed is scored.
-
-    Raises:
-        RecapError: captions and corpus do not match, or a file is damaged.
-    """
+    """Return the samples of each table, of the rows whose first seed is scored."""
     return [_sampled(plan, table_id) for table_id in plan.tables]
 
 

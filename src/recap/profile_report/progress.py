@@ -32,21 +32,13 @@ class Series:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a profile is.
+    """How far a profile is."""
 
-    Attributes:
-        series: of trainings, in the order of the tables' rows.
-        records: ``training.json`` of each finished training.
-        scored: finished evaluations.
-        to_score: planned evaluations.
-        machine: whose measured steps the planned hours are estimated from; None: of no machine all are known.
-    """
-
-    series: list[Series]
-    records: list[dict[str, Any]]
-    scored: int
-    to_score: int
-    machine: str | None
+    series: list[Series]  #: of trainings, in the order of the tables' rows
+    records: list[dict[str, Any]]  #: ``training.json`` of each finished training
+    scored: int  #: finished evaluations
+    to_score: int  #: planned evaluations
+    machine: str | None  #: whose measured steps the planned hours are estimated from; None: of no machine all are known
 
     @property
     def finished(self) -> int:
@@ -81,11 +73,7 @@ class Progress:
 
 
 def progress(plan: RunPlan) -> Progress:
-    """Return how far a plan is, from the files of its runs.
-
-    Raises:
-        RecapError: a record of a training is damaged, or a model cannot be built.
-    """
+    """Return how far a plan is, from the files of its runs."""
     paths, labels = Paths(plan), plan.labels()
     records = {run: _record(paths, run) for run in plan.trained()}
     machine, seconds = _estimates(plan, list(records))

@@ -26,19 +26,12 @@ NOT_YET = "not run yet"
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table of the report.
+    """A table of the report."""
 
-    Attributes:
-        name: of its files.
-        paper: one line per row.
-        content: every test; None where it is preliminary.
-        why: why it is preliminary; "": it is not.
-    """
-
-    name: str
-    paper: PaperTable
-    content: Content | None
-    why: str = ""
+    name: str  #: of its files
+    paper: PaperTable  #: one line per row
+    content: Content | None  #: every test; None where it is preliminary
+    why: str = ""  #: why it is preliminary; "": it is not
 
     @property
     def headings(self) -> list[tuple[str, str]]:
@@ -53,11 +46,7 @@ class ShownTable:
 
 
 def shown_tables(plan: RunPlan) -> list[ShownTable]:
-    """Return every table of a plan: finished ones with their tests, others as far as their runs are.
-
-    Raises:
-        RecapError: a finished file is damaged.
-    """
+    """Return every table of a plan: finished ones with their tests, others as far as their runs are."""
     return [_shown(plan, table_id) for table_id in plan.tables]
 
 

@@ -33,17 +33,11 @@ _PART = ".part"
 
 @dataclass(frozen=True)
 class Played:
-    """One fault or kill, after which the same command completed.
+    """One fault or kill, after which the same command completed."""
 
-    Attributes:
-        fault: what the server did wrong, or the stage of the kill.
-        file: name of the file in the list, or path; empty: the paper has none that fits.
-        said: the sentence of the workflow; of what healed, that it did.
-    """
-
-    fault: str
-    file: str
-    said: str
+    fault: str  #: what the server did wrong, or the stage of the kill
+    file: str  #: name of the file in the list, or path; empty: the paper has none that fits
+    said: str  #: the sentence of the workflow; of what healed, that it did
 
     @property
     def line(self) -> str:
@@ -69,10 +63,6 @@ def rehearse_faults(
     """Acquire all outside files of a paper anew from a server that plays each fault once, then with a kill a stage.
 
     The folder is that of a rehearsal, which can go on from there; arguments are those of `rehearse`.
-
-    Raises:
-        RecapError: there is no such paper, or a fault was not met with one sentence, left something half-written, or
-            could not be resumed.
     """
     params, snakefile = params.absolute(), snakefile.absolute()
     check_paper(paper, params)

@@ -22,23 +22,14 @@ Answer = Callable[[int, bytes], Reply | None]
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that a server does wrong.
+    """One thing that a server does wrong."""
 
-    Attributes:
-        name: what it is.
-        answer: number of the request (from 0) and right content -> answer; None: the right one.
-        fits: whether it can be seen with a file of the list.
-        heals: whether the download gets over it without a person.
-        everywhere: whether the other addresses of the file do the same.
-        resumes: whether the next request must ask for the rest alone.
-    """
-
-    name: str
-    answer: Answer
-    fits: Callable[[OutsideFile], bool] = lambda file: True
-    heals: bool = False
-    everywhere: bool = True
-    resumes: bool = False
+    name: str  #: what it is
+    answer: Answer  #: number of the request (from 0) and right content -> answer; None: the right one
+    fits: Callable[[OutsideFile], bool] = lambda file: True  #: whether it can be seen with a file of the list
+    heals: bool = False  #: whether the download gets over it without a person
+    everywhere: bool = True  #: whether the other addresses of the file do the same
+    resumes: bool = False  #: whether the next request must ask for the rest alone
 
 
 class Misbehavior:

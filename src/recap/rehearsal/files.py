@@ -67,9 +67,6 @@ def write_outside_file(name: str, world: World, folder: Path) -> Path:
         name: of the file in the list of outside files.
         world: whose pictures it is about.
         folder: that the name is relative to.
-
-    Raises:
-        ConfigError: there is no miniature of this file.
     """
     writer = next((write for pattern, write in _WRITERS.items() if fnmatch.fnmatchcase(name, pattern)), None)
     if writer is None:
@@ -89,9 +86,6 @@ def write_repository(name: str, folder: Path, gpt2: Gpt2Sizes | None) -> None:
         name: ``OWNER/NAME``; those of ``timm`` are networks, another one is GPT-2.
         folder: of all repositories.
         gpt2: sizes of that.
-
-    Raises:
-        ConfigError: it is of neither sort.
     """
     owner, _, backbone = name.partition("/")
     if (folder / name / "config.json").exists():  # written last

@@ -31,27 +31,16 @@ SITE, INPUTS, COPY = "site", "inputs", "params"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A folder in which a paper's workflow can run.
+    """A folder in which a paper's workflow can run."""
 
-    Attributes:
-        configfile: the profile's file.
-        plan: the plan.
-        by_hand: files that a person brings -> the steps.
-        stand_ins: features that stand-ins make.
-    """
-
-    configfile: Path
-    plan: RunPlan
-    by_hand: dict[str, str] = field(default_factory=dict)
-    stand_ins: list[str] = field(default_factory=list)
+    configfile: Path  #: the profile's file
+    plan: RunPlan  #: the plan
+    by_hand: dict[str, str] = field(default_factory=dict)  #: files that a person brings -> the steps
+    stand_ins: list[str] = field(default_factory=list)  #: features that stand-ins make
 
 
 def check_paper(paper: str, params: Path) -> None:
-    """Refuse a paper that cannot be rehearsed.
-
-    Raises:
-        ConfigError: suggests the nearest.
-    """
+    """Refuse a paper that cannot be rehearsed."""
     if paper not in rehearsable(params):
         raise ConfigError(f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}")
 
@@ -70,9 +59,6 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
         params: that folder.
         url: address of the server of the site.
         short: whether rows are cut.
-
-    Raises:
-        ConfigError: a parameter file is refused, or an outside file has no miniature.
     """
     copy = Path(COPY)
     settings = write_small(params, copy, detectron2=find_spec("detectron2") is not None)

@@ -50,26 +50,20 @@ class Rehearsed:
     """What became of a rehearsal.
 
     Attributes:
-        paper: folder of ``params/``.
-        folder: where all of it is.
         planned, run: jobs by rule.
-        minutes: that all calls took which came to an end.
-        by_hand: files that a person brings -> the steps.
-        stand_ins: features that stand-ins for detectors made.
-        tools: that the paper needs and this machine lacks, with what is lost and the command that gets them.
-        rows: the rows of its tables with what was trained of each.
-        faults: a line about each fault and kill that was played in the folder before.
     """
 
-    paper: str
-    folder: Path
+    paper: str  #: folder of ``params/``
+    folder: Path  #: where all of it is
     planned: Counter[str]
     run: Counter[str]
-    minutes: float
-    by_hand: dict[str, str] = field(default_factory=dict)
-    stand_ins: list[str] = field(default_factory=list)
+    minutes: float  #: that all calls took which came to an end
+    by_hand: dict[str, str] = field(default_factory=dict)  #: files that a person brings -> the steps
+    stand_ins: list[str] = field(default_factory=list)  #: features that stand-ins for detectors made
+    #: that the paper needs and this machine lacks, with what is lost and the command that gets them
     tools: list[str] = field(default_factory=list)
-    rows: list[TrainedRow] = field(default_factory=list)
+    rows: list[TrainedRow] = field(default_factory=list)  #: the rows of its tables with what was trained of each
+    #: a line about each fault and kill that was played in the folder before
     faults: list[str] = field(default_factory=list)
 
 
@@ -134,11 +128,7 @@ def open_folder(folder: Path, paper: str, short: bool) -> State:
 
 @contextmanager
 def served(port: int, misbehave: Misbehave = lambda *_: None) -> Iterator[str]:
-    """Serve the miniatures at the port that their addresses have.
-
-    Raises:
-        ConfigError: something else listens there by now.
-    """
+    """Serve the miniatures at the port that their addresses have."""
     try:
         with serve(Path(SITE).absolute(), made=web_picture, port=port, misbehave=misbehave) as url:
             yield url

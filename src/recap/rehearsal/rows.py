@@ -13,17 +13,11 @@ from recap.plan.run_plan import RunPlan
 
 @dataclass(frozen=True)
 class TrainedRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        row: ``TABLE/ROW``.
-        steps: optimizer steps of its stages, of its first seed.
-        command: that trains it alone, at the scale of the paper.
-    """
-
-    row: str
-    steps: tuple[int, ...]
-    command: str
+    row: str  #: ``TABLE/ROW``
+    steps: tuple[int, ...]  #: optimizer steps of its stages, of its first seed
+    command: str  #: that trains it alone, at the scale of the paper
 
 
 def trained_rows(plan: RunPlan) -> list[TrainedRow]:

@@ -24,18 +24,13 @@ Made = Callable[[str], bytes | None]
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer in place of the right one.
-
-    Attributes:
-        sent: bytes of the body after which the connection is dropped; None: all.
-        held: what the drop waits for.
-    """
+    """An answer in place of the right one."""
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    sent: int | None = None
-    held: threading.Event | None = None
+    sent: int | None = None  #: bytes of the body after which the connection is dropped; None: all
+    held: threading.Event | None = None  #: what the drop waits for
 
 
 # Path of an address, right content, first byte that is asked for -> answer.

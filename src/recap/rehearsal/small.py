@@ -19,11 +19,7 @@ FILE = "rehearsal.yaml"
 
 
 def read_rehearsal(params: Path) -> Rehearsal:
-    """Return the settings of rehearsals.
-
-    Raises:
-        ConfigError: the file is missing or refused.
-    """
+    """Return the settings of rehearsals."""
     settings: Rehearsal = validate(Rehearsal, read_mapping(params / FILE), str(params / FILE))
     return settings
 
@@ -35,9 +31,6 @@ def write_small(source: Path, out: Path, *, detectron2: bool) -> Rehearsal:
         source: the folder ``params/``.
         out: the copy, which is written anew.
         detectron2: whether detectors run, or stand-ins for them.
-
-    Raises:
-        ConfigError: a file is missing or refused.
     """
     settings = read_rehearsal(source)
     shutil.rmtree(out, ignore_errors=True)

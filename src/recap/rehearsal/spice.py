@@ -43,9 +43,6 @@ def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: 
         versions: the project's list of outside files.
         url: address of the server.
         environment: of the command.
-
-    Raises:
-        RecapError: it ended before it could be killed, left something half-written, or the repetition did not help.
     """
     listed, inputs = Path("spice.csv"), Path(INPUTS)
     _write_models(versions, listed, url)

@@ -46,7 +46,7 @@ def extract(spec: StandInRegions | StandInSegments, job: Any) -> None:
     from recap.core.hashing import sha256_file
     from recap.features.attributes import describe
     from recap.features.extraction import Pictures, extract_each
-    from recap.features.layout import SEGMENT
+    from recap.features.records import SEGMENT
 
     regions = isinstance(spec, StandInRegions)
     streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
@@ -63,8 +63,7 @@ def extract(spec: StandInRegions | StandInSegments, job: Any) -> None:
 
 def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
     """Return boxes, vectors and classes in the form of `recap.features.regions.Detector`."""
-    from recap.features.layout import GRID, REGION
-    from recap.features.records import ImageFeatures
+    from recap.features.records import GRID, REGION, ImageFeatures
 
     random = np.random.default_rng(image_id)
     count = int(random.integers(spec.min_boxes, min(spec.max_boxes, spec.min_boxes + 5) + 1))
@@ -88,8 +87,7 @@ def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
 
 def occupancy(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
     """Return shares of classes in cells, float32 [grid * grid, 133], as `recap.features.segments.Segmenter` does."""
-    from recap.features.layout import SEGMENT
-    from recap.features.records import ImageFeatures
+    from recap.features.records import SEGMENT, ImageFeatures
     from recap.features.segments import CLASSES
 
     shares = np.random.default_rng(image_id).dirichlet(np.full(CLASSES, 0.05), spec.grid**2).astype(np.float32)

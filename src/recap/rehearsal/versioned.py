@@ -22,9 +22,6 @@ def repro(workflow: Workflow) -> None:
 
     Args:
         workflow: of the folder; its Snakefile is that of the project.
-
-    Raises:
-        RecapError: it failed; the messages say why.
     """
     project = workflow.snakefile.parent
     for place in _PROJECT:

@@ -20,26 +20,15 @@ _GATHER = ("all", "total")
 
 @dataclass(frozen=True)
 class Workflow:
-    """The workflow of a profile in the working folder.
+    """The workflow of a profile in the working folder."""
 
-    Attributes:
-        snakefile: of the project.
-        configfile: the profile's file.
-        cores: jobs at once.
-        hub: address that takes the place of the HuggingFace hub.
-    """
-
-    snakefile: Path
-    configfile: Path
-    cores: int
-    hub: str
+    snakefile: Path  #: of the project
+    configfile: Path  #: the profile's file
+    cores: int  #: jobs at once
+    hub: str  #: address that takes the place of the HuggingFace hub
 
     def run(self, *words: str) -> None:
-        """Run Snakemake; its messages go to standard error.
-
-        Raises:
-            RecapError: it failed; its messages say why.
-        """
+        """Run Snakemake; its messages go to standard error."""
         process = subprocess.Popen(self.command(words), stdout=2, env=self.environment())
         try:
             status = process.wait()
@@ -58,11 +47,7 @@ class Workflow:
         return subprocess.run(self.command(words), capture_output=True, text=True, env=self.environment())
 
     def planned(self, *words: str) -> Counter[str]:
-        """Return how many jobs of each rule are due.
-
-        Raises:
-            RecapError: the workflow cannot be planned.
-        """
+        """Return how many jobs of each rule are due."""
         done = self.attempt("--dry-run", *words)
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)

@@ -29,17 +29,11 @@ CAPTIONS = 5  # captions of a photo of COCO
 
 @dataclass(frozen=True)
 class Photo:
-    """One picture of a data set.
+    """One picture of a data set."""
 
-    Attributes:
-        image_id: its id.
-        part: of COCO's pictures, ``train2014``, ``val2014`` or ``test2014``.
-        split: Karpathy's: train, restval, val or test.
-    """
-
-    image_id: int
-    part: str
-    split: str
+    image_id: int  #: its id
+    part: str  #: of COCO's pictures, ``train2014``, ``val2014`` or ``test2014``
+    split: str  #: Karpathy's: train, restval, val or test
 
     @property
     def file(self) -> str:
@@ -63,21 +57,13 @@ class Photo:
 
 @dataclass(frozen=True)
 class World:
-    """How many pictures there are.
+    """How many pictures there are."""
 
-    Attributes:
-        train: training photos of COCO; some of them lie in val2014, as Karpathy's split has it.
-        held_out: photos of each other split, and of test2014.
-        web: training rows of Conceptual Captions.
-        studies: training studies of X-rays.
-        address: of the server that has the pictures of web pages.
-    """
-
-    train: int
-    held_out: int
-    web: int
-    studies: int
-    address: str
+    train: int  #: training photos of COCO; some of them lie in val2014, as Karpathy's split has it
+    held_out: int  #: photos of each other split, and of test2014
+    web: int  #: training rows of Conceptual Captions
+    studies: int  #: training studies of X-rays
+    address: str  #: of the server that has the pictures of web pages
 
     @cached_property
     def photos(self) -> list[Photo]:

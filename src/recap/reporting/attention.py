@@ -26,19 +26,12 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """The caption of one model for one image, with its attention weights.
+    """The caption of one model for one image, with its attention weights."""
 
-    Attributes:
-        label: of the model.
-        words: of the caption, T.
-        boxes: of the N feature vectors: left, top, right, bottom as fractions of the image.
-        weights: [T, N], attention of each word over the boxes.
-    """
-
-    label: str
-    words: list[str]
-    boxes: list[Box]
-    weights: list[list[float]]
+    label: str  #: of the model
+    words: list[str]  #: of the caption, T
+    boxes: list[Box]  #: of the N feature vectors: left, top, right, bottom as fractions of the image
+    weights: list[list[float]]  #: [T, N], attention of each word over the boxes
 
 
 def grid_boxes(side: int) -> list[Box]:
@@ -66,9 +59,6 @@ def write_attention(
         files: image id -> image file.
         image_roots: folders or zips with the images.
         out: the PNG to write.
-
-    Raises:
-        RecapError: an image is missing or broken.
     """
     from PIL import Image as Pillow
 

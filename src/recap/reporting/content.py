@@ -58,11 +58,7 @@ class Content:
 
 
 def table_content(table: Table, statistics: Mapping[str, Any]) -> Content:
-    """Return the content of a table from its statistics.
-
-    Raises:
-        RecapError: the statistics were made for another version of the table.
-    """
+    """Return the content of a table from its statistics."""
     _check(table, statistics)
     content = Content(table.title, table.scale, [heading(column) for column in table.columns])
     for quoted in table.quoted:

@@ -50,9 +50,6 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
         runs: the folder ``results/<profile>/runs``.
         out: the CSV to write.
         figure: the PNG to write.
-
-    Raises:
-        RecapError: a ``history.csv`` is missing, was changed, lacks a column or holds text instead of a number.
     """
     curves = [Curve(lines=_history(runs / run["path"] / "history.csv"), **run) for run in spec["runs"]]
     rows = (

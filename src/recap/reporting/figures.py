@@ -53,9 +53,6 @@ def write_samples(
 
     Returns:
         The samples shown.
-
-    Raises:
-        RecapError: captions and corpus do not match, or an image is missing or broken.
     """
     samples = choose_samples(
         name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count

@@ -33,10 +33,6 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
         images: folders or zips with the photos; without any the page has none.
         count: images that are drawn at random where the split has more, the same on every run.
         out: the HTML.
-
-    Raises:
-        MetricError: systems were scored on other images or in another way.
-        DataError: a photo is missing or broken.
     """
     table = Corpus.read(corpus)
     scored = {label: _Scored.read(folder) for label, folder in systems.items()}

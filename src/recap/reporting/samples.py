@@ -73,9 +73,6 @@ def choose_samples(
         corpus_path: the corpus with the references.
         scores_root: folder above ``<dataset>/<subset>/...`` with the captions and scores of each run.
         count: number of images without a phrase; fewer where the split is smaller.
-
-    Raises:
-        MetricError: the captions of a row are of other images than the corpus.
     """
     found = {row.id: _scored(scores_root / row_runs(row, list(seeds))[0].path) for row in table.rows}
     found |= {row.id: _scored(scores_root / outside_path(table, name, row.id)) for row in table.outside}

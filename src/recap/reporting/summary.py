@@ -16,9 +16,6 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
         spec: ``{"rows": {"<table>.<row>": [run path, ...]}}``, run paths relative to ``scores``.
         scores: the folder ``results/<profile>/scores``.
         out: the JSON to write.
-
-    Raises:
-        RecapError: a ``metrics.json`` is missing or broken.
     """
     summary: dict[str, float] = {}
     for row, runs in spec["rows"].items():

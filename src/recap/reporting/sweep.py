@@ -33,9 +33,6 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
         statistics: folder with the tables' ``<table>.json``.
         png: the figure.
         out: the CSV: mean over the runs, and its 95 % t interval where there are several.
-
-    Raises:
-        RecapError: statistics are missing, or were made for other rows.
     """
     rows = list(_numbers(figure, _read(figure, statistics)))
     _draw(figure, rows, png)

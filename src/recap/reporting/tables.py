@@ -37,9 +37,6 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
 
     Returns:
         The seven paths.
-
-    Raises:
-        RecapError: the statistics were made for another version of the table.
     """
     paper = paper_table(table, statistics)
     paths = write_formats(

@@ -20,20 +20,12 @@ if TYPE_CHECKING:
 
 
 def training_captions(corpus: Corpus, vocabulary: AnyVocabulary, subset: dict[str, Any]) -> CaptionIds:
-    """Return the subset's captions as token ids, by image.
-
-    Raises:
-        DataError: the corpus has no such training caption.
-    """
+    """Return the subset's captions as token ids, by image."""
     return _by_image(corpus, vocabulary, "train", subset["caption_ids"])
 
 
 def split_captions(corpus: Corpus, vocabulary: AnyVocabulary, split: str) -> CaptionIds:
-    """Return all captions of a split as word ids, by image.
-
-    Raises:
-        DataError: the split has no images.
-    """
+    """Return all captions of a split as word ids, by image."""
     return _by_image(corpus, vocabulary, split)
 
 
@@ -43,11 +35,7 @@ def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
 
 
 def batch_tensor(captions: CaptionIds, image_ids: Sequence[int]) -> Tensor:
-    """Token ids of the captions of B images -> [B, C, T + 1] with <bos>, <eos> and padding.
-
-    Raises:
-        KeyError: an image has no captions.
-    """
+    """Token ids of the captions of B images -> [B, C, T + 1] with <bos>, <eos> and padding."""
     places = captions.places(image_ids)
     first, last = captions.first[places], captions.first[places + 1]
     lengths, tokens = captions.flat(ranges(first, last))

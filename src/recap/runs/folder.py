@@ -59,9 +59,6 @@ def write_run(
         counters: where training ended, and its curve.
         weights: file of the best weights.
         model: whose parameters are counted.
-
-    Raises:
-        TrainingError: the best weights are damaged.
     """
     read_weights(weights)
     spec = made_from["spec"]

@@ -39,11 +39,7 @@ class FeatureSources:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Open the stores.
-
-        Raises:
-            FeatureError: a store is missing or damaged, or two have a stream of the same name.
-        """
+        """Open the stores."""
         self.stores = [FeatureStore(path) for path in paths]
         self._store_of: dict[str, FeatureStore] = {}
         for store in self.stores:
@@ -68,10 +64,6 @@ class FeatureSources:
         Args:
             models: each built with `inputs`, which are those of `input_spec`.
             inputs: what the models were told.
-
-        Raises:
-            ConfigError: nothing is read from one of several stores.
-            FeatureError: a store has no boxes, but they are wanted.
         """
         wanted = {name for model in models for name in model.reads(inputs)}
         self._streams = [name for name in self.sizes if name in wanted]
@@ -84,39 +76,23 @@ class FeatureSources:
                 )
 
     def rows(self, image_ids: Sequence[int]) -> dict[str, np.ndarray]:
-        """Return how many vectors each image has, int64 [B], of every stream that is read.
-
-        Raises:
-            FeatureError: an image is not in a store.
-        """
+        """Return how many vectors each image has, int64 [B], of every stream that is read."""
         return {name: self._store_of[name].rows(image_ids, name) for name in self._streams}
 
     def require(self, image_ids: Iterable[int]) -> None:
-        """Check that all of these images have features.
-
-        Raises:
-            FeatureError: names the first image that is missing and says how many are.
-        """
+        """Check that all of these images have features."""
         wanted = list(image_ids)
         for store in self.stores:
             store.require(wanted)
 
     def hash_of(self, image_ids: Iterable[int]) -> str:
-        """Return a hash of what made the features and of those of these images; others in the stores do not count.
-
-        Raises:
-            FeatureError: an image is not in a store.
-        """
+        """Return a hash of what made the features and of those of these images; others in the stores do not count."""
         wanted = np.unique(np.asarray(list(image_ids), np.int64)).tolist()
-        digests = [store.digests()[store.positions(wanted)] for store in self.stores]
+        digests = [store.digests[store.positions(wanted)] for store in self.stores]
         return value_hash([self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]])
 
     def read(self, image_ids: Sequence[int]) -> Images:
-        """Return images in the order given (an id may be repeated); the streams are those of `choose`.
-
-        Raises:
-            FeatureError: an image is not in a store, or is not as it was stored.
-        """
+        """Return images in the order given (an id may be repeated); the streams are those of `choose`."""
         return Images({name: self._read(name, image_ids) for name in self._streams})
 
     def _read(self, name: str, image_ids: Sequence[int]) -> Stream:

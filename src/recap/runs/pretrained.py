@@ -15,9 +15,6 @@ def pretrained_file(source: str | None, given: Path | None) -> Path | None:
     """Return the file, fetched from the hub if the settings name one there.
 
     `source` is `weights` of the model's settings, `given` the file named on the command line.
-
-    Raises:
-        ConfigError: the settings name weights and no file is given, or the other way round; the hub cannot be reached.
     """
     if source is None:
         if given is not None:

@@ -22,9 +22,6 @@ class ResidentFeatures:
     """The features of some images as float32 tensors on a device, read once from sources; reads as these do.
 
     Of several processes each keeps its own.
-
-    Raises:
-        FeatureError: an image is not in the sources, or the features do not fit into four fifths of the free memory.
     """
 
     def __init__(self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device) -> None:

@@ -16,10 +16,6 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
 
     Where images differ in their number of vectors, as with regions, the limit holds and a message says for how many
     images. Where all images have the same number, every one would lose the same part: cells of a grid, or a view.
-
-    Raises:
-        ConfigError: all images have the same number of vectors, and it is above the limit.
-        FeatureError: the store is missing or damaged.
     """
     limit = model.vector_limit
     if limit is None:

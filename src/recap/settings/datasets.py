@@ -90,17 +90,11 @@ class WebPictures:
 
 
 class DatasetConfig(NamesFiles):
-    """What a data set's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys.
+    """What a data set's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys."""
 
-    Attributes:
-        reader: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind.
-        products: files that the reader writes beside corpus.parquet.
-        of_captions: keys that say nothing of the pictures and of their ids.
-    """
-
-    reader: ClassVar[str]
-    products: ClassVar[tuple[str, ...]] = ()
-    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary",)
+    reader: ClassVar[str]  #: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind
+    products: ClassVar[tuple[str, ...]] = ()  #: files that the reader writes beside corpus.parquet
+    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary",)  #: keys that say nothing of the pictures and of their ids
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
     # For `recap plan`, never in a dump: no file is made from them.

@@ -41,25 +41,18 @@ class StoredStream:
 
 
 class FeaturesConfig(NamesFiles):
-    """What an extractor's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys.
+    """What an extractor's settings say of themselves; the base of all kinds, which add ``kind`` and their keys."""
 
-    Attributes:
-        extractor: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind.
-        from_pictures: whether it reads the pictures of a data set.
-        needs_detectron2: whether it runs in the environment that has detectron2.
-        has_boxes: whether its stores hold the boxes of the vectors.
-        encoder: ``module:function`` of the :class:`recap.share.photo_features.Encoder` of this kind, which makes the
-            features of photos that belong to no data set; None where that cannot be.
-        no_encoder: why it cannot be, the end of a sentence.
-        EXECUTION: keys that say how an extractor works, not what it makes; they are no part of a store's identity.
-    """
-
-    extractor: ClassVar[str]
-    from_pictures: ClassVar[bool] = True
-    needs_detectron2: ClassVar[bool] = False
-    has_boxes: ClassVar[bool] = False
+    extractor: ClassVar[str]  #: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind
+    from_pictures: ClassVar[bool] = True  #: whether it reads the pictures of a data set
+    needs_detectron2: ClassVar[bool] = False  #: whether it runs in the environment that has detectron2
+    has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
+    #: ``module:function`` of the :class:`recap.share.photo_features.Encoder` of this kind, which makes the features of
+    #: photos that belong to no data set; None where that cannot be
     encoder: ClassVar[str | None] = None
+    #: why it cannot be, the end of a sentence
     no_encoder: ClassVar[str] = "their class names no `encoder` of single photos"
+    #: keys that say how an extractor works, not what it makes; they are no part of a store's identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
 
     kind: Name

@@ -22,24 +22,18 @@ Column = Annotated[str, OneOf(column_names)]
 
 
 class ModelFigure(Strict, ABC):
-    """Settings of a kind of figure; `FIGURES.register` makes a subclass with `kind: Literal[NAME]` known as NAME.
+    """Settings of a kind of figure; `FIGURES.register` makes a subclass with `kind: Literal[NAME]` known as NAME."""
 
-    Attributes:
-        implementation: the function that makes it, "package.module:function", imported when it is drawn. It is called
-            with these settings, a `recap.evaluation.figure.DrawnModels` and the path of each file in `files`.
-        files: how the names of its files end -> title in the report of the profile; "": the file is not in it.
-        caption: text below its files there.
-        needs_images: whether photos are drawn.
-        needs_models: whether trained models are drawn; without them the captions of the rows' data set are.
-        most_rows: how many models it shows at most; None: any number.
-    """
-
+    #: the function that makes it, "package.module:function", imported when it is drawn. It is called with these
+    #: settings, a `recap.evaluation.figure.DrawnModels` and the path of each file in `files`.
     implementation: ClassVar[str]
+    #: how the names of its files end -> title in the report of the profile; "": the file is not in it
     files: ClassVar[Mapping[str, str]]
-    caption: ClassVar[str]
-    needs_images: ClassVar[bool] = True
+    caption: ClassVar[str]  #: text below its files there
+    needs_images: ClassVar[bool] = True  #: whether photos are drawn
+    #: whether trained models are drawn; without them the captions of the rows' data set are
     needs_models: ClassVar[bool] = True
-    most_rows: ClassVar[int | None] = None
+    most_rows: ClassVar[int | None] = None  #: how many models it shows at most; None: any number
 
     kind: str
     rows: list[str] = Field([], description="ids of the table's rows (first seed) that it shows; none: all")

@@ -23,16 +23,12 @@ EXPLAINED = Registry("kind of model with an explanation")
 
 
 class ModelConfig(Strict, ABC):
-    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]` known as NAME.
+    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]` known as NAME."""
 
-    Attributes:
-        implementation: where the model is, "package.module:Class"; imported when the model is built.
-        variants: other settings than the example's that the contract tests run as well, as changes to it.
-        example_streams: width of the vectors of each stream that the contract tests feed it.
-    """
-
-    implementation: ClassVar[str]
+    implementation: ClassVar[str]  #: where the model is, "package.module:Class"; imported when the model is built
+    #: other settings than the example's that the contract tests run as well, as changes to it
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    #: width of the vectors of each stream that the contract tests feed it
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7}
 
     kind: str

@@ -62,10 +62,6 @@ def load(
         device: auto (a GPU if there is one), cpu or cuda.
         vocabulary, features, weights: the run's vocabulary, its feature stores, and the weights of what made the
             features, where they do not lie in the results beside the run.
-
-    Raises:
-        RecapError: a file is missing, damaged or not what the run was made with, or the run's features cannot be made
-            for a photo; one sentence says which and what to do.
     """
     files = find_run_files(
         fetch_run(str(run)) if str(run).startswith(HUB) else Path(run),

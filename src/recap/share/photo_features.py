@@ -36,19 +36,12 @@ _MAY_DIFFER = {"weights", "precision"}
 class Encoder(Protocol):
     """Makes the features of photos; the config class of a kind of features names a function of the run's extractor and
     a device that returns one.
-
-    Attributes:
-        attributes: what a store would say of it, as :func:`recap.features.attributes.describe` has it.
     """
 
-    attributes: dict[str, str]
+    attributes: dict[str, str]  #: what a store would say of it, as :func:`recap.features.attributes.describe` has it
 
     def __call__(self, photos: Sequence[Sequence[Image]]) -> Iterator[ImageFeatures]:
-        """Yield the features of photos, each given as its views in RGB; their ids are 0, 1, 2, ...
-
-        Raises:
-            RecapError: this extractor takes one picture at a time, and there are several views.
-        """
+        """Yield the features of photos, each given as its views in RGB; their ids are 0, 1, 2, ..."""
 
 
 class _PicturesInMemory(ImageSource):

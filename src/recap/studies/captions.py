@@ -25,9 +25,6 @@ def read_captions_of(
         study: names setups and systems.
         files: (setup, system) -> file in COCO's results form, as ``captions.test.json``.
         references: of the test split, whose images the captions must cover.
-
-    Raises:
-        DataError: a file is missing, is not needed or not in that form, or its images are not those of the split.
     """
     needed = [(setup.id, system.id) for setup in study.setups for system in study.systems if not system.reference]
     missing = [pair for pair in needed if pair not in files]
@@ -67,11 +64,7 @@ def reference_captions(corpus: Corpus, split: str, *, raw: bool) -> dict[int, li
 
 
 def read_captions_file(path: Path) -> dict[int, str]:
-    """Return the captions of a file in COCO's results form: image id -> caption on one line.
-
-    Raises:
-        DataError: it is not in that form, or an image is duplicated.
-    """
+    """Return the captions of a file in COCO's results form: image id -> caption on one line."""
     check(path)
     found: dict[int, str] = {}
     entries = read_json(path)

@@ -30,37 +30,23 @@ RULES = {
 
 
 class Rater(Strict):
-    """One sheet that was filled in, without anything that names the person.
-
-    Attributes:
-        excluded: key of `RULES`, or empty.
-        wrong_gold: gold items answered wrongly or not at all.
-    """
+    """One sheet that was filled in, without anything that names the person."""
 
     sheet: str
     answers: Answers
-    wrong_gold: int
-    excluded: str = ""
+    wrong_gold: int  #: gold items answered wrongly or not at all
+    excluded: str = ""  #: key of `RULES`, or empty
 
 
 class Collected(Strict):
-    """All responses to a study.
+    """All responses to a study."""
 
-    Attributes:
-        study: digest of the sheets.
-        simulated: at least one response is simulated.
-        raters: one per sheet that was handed in, also those left out.
-        duplicates: responses equal to another of the sheet.
-        replaced: responses that a later, different one of the sheet replaced.
-        refused: responses that do not fit the study, with the reason.
-    """
-
-    study: str
-    simulated: bool
-    raters: list[Rater]
-    duplicates: int
-    replaced: int
-    refused: list[str]
+    study: str  #: digest of the sheets
+    simulated: bool  #: at least one response is simulated
+    raters: list[Rater]  #: one per sheet that was handed in, also those left out
+    duplicates: int  #: responses equal to another of the sheet
+    replaced: int  #: responses that a later, different one of the sheet replaced
+    refused: list[str]  #: responses that do not fit the study, with the reason
 
     def excluded(self) -> dict[str, int]:
         """Return how many raters each rule leaves out, every rule named."""
@@ -79,9 +65,6 @@ def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Col
         sheets: of the study.
         paths: files or folders, as `read_responses` takes them.
         out: the JSON.
-
-    Raises:
-        DataError: a file cannot be read, or there is no valid response at all.
     """
     collected = collect(sheets, read_responses(paths, sheets.digest))
     write_json(out, collected.model_dump(mode="json"))
@@ -99,11 +82,7 @@ def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Col
 
 
 def read_collected(path: Path, sheets: Sheets) -> Collected:
-    """Read what `import_responses` wrote.
-
-    Raises:
-        DataError: it is no such file, or of another study.
-    """
+    """Read what `import_responses` wrote."""
     checksums.check(path)
     try:
         collected = Collected.model_validate(read_json(path))
@@ -124,11 +103,7 @@ def read_collected(path: Path, sheets: Sheets) -> Collected:
 
 
 def collect(sheets: Sheets, found: Iterable[Found]) -> Collected:
-    """Return the responses to a study; see `import_responses`.
-
-    Raises:
-        DataError: there is no valid response, or simulated ones are among those of people.
-    """
+    """Return the responses to a study; see `import_responses`."""
     last: dict[str, tuple[Response, str]] = {}  # sheet -> response and person
     duplicates, replaced, refused, kinds = 0, 0, [], set()
     for each in found:

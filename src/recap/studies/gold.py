@@ -25,9 +25,6 @@ def gold_items(study: Study, references: Mapping[int, list[str]], taken: set[int
         study: the study.
         references: image id -> reference captions, of the test split.
         taken: images that raters see with captions of the systems.
-
-    Raises:
-        DataError: too few images are left, or a verified caption is of an unknown image.
     """
     random = generator(study.seed, "study", "gold")
     images = _images(study, references, taken, random)

@@ -45,10 +45,6 @@ def make_study(
         corpus: with references and files.
         images: folders or zips with the pictures.
         out: folder.
-
-    Raises:
-        RecapError: captions and corpus do not match, too few images, an image is missing or broken, or the consent
-            text names nobody.
     """
     study.check_contact()
     found = Corpus.read(corpus)
@@ -83,11 +79,7 @@ def make_study(
 
 
 def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
-    """Return the tasks of each rater of a study; its images are drawn from ``test_images``.
-
-    Raises:
-        DataError: there are fewer images than the study draws.
-    """
+    """Return the tasks of each rater of a study; its images are drawn from ``test_images``."""
     needed = study.images * len(study.setups)
     if needed > len(test_images):
         raise DataError(

@@ -16,11 +16,7 @@ _SECONDS = 120
 
 
 def print_page(page: Path, out: Path) -> None:
-    """Write a page as PDF, all items one after the other.
-
-    Raises:
-        DataError: the page is missing, no browser is found, or it does not print.
-    """
+    """Write a page as PDF, all items one after the other."""
     if not page.is_file():
         raise MissingData(f"{page}: no such page; unpack pages.zip first")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)

@@ -18,11 +18,7 @@ _READABLE = 0o100644  # a file that all may read
 
 
 def picture_bytes(source: ImageSource, file: str, pixels: int) -> bytes:
-    """Return a picture as JPEG, its longer side ``pixels`` at most, without metadata.
-
-    Raises:
-        DataError: it is missing or broken.
-    """
+    """Return a picture as JPEG, its longer side ``pixels`` at most, without metadata."""
     from PIL import Image
 
     picture = source.open_rgb(file)
@@ -42,11 +38,7 @@ def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
 
 
 def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the pictures of ``pictures.zip`` by name.
-
-    Raises:
-        DataError: it is missing or damaged, or lacks one of the names.
-    """
+    """Return the pictures of ``pictures.zip`` by name."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = [archive.getinfo(name) for name in names]

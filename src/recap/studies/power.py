@@ -18,9 +18,6 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> dict[str, Any]:
     The answers are counted as independent, as the test does. With ``shares`` (preference: expected share of the votes
     of each system; questions: expected share of no of each model) the power and the answers that give `POWER`;
     always ``smallest_effect``, Cohen's w that is found with `POWER`.
-
-    Raises:
-        ConfigError: the shares do not fit the study.
     """
     from statsmodels.stats.power import GofChisquarePower
 
@@ -45,11 +42,7 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> dict[str, Any]:
 
 
 def expected_effect(study: Study, shares: list[float], models: int) -> float:
-    """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of the table.
-
-    Raises:
-        ConfigError: there are not as many as models, they are no shares, or votes do not sum to 1.
-    """
+    """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of the table."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
     if study.kind == "preference":

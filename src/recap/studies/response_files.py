@@ -22,19 +22,12 @@ _MAX_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Found:
-    """One response or the reason why there is none.
+    """One response or the reason why there is none."""
 
-    Attributes:
-        source: file, and line or form.
-        response: None if it cannot be read.
-        problem: why.
-        rater: who answered, if the file tells one person from another; never written anywhere.
-    """
-
-    source: str
-    response: Response | None
-    problem: str = ""
-    rater: str = ""
+    source: str  #: file, and line or form
+    response: Response | None  #: None if it cannot be read
+    problem: str = ""  #: why
+    rater: str = ""  #: who answered, if the file tells one person from another; never written anywhere
 
 
 def read_responses(paths: Iterable[Path], study: str) -> Iterator[Found]:
@@ -46,9 +39,6 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Found]:
     Args:
         paths: files, or folders of such files.
         study: digest that the responses of CSV files, which do not name it, are given.
-
-    Raises:
-        DataError: a path is missing, or of no known kind.
     """
     for path in paths:
         if not path.exists():

@@ -17,25 +17,16 @@ Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class Response(Strict):
-    """The answers of one rater, as the page saves and sends them.
-
-    Attributes:
-        study: digest of the sheets.
-        sheet: id of the form.
-        finished: the rater handed it in; else it is a copy of a half-filled form.
-        answers: number of the item -> question -> answer.
-        seconds: number of the item -> time on the screen.
-        simulated: no person answered.
-    """
+    """The answers of one rater, as the page saves and sends them."""
 
     form: Literal["recap study response 1"] = "recap study response 1"
-    study: str
-    sheet: str
+    study: str  #: digest of the sheets
+    sheet: str  #: id of the form
     consent: bool = False
-    finished: bool = False
-    answers: Answers = {}
-    seconds: dict[str, Seconds] = {}
-    simulated: bool = False
+    finished: bool = False  #: the rater handed it in; else it is a copy of a half-filled form
+    answers: Answers = {}  #: number of the item -> question -> answer
+    seconds: dict[str, Seconds] = {}  #: number of the item -> time on the screen
+    simulated: bool = False  #: no person answered
 
     def content(self) -> str:
         """Return the response as canonical JSON: equal responses are equal texts."""

@@ -34,23 +34,14 @@ def item_number(text: str) -> str:
 
 
 class Item(Strict):
-    """One task of a rater.
+    """One task of a rater."""
 
-    Attributes:
-        image_id: of the data set.
-        setup: column of the study, or empty for a gold item.
-        systems: who wrote each caption, in the order shown; empty for a gold item.
-        captions: as shown, one line each.
-        pictures: files of ``pictures.zip``.
-        right: question -> right answer, of a gold item.
-    """
-
-    image_id: int
-    setup: str = ""
-    systems: list[str] = []
-    captions: list[str]
-    pictures: list[str]
-    right: dict[str, str] = {}
+    image_id: int  #: of the data set
+    setup: str = ""  #: column of the study, or empty for a gold item
+    systems: list[str] = []  #: who wrote each caption, in the order shown; empty for a gold item
+    captions: list[str]  #: as shown, one line each
+    pictures: list[str]  #: files of ``pictures.zip``
+    right: dict[str, str] = {}  #: question -> right answer, of a gold item
 
     @property
     def gold(self) -> bool:
@@ -66,22 +57,14 @@ class Sheet(Strict):
 
 
 class Sheets(Strict):
-    """All sheets of a study.
-
-    Attributes:
-        name: of the study.
-        study: its settings.
-        scale: sentence about how the models were trained.
-        pictures: file of ``pictures.zip`` -> file of the data set.
-        sheets: one per rater.
-    """
+    """All sheets of a study."""
 
     form: Literal["recap study 1"] = "recap study 1"
-    name: str
-    study: Study
-    scale: str
-    pictures: dict[str, str]
-    sheets: list[Sheet] = Field(min_length=1)
+    name: str  #: of the study
+    study: Study  #: its settings
+    scale: str  #: sentence about how the models were trained
+    pictures: dict[str, str]  #: file of ``pictures.zip`` -> file of the data set
+    sheets: list[Sheet] = Field(min_length=1)  #: one per rater
 
     @model_validator(mode="after")
     def _consistent(self) -> Sheets:
@@ -136,11 +119,7 @@ def write_sheets(sheets: Sheets, path: Path) -> None:
 
 
 def read_sheets(path: Path) -> Sheets:
-    """Read what `write_sheets` wrote.
-
-    Raises:
-        DataError: it is no such file, or its items were changed.
-    """
+    """Read what `write_sheets` wrote."""
     check(path)
     values = read_json(path)
     if not isinstance(values, dict):

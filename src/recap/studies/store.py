@@ -28,11 +28,7 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file.
-
-        Raises:
-            DataError: it is no such file, or cannot be written.
-        """
+        """Open or create the file."""
         self.path = path
         self._writing = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,11 +46,7 @@ class Store:
         self._opened = self._on_disk()
 
     def add(self, sheet: str, content: str) -> None:
-        """Keep a submission; when this returns, it is on the disk.
-
-        Raises:
-            DataError: it is not kept: another process locks the file, it was removed, or the disk refuses it.
-        """
+        """Keep a submission; when this returns, it is on the disk."""
         if not self._writing.acquire(timeout=_WAIT_SECONDS):
             raise DataError(f"{self.path}: is busy; the response was not kept")
         try:
@@ -85,11 +77,7 @@ class Store:
 
 
 def read_store(path: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield number and content of the submissions in a file, the earliest first; no content of one that is damaged.
-
-    Raises:
-        DataError: it is no such file, or so damaged that its submissions cannot be listed.
-    """
+    """Yield number and content of the submissions in a file, the earliest first; no content of one that is damaged."""
     connection = sqlite3.connect(path)
     # A damaged text need not be UTF-8, and neither need what SQLite says of it.
     connection.text_factory = bytes

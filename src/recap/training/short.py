@@ -64,9 +64,6 @@ def train_short(
         spec, out, files: as `recap.training.job.train` takes them.
         execution: how many steps, and whether on one batch; a validation is of few images.
         state: folder of the state, which begins anew.
-
-    Raises:
-        RecapError: something is missing, broken or does not fit.
     """
     group = init_group(select_device(execution.device))
     inputs = load_inputs(spec, execution, group, **files)

@@ -15,7 +15,7 @@ from recap.features.importers.job import import_features
 from recap.features.importers.numbers import check_float32
 from recap.features.pretrain import pretrain_backbone
 from recap.features.records import ImageFeatures
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import GridFeatures, ImportedFeatures
 
 ROWS, WIDTH = 36, 2048

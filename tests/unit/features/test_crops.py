@@ -14,7 +14,7 @@ from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import CropFeatures
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}

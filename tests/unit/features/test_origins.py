@@ -15,10 +15,10 @@ from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
 from recap.features.importers import job
-from recap.features.origins import Notes, ShownPictures, WholeFiles, file_mark
+from recap.features.origins import Notes, Origins, ShownPictures, file_mark
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import FORMATS, ImportedFeatures
 
 IDS = list(range(8))
@@ -147,7 +147,7 @@ def test_entries_of_a_zip_are_told_apart_by_their_crc(pictures, tmp_path):
 def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
     reads = []
 
-    class Counted(WholeFiles):
+    class Counted(Origins):
         def content(self, image_id):
             reads.append(image_id)
             return super().content(image_id)

@@ -19,7 +19,7 @@ from recap.features.job import ExtractionJob
 from recap.features.pooled import extract_pooled
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings.features import BOXES, PooledFeatures
 
 SIZE, SIDE, WIDTH = 84, 7, 5

@@ -9,11 +9,9 @@ import torch
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures
 from recap.features.info import info
-from recap.features.layout import image_digest
-from recap.features.packing import Index, fill, lay_out
-from recap.features.records import ImageFeatures
-from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.records import ImageFeatures, image_digest
+from recap.features.store import FeatureStore, Index
+from recap.features.write import _fill, _lay_out, build_store
 
 ABOUT = {
     "extractor": '{"kind": "made up"}',
@@ -167,8 +165,8 @@ def test_large_store_opens_at_once(tmp_path):
     )
     values = {"grid/values": np.ones((count, 2), np.float16)}
     header = FeatureStore(path).attributes
-    places = lay_out(path, index=index, kinds={"grid/values": ("float16", (2,))}, header=header)
-    fill(places, {"grid/values": 0}, [values])
+    places = _lay_out(path, index, {"grid/values": ("float16", (2,))}, header)
+    _fill(path, places, {"grid/values": 0}, [values])
     begin = time.perf_counter()
     store = FeatureStore(path)
     found, _ = store.read([400, 4 * (count - 1)])

@@ -9,7 +9,7 @@ from recap.core.errors import FeatureError
 from recap.features.info import info
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 
 ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(3, 33, 3))
@@ -85,7 +85,7 @@ def test_unknown_stream_and_column_are_named(store):
 
 def test_verify_names_the_image_that_was_damaged(store):
     content = bytearray(store.path.read_bytes())
-    place = store._arrays["region"]["boxes"]
+    place = store.arrays["region/boxes"]
     content[place.offset + place.row_bytes * int(store._offsets["region"][6])] ^= 1
     store.path.write_bytes(content)
     with refused(FeatureError, "f.h5", f"image id {IDS[6]}", "checksum"):

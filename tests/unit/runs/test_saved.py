@@ -22,7 +22,7 @@ from recap.evaluation.job import evaluate
 from recap.evaluation.unscored import caption_part
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.settings import EvaluationSpec, Execution, RunSpec
 from recap.settings.params import validate
 from recap.settings.recipes import ExecutionFile

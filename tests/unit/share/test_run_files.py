@@ -30,15 +30,15 @@ def copied(results, tmp_path):
 @pytest.fixture
 def described_as(monkeypatch):
     """A function that changes what every feature store says of its extractor."""
-    opened = FeatureStore._take
+    opened = FeatureStore._open
 
     def change(new):
-        def other(self, header):
-            opened(self, header)
+        def other(self):
+            opened(self)
             said = new(json.loads(self.attributes["extractor"]))
             self.attributes = {**self.attributes, "extractor": json.dumps(said)}
 
-        monkeypatch.setattr(FeatureStore, "_take", other)
+        monkeypatch.setattr(FeatureStore, "_open", other)
 
     return change
 

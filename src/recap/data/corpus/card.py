@@ -66,10 +66,6 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
         corpus: corpus.parquet.
         counts: a Markdown list that leads from the source's files to the captions in use, if the reader made one.
         out: the Markdown file.
-
-    Raises:
-        DataError: the corpus is missing or damaged.
-        RecapError: it, or the list of counts, has changed since it was finished.
     """
     table = Corpus.read(corpus)
     used = count_splits(table)

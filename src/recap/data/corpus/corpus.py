@@ -47,12 +47,7 @@ class Corpus:
 
     @classmethod
     def read(cls, path: str | Path) -> Corpus:
-        """Read and verify a corpus file, a row group at a time.
-
-        Raises:
-            DataError: the file is missing, is no corpus, or its content is not what its hash says.
-            RecapError: it has changed since it was finished.
-        """
+        """Read and verify a corpus file, a row group at a time."""
         path = Path(path)
         if not path.is_file():
             raise MissingData(f"{path}: no such corpus; run `recap data corpus` first")
@@ -85,11 +80,7 @@ class Corpus:
         return np.asarray(SPLITS)[self._split]
 
     def rows(self, split: str | None = None) -> np.ndarray:
-        """Return the row numbers of a split (all without one), int64, in the order of caption ids.
-
-        Raises:
-            DataError: no such split, or nothing in it.
-        """
+        """Return the row numbers of a split (all without one), int64, in the order of caption ids."""
         if split is None:
             return np.arange(len(self.image_id))
         if split not in SPLITS:

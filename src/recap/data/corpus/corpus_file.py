@@ -43,30 +43,19 @@ class Caption:
 
 
 def need_splits(found: Container[str], where: str) -> None:
-    """Refuse a data set without images in one of SPLITS.
-
-    Raises:
-        DataError: train, val or test is not among those found.
-    """
+    """Refuse a data set without images in one of SPLITS."""
     for split in SPLITS:
         if split not in found:
             raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
 
 
 class DrawnFrom(NamedTuple):
-    """A list of web pictures of which only those that draws need were asked for.
+    """A list of web pictures of which only those that draws need were asked for."""
 
-    Attributes:
-        rows: of the list; image and caption ids of the training split are numbers of its rows.
-        held_out: rows of the validation split.
-        seed: of its draw.
-        survival: share of the rows that was expected to have a picture, at least.
-    """
-
-    rows: int
-    held_out: int
-    seed: int
-    survival: float
+    rows: int  #: of the list; image and caption ids of the training split are numbers of its rows
+    held_out: int  #: rows of the validation split
+    seed: int  #: of its draw
+    survival: float  #: share of the rows that was expected to have a picture, at least
 
 
 def write_corpus(
@@ -83,9 +72,6 @@ def write_corpus(
     A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself.
     Line-break characters inside a caption become a space (a caption must stay one line for the tokenisers behind);
     how many captions that concerned is reported.
-
-    Raises:
-        DataError: there are no captions, a caption id is duplicated, or an image is in two splits.
     """
     import pyarrow.parquet as pq
 
@@ -143,11 +129,7 @@ class _Checks:
         self._codes: list[np.ndarray] = []
 
     def passed(self, rows: list[Caption]) -> list[Caption]:
-        """Return rows that may follow those before.
-
-        Raises:
-            DataError: caption ids do not rise, or a split has another name than those of SPLITS.
-        """
+        """Return rows that may follow those before."""
         for row in rows:
             if self._last is not None and row.caption_id <= self._last:
                 wrong = "is duplicated" if row.caption_id == self._last else f"comes after {self._last}"
@@ -164,11 +146,7 @@ class _Checks:
         return rows
 
     def split_hash(self) -> str:
-        """Return the hash of which image is in which split: ``value_hash`` of the sorted pairs, a piece at a time.
-
-        Raises:
-            DataError: there are no rows, or an image is in two splits.
-        """
+        """Return the hash of which image is in which split: ``value_hash`` of the sorted pairs, a piece at a time."""
         if not self._images:
             raise DataError(f"{self.dataset}: no captions to write; correct the annotations")
         images, codes = np.concatenate(self._images), np.concatenate(self._codes)
@@ -201,11 +179,7 @@ class ContentHash:
         self._parts: dict[tuple[str, int], Any] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Add the next rows.
-
-        Raises:
-            ValueError: a value is missing.
-        """
+        """Add the next rows."""
         for name in COLUMNS:
             for chunk in table[name].chunks:
                 # The bytes of all strings and each one's length say which strings they are.

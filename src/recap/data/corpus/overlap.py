@@ -20,9 +20,6 @@ def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int
     Args:
         corpus: the corpus file.
         images: folders or zips with the pictures; if given, equal bytes under two names count as shared as well.
-
-    Raises:
-        DataError: two splits share something: what, how many, and the first of them.
     """
     table = Corpus.read(corpus)
     present = [split for split in SPLITS if (table.split == split).any()]

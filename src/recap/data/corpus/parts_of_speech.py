@@ -54,11 +54,7 @@ def has_tagger() -> bool:
 
 
 def needed_tagger() -> tuple[str, Tagger]:
-    """Return the name of the tagger that is installed and the function that tags sentences.
-
-    Raises:
-        ConfigError: none is installed.
-    """
+    """Return the name of the tagger that is installed and the function that tags sentences."""
     found = tagger()
     if found is None:
         raise ConfigError(f"parts of speech: {HINT[0].lower()}{HINT[1:]}")

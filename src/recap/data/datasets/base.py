@@ -15,16 +15,11 @@ if TYPE_CHECKING:
 
 
 class Built(NamedTuple):
-    """What a reader returns.
+    """What a reader returns."""
 
-    Attributes:
-        captions: of all splits.
-        source_sha256: a hash of the files that they were read from.
-        drawn_from: where not all pictures were asked for: what draws are shares of (:class:`DrawnFrom`).
-    """
-
-    captions: Iterable[Caption]
-    source_sha256: str
+    captions: Iterable[Caption]  #: of all splits
+    source_sha256: str  #: a hash of the files that they were read from
+    #: where not all pictures were asked for: what draws are shares of (:class:`DrawnFrom`)
     drawn_from: DrawnFrom | None = None
 
 

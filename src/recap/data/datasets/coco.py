@@ -39,12 +39,7 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
 
 
 def read_coco(spec: CocoDataset, inputs: Path) -> Captions:
-    """Read COCO's captions, print their counts, and refuse others than the published ones unless ``spec.partial``.
-
-    Raises:
-        DataError: a file is missing or broken, an id is duplicated or has no picture, a count is not COCO's, or one of
-            train, val and test has no image.
-    """
+    """Read COCO's captions, print their counts, and refuse others than the published ones unless ``spec.partial``."""
     where = ", ".join(str(inputs / name) for name in spec.annotations)
     if spec.val_list is None or spec.test_list is None:
         captions = read_karpathy(inputs / spec.annotations[0], merge_restval=True, member="dataset_coco.json")
@@ -66,9 +61,6 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
         annotations: JSON files, or zips that hold ``captions_*.json``.
         lists: image id -> name, for 'val' and 'test'.
         partial: True allows listed pictures without annotations.
-
-    Raises:
-        DataError: a file is broken, an id is duplicated, a caption's picture is absent, a picture has no caption.
     """
     split = _splits(lists)
     names: dict[int, str] = {}
@@ -93,11 +85,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
 
 
 def read_list(path: Path) -> dict[int, str]:
-    """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name.
-
-    Raises:
-        DataError: the file is missing or empty, a line has another form, or an id is duplicated.
-    """
+    """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name."""
     if not path.is_file():
         raise MissingData(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
     found: dict[int, str] = {}
@@ -144,11 +132,7 @@ def with_pictures(captions: Sequence[Caption], source: ImageSource) -> Captions:
 
 
 def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karpathy: bool) -> None:
-    """Print the counts of images, captions and words; refuse others than COCO's unless ``partial``.
-
-    Raises:
-        DataError: a count is not the published one.
-    """
+    """Print the counts of images, captions and words; refuse others than COCO's unless ``partial``."""
     splits = {caption.image_id: caption.split for caption in captions}
     images = {split: list(splits.values()).count(split) for split in SPLITS}
     counted: Counter[str] = Counter(word for caption in captions for word in caption.tokens)

@@ -36,9 +36,6 @@ def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str
     Args:
         path: a JSON of COCO with the key `images`, or the zip that holds it.
         member: name or pattern of the JSON in the zip.
-
-    Raises:
-        DataError: the file is missing or broken, or an id is duplicated or is not that of its picture's name.
     """
     content = read_json_of(path, member)
     images: Any = content.get("images") if isinstance(content, dict) else None
@@ -56,11 +53,7 @@ def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str
 
 
 def check_size(part: str, found: int, where: str, *, partial: bool) -> None:
-    """Compare the number of pictures of a part of COCO with the published one; of other parts none is known.
-
-    Raises:
-        DataError: it is another, and no `partial` set is meant.
-    """
+    """Compare the number of pictures of a part of COCO with the published one; of other parts none is known."""
     if found == COCO_PARTS.get(part, found):
         return
     sentence = f"{where}: {found:,} images where {part} has {COCO_PARTS[part]:,}"

@@ -44,11 +44,7 @@ def build(spec: CsvDataset, *, inputs: Path, out: Path, name: str) -> Built:
 
 
 def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
-    """Return the split of each file, sorted by file.
-
-    Raises:
-        DataError: a row is invalid, a split has an unknown name, or an image is in two splits.
-    """
+    """Return the split of each file, sorted by file."""
     splits: dict[str, str] = {}
     for row in read_rows(path, drawn=shares is not None):
         if splits.setdefault(row.file, row.split) != row.split:
@@ -76,9 +72,6 @@ def read_rows(path: Path, *, drawn: bool) -> Iterator[Row]:
     Args:
         path: the CSV, in UTF-8.
         drawn: whether the splits are drawn, so that there must be no column `split`.
-
-    Raises:
-        DataError: the file is missing, a column is missing, or a row is invalid; names the line.
     """
     if not path.is_file():
         raise MissingData(f"{path}: no such CSV file; correct the key 'captions' or the inputs folder")
@@ -103,11 +96,7 @@ def read_rows(path: Path, *, drawn: bool) -> Iterator[Row]:
 
 
 def _header(values: Sequence[str], path: Path, drawn: bool) -> list[str]:
-    """Return the names of the columns.
-
-    Raises:
-        DataError: a column is missing or duplicated, or says the split although it is drawn.
-    """
+    """Return the names of the columns."""
     names = [value.strip() for value in values]
     _check_text(names, path, 1)
     if drawn and "split" in names:

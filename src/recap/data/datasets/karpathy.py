@@ -35,10 +35,6 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
         annotations: the JSON or zip.
         merge_restval: True counts COCO's ``restval`` images as training images, False leaves them out.
         member: name or pattern of the one JSON in a zip.
-
-    Raises:
-        DataError: a key is missing, an id is duplicated, a caption is empty, an image is in two splits, or one of
-            train, val and test has no image.
     """
     captions = Captions()
     seen = _Seen(annotations)

@@ -78,9 +78,6 @@ def download(url: str, part: Path, file: IO[bytes], *, size: int | None, hashed:
 
     Returns:
         True if the file was put together from more than one answer.
-
-    Raises:
-        DownloadError: the address refuses, offers another size, or fails TRIES times without a byte more than before.
     """
     import requests
     from urllib3.exceptions import HTTPError
@@ -116,11 +113,7 @@ def download(url: str, part: Path, file: IO[bytes], *, size: int | None, hashed:
 
 @contextmanager
 def locked_part(part: Path) -> Iterator[IO[bytes]]:
-    """Open a part file for appending, held by one process at a time.
-
-    Raises:
-        DataError: another process fetches this file.
-    """
+    """Open a part file for appending, held by one process at a time."""
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab") as file:
         # The other process may have given the file its name between our open and our lock.
@@ -160,11 +153,7 @@ def _version(part: Path) -> Version | None:
 
 
 def _patience(url: str, response: Response) -> float:
-    """Return the seconds that the server asks to wait, 0 if it does not say.
-
-    Raises:
-        DownloadError: waiting will not help, or would take too long.
-    """
+    """Return the seconds that the server asks to wait, 0 if it does not say."""
     from urllib3.exceptions import InvalidHeader
     from urllib3.util import Retry
 

@@ -56,11 +56,6 @@ def decode_rgb(content: bytes, file: str) -> Image:
     """Return a picture as RGB; EXIF rotation is not applied, as in the published features.
 
     Gray of 16 bits is scaled from 0..65535 to 0..255.
-
-    Raises:
-        BrokenPicture: the bytes are truncated or no picture of FORMATS.
-        TooManyPixels: it has more than MAX_PIXELS.
-        DataError: its values are of 32 bits, or of 16 of which at most 12 are used: what is white is not known.
     """
     from PIL import Image
 
@@ -108,11 +103,7 @@ class ImageSource:
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        """Check that every root is a folder or a zip.
-
-        Raises:
-            DataError: a root is missing or neither.
-        """
+        """Check that every root is a folder or a zip."""
         self.roots = [Path(root) for root in roots]
         self._process = os.getpid()
         self._opened: dict[Path, zipfile.ZipFile] = {}
@@ -130,11 +121,7 @@ class ImageSource:
         self._process, self._opened = os.getpid(), {}
 
     def read(self, file: str) -> bytes:
-        """Return the bytes of a picture.
-
-        Raises:
-            DataError: no such picture, several of that base name, or its zip entry is damaged.
-        """
+        """Return the bytes of a picture."""
         found = self.locate(file)
         if found is None:
             raise DataError(f"{file}: not found in {self._where()}; add the image, or correct the paths of the images")
@@ -150,11 +137,7 @@ class ImageSource:
             raise DamagedData(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
 
     def open_rgb(self, file: str) -> Image:
-        """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features.
-
-        Raises:
-            DataError: not found, truncated, no picture, too large, or of a kind whose brightness is not known.
-        """
+        """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features."""
         try:
             return decode_rgb(self.read(file), file)
         except BrokenPicture as error:
@@ -167,11 +150,7 @@ class ImageSource:
         return [file for file in files if self.locate(file) is None]
 
     def locate(self, file: str) -> tuple[Path, str] | None:
-        """Return root and name of a picture, None if there is none; only names are looked at.
-
-        Raises:
-            DataError: several pictures have that base name, or the name is not safe.
-        """
+        """Return root and name of a picture, None if there is none; only names are looked at."""
         path = PurePosixPath(file)
         if not file or path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
             raise DataError(f"{file!r}: not a safe name of an image; use a name relative to the images, without '..'")

@@ -87,10 +87,6 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
     Args:
         values: what was read.
         check: raises ValueError at a single value that is refused.
-
-    Raises:
-        ValueError: it has more levels or values than any file of settings has (a shared value counts as often as it is
-            used), a whole number of more than 64 bits, or a key that is no text or number.
     """
     read: dict[int, tuple[Any, int, int]] = {}  # by identity: the plain value, how many it has, levels below it
 

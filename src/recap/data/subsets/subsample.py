@@ -28,9 +28,6 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
         unit: 'pair' draws single captions, 'image' draws images with all their captions.
         seed: of the draw.
         out: JSON with dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
-
-    Raises:
-        DataError: the unit or fraction is out of range, or the fraction leaves nothing.
     """
     if unit not in UNITS:
         raise DataError(f"subset {name!r}: no such unit as {unit!r}; {nearest(unit, UNITS)}")
@@ -63,12 +60,7 @@ def _chosen(units: np.ndarray, source: Corpus, *, fraction: float, unit: str, se
 
 
 def read_subset(path: str | Path) -> dict[str, Any]:
-    """Read a subset file and verify its hash.
-
-    Raises:
-        RecapError: the file is missing or no JSON, or has changed since it was finished.
-        DataError: its content is not what its hash says.
-    """
+    """Read a subset file and verify its hash."""
     checksums.check(Path(path))
     values = read_json(path)
     rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}

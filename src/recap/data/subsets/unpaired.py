@@ -29,9 +29,6 @@ def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
         corpus: the corpus that the subset was drawn from.
         subset: a subset with unit 'image'.
         out: JSON with dataset, subset (its hash), image_ids, caption_ids, hash.
-
-    Raises:
-        DataError: the subset is of another corpus or of single captions, or leaves nothing.
     """
     source, drawn = Corpus.read(corpus), read_subset(subset)
     if drawn["dataset"] != source.dataset or drawn["unit"] != "image":

@@ -22,9 +22,6 @@ def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, p
         subsets: JSON files of subsets.
         out: the list.
         parts: folders of pictures' names, such as val2014, all of which are captioned.
-
-    Raises:
-        DataError: a subset is of another corpus.
     """
     sources = {corpus.dataset: corpus for corpus in map(Corpus.read, corpora)}
     found = [source.image_id[source.split != "train"] for source in sources.values()]
@@ -41,12 +38,7 @@ def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, p
 
 
 def read_used(path: Path) -> list[int]:
-    """Return the ids of a list of images, ascending.
-
-    Raises:
-        RecapError: the file is missing, or has changed since it was finished.
-        DataError: a line is no id, or they do not rise.
-    """
+    """Return the ids of a list of images, ascending."""
     checksums.check(path)
     try:
         lines = path.read_text(encoding="ascii").splitlines()

@@ -88,9 +88,6 @@ def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None 
         lines: the list that is drawn from.
         draw: the draw; None: that of the validation split.
         dataset: name of the data set.
-
-    Raises:
-        DataError: of the rows that were asked for, too few have a picture; later ones would not be drawn alike.
     """
     order, known = asked(lines, draw, dataset=dataset), frozenset(there)
     count = lines.held_out if draw is None else _size(lines, draw)

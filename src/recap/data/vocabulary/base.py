@@ -8,17 +8,11 @@ from typing import Any, Protocol
 
 
 class AnyVocabulary(Protocol):
-    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary.
+    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary."""
 
-    Attributes:
-        rule: the settings that it was made by.
-        max_length: captions are cut to this many tokens by ``encode``.
-        hash: 16 hex digits of rule and tokens.
-    """
-
-    rule: dict[str, Any]
-    max_length: int
-    hash: str
+    rule: dict[str, Any]  #: the settings that it was made by
+    max_length: int  #: captions are cut to this many tokens by ``encode``
+    hash: str  #: 16 hex digits of rule and tokens
 
     def __len__(self) -> int:
         """Return the number of ids, the four special ones among them."""
@@ -27,11 +21,7 @@ class AnyVocabulary(Protocol):
         """Return the ids of the words of a caption; no BOS, no EOS."""
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
-
-        Raises:
-            DataError: an id is outside the vocabulary.
-        """
+        """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON, atomically."""

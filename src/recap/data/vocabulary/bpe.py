@@ -56,11 +56,7 @@ class BytePairVocabulary:
     """
 
     def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
-        """Take a byte-level tokenizer and the rule it came by.
-
-        Raises:
-            DataError: its pieces are not numbered 0, 1, 2, ...
-        """
+        """Take a byte-level tokenizer and the rule it came by."""
         self.tokenizer = tokenizer
         self.rule = dict(rule)
         self.max_length: int = self.rule["max_length"]
@@ -74,11 +70,7 @@ class BytePairVocabulary:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], path: str | Path) -> BytePairVocabulary:
-        """Build from what `save` wrote.
-
-        Raises:
-            RecapError: no such content, or the tokenizer is not what its hash says.
-        """
+        """Build from what `save` wrote."""
         saved: _Saved = validate(_Saved, dict(values), str(path))
         vocabulary = cls(_of_json(json.dumps(values["tokenizer"]).encode(), path), saved.rule.model_dump())
         if vocabulary.hash != saved.hash:
@@ -96,11 +88,7 @@ class BytePairVocabulary:
 
     @property
     def rows(self) -> list[int]:
-        """The row of GPT-2's word table for every id, so that its weights can be taken over.
-
-        Raises:
-            DataError: a special piece is missing, so this is not GPT-2's vocabulary.
-        """
+        """The row of GPT-2's word table for every id, so that its weights can be taken over."""
         numbers = self.tokenizer.get_vocab()
         missing = [piece for piece in SPECIAL_PIECES if piece not in numbers]
         if missing:
@@ -128,11 +116,7 @@ class BytePairVocabulary:
         return [self._ids.get(number, UNK) for number in found.ids[:end]]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of the pieces up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``.
-
-        Raises:
-            DataError: an id is outside the vocabulary.
-        """
+        """Return the text of the pieces up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
         parts: list[str] = []
         pieces: list[int] = []
         for number in map(int, ids):
@@ -152,11 +136,7 @@ class BytePairVocabulary:
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
-    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``.
-
-    Raises:
-        DataError: a file is missing or holds no byte pairs, or the hub cannot be reached.
-    """
+    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``."""
     rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
     files = [inputs / file for file in rule.outside_files()]
     tokenizer = _from_files(inputs / source, files) if files else _from_hub(source.removeprefix(HUB))

@@ -51,9 +51,6 @@ class Vocabulary:
             min_count: rarer words have no id.
             max_length: captions are cut to this many words by ``encode``.
             splits: where the captions come from ('train' or 'all'); recorded in the rule.
-
-        Raises:
-            DataError: no word is seen that often.
         """
         counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
         # A caption that spells "<eos>" must not end itself.
@@ -65,21 +62,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """Read a vocabulary file.
-
-        Raises:
-            RecapError: the file is missing or no JSON, or has changed since it was finished.
-            DataError: it holds no vocabulary, or its words are not what its hash says.
-        """
+        """Read a vocabulary file."""
         return cls.from_values(_checked(path), path)
 
     @classmethod
     def from_values(cls, values: Any, path: str | Path) -> Vocabulary:
-        """Build from what `save` wrote.
-
-        Raises:
-            RecapError: it is no vocabulary, or its words are not what its hash says.
-        """
+        """Build from what `save` wrote."""
         saved: _Saved = validate(_Saved, values, str(path))
         vocabulary = cls(saved.words, saved.rule.model_dump())
         if vocabulary.hash != saved.hash or len(vocabulary._ids) != len(vocabulary.words):
@@ -100,11 +88,7 @@ class Vocabulary:
         return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``.
-
-        Raises:
-            DataError: an id is outside the vocabulary.
-        """
+        """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``."""
         words = []
         for number in map(int, ids):
             if number == EOS:
@@ -117,11 +101,7 @@ class Vocabulary:
 
 
 def load_vocabulary(path: str | Path) -> AnyVocabulary:
-    """Read a vocabulary file of any kind.
-
-    Raises:
-        RecapError: the file is missing or no JSON, has changed since it was finished, or holds no vocabulary.
-    """
+    """Read a vocabulary file of any kind."""
     values = _checked(path)
     if isinstance(values, dict) and "tokenizer" in values:
         return BytePairVocabulary.from_values(values, path)

@@ -15,8 +15,7 @@ from recap.core.errors import FeatureError
 from recap.features.importers.base import ImageIdLookup, no_rows, plain_files
 from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_array, decode_vectors, whole
-from recap.features.layout import REGION
-from recap.features.records import ImageFeatures
+from recap.features.records import REGION, ImageFeatures
 from recap.settings.features import ImportedFeatures
 
 

@@ -12,9 +12,8 @@ import numpy as np
 from recap.core.errors import DamagedFeatures, FeatureError
 from recap.core.process import cause
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path
-from recap.features.layout import GRID, REGION
-from recap.features.origins import WholeFiles
-from recap.features.records import ImageFeatures
+from recap.features.origins import Origins
+from recap.features.records import GRID, REGION, ImageFeatures
 from recap.settings.features import ImportedFeatures
 
 
@@ -27,7 +26,7 @@ class GridFeatsPth:
         """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
         self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
         self.ids = self._files.ids
-        self.origins = WholeFiles(lambda image_id: [self._files[image_id]])
+        self.origins = Origins(lambda image_id: [self._files[image_id]])
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the cells of one image in raster order."""
@@ -58,7 +57,7 @@ class NpzFolder:
         folder = only_path(paths, "folder")
         self._files = _files(folder, ".npz", lookup)
         self.ids = self._files.ids
-        self.origins = WholeFiles(self._own)
+        self.origins = Origins(self._own)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
         self._boxes = _files(boxes, ".npy", lookup) if folder.name.endswith("_att") and boxes.is_dir() else None
         missing = set(self.ids()) - set(self._boxes.ids() if self._boxes else self.ids())

@@ -18,7 +18,7 @@ from recap.features.importers.base import ImageIdLookup, Source, existing
 from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.writer import build_store
+from recap.features.write import build_store
 from recap.plan.source import code_digest
 from recap.settings.features import FORMATS, ImportedFeatures
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from recap.core.errors import DamagedFeatures, FeatureError
-from recap.features.hdf5 import UnreadableHdf5, ask
+from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
-from recap.features.layout import GRID, REGION, image_digest
 from recap.features.origins import Mark, file_mark
-from recap.features.records import ImageFeatures
+from recap.features.records import GRID, REGION, ImageFeatures, image_digest
 from recap.settings.features import ImportedFeatures
 
 _LONGEST_SIDE = 2**20  # pixels
@@ -31,7 +30,7 @@ class M2Hdf5:
         """Find the images and what there is of each."""
         (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
         try:
-            self._there = set(ask("names", self._path))
+            self._there = set(ask(names, self._path))
         except UnreadableHdf5 as error:
             raise DamagedFeatures(f"{self._path}: truncated or no HDF5 file ({error}); fetch it again") from error
         keys = sorted(key for key in self._there if key.rpartition("_")[2] in ("features", "grids"))
@@ -93,7 +92,7 @@ class M2Hdf5:
         if f"{name}_{suffix}" not in self._there:
             raise FeatureError(f"{where}: missing, though other images have it; fetch the file again")
         try:
-            array = np.asarray(ask("dataset", self._path, f"{name}_{suffix}"))
+            array = np.asarray(ask(numbers, self._path, f"{name}_{suffix}"))
         except UnreadableHdf5 as error:
             raise DamagedFeatures(f"{where}: cannot be read ({error}); the file is damaged, fetch it again") from error
         if not array.shape[:1] or not array.shape[0]:

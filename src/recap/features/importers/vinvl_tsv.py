@@ -16,8 +16,7 @@ from recap.core.errors import FeatureError, MissingFeatures
 from recap.features.importers.base import ImageIdLookup, no_rows, plain_files
 from recap.features.importers.lines import Lines
 from recap.features.importers.numbers import decode_vectors, whole
-from recap.features.layout import REGION
-from recap.features.records import ImageFeatures
+from recap.features.records import REGION, ImageFeatures
 from recap.settings.features import ImportedFeatures
 
 _WITH_BOX = 2054  # numbers of a vector that ends with its box

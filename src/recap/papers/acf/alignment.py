@@ -42,11 +42,7 @@ def late_interaction(patches: Tensor, words: Tensor) -> float:
 
 
 def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Caption a split with each model and write the mean scores of all as JSON.
-
-    Raises:
-        RecapError: a file does not fit.
-    """
+    """Caption a split with each model and write the mean scores of all as JSON."""
     ids = sorted(Corpus.read(models.corpus).captions(figure.split))
     scores = {}
     for label in models.runs:

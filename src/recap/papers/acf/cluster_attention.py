@@ -25,9 +25,6 @@ class ClusterAttention(MultiHeadAttention):
     Args:
         d_model, heads: as in `MultiHeadAttention`.
         reading: one of these.
-
-    Raises:
-        ValueError: the reading is none of them, or D is not divisible by H.
     """
 
     def __init__(self, *, d_model: int, heads: int, reading: str) -> None:

@@ -43,11 +43,7 @@ class GridWindow(Clusters):
         self.window, self.height = window, height
 
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
-        """As `Clusters.forward`; nothing is stacked.
-
-        Raises:
-            ValueError: the vectors are not the cells of a grid.
-        """
+        """As `Clusters.forward`; nothing is stacked."""
         height, width = grid_size(x.shape[2], self.height)
         down, across = (distances(n, x.values.device).abs() for n in (height, width))
         farthest = torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)

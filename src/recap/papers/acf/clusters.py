@@ -29,15 +29,10 @@ Carried = tuple[Tensor, ...]  # what a layer hands to the next one for Eq. 6; em
 
 
 class TokenClusters(NamedTuple):
-    """What one decoder layer knows of the tokens so far: 2 t + 1 numbers a beam.
+    """What one decoder layer knows of the tokens so far: 2 t + 1 numbers a beam."""
 
-    Attributes:
-        prefix: P_0 .. P_t, [B, C, t + 1].
-        log_row: log C_i,t-1 of each token i, [B, C, t].
-    """
-
-    prefix: Tensor
-    log_row: Tensor
+    prefix: Tensor  #: P_0 .. P_t, [B, C, t + 1].
+    log_row: Tensor  #: log C_i,t-1 of each token i, [B, C, t]
 
 
 class Clusters(nn.Module, ABC):
@@ -211,11 +206,7 @@ class GridClusters(AdaptiveClusters):
         self.rate, self.height, self.box = rate, height, box
 
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
-        """As `Clusters.forward`, for rows of [B, 1, H W, D].
-
-        Raises:
-            ValueError: the vectors are not the cells of a grid.
-        """
+        """As `Clusters.forward`, for rows of [B, 1, H W, D]."""
         size = grid_size(x.shape[2], self.height)
         mask = None if x.token_mask is None else x.token_mask[:, 0].unflatten(1, size)
         cells = block_means(self.projected(x)[:, 0].unflatten(1, size), mask, self.rate, dims=(1, 2))  # [B, H, W, 2 M]
@@ -232,11 +223,7 @@ class GridClusters(AdaptiveClusters):
 
 
 def grid_size(cells: int, height: int | None) -> tuple[int, int]:
-    """Return H and W of a grid of so many cells; without a height it is square.
-
-    Raises:
-        ValueError: there is no such grid.
-    """
+    """Return H and W of a grid of so many cells; without a height it is square."""
     rows = height or math.isqrt(cells)
     if rows == 0 or cells % rows or (height is None and rows * rows != cells):
         shape = "a square grid" if height is None else f"a grid of {height} rows"

@@ -31,21 +31,14 @@ Color = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class ClusterMap:
-    """The caption of one model for one image, with the clusters of each layer.
+    """The caption of one model for one image, with the clusters of each layer."""
 
-    Attributes:
-        label: of the model.
-        words: of the caption.
-        boxes: of the feature vectors: left, top, right, bottom as fractions of the image.
-        words_of_layer: clusters of words, by the number of the decoder's layer; empty where it has none.
-        patches_of_layer: clusters of feature vectors, by the number of the encoder's layer.
-    """
-
-    label: str
-    words: list[str]
-    boxes: list[Box]
+    label: str  #: of the model
+    words: list[str]  #: of the caption
+    boxes: list[Box]  #: of the feature vectors: left, top, right, bottom as fractions of the image
+    #: clusters of words, by the number of the decoder's layer; empty where it has none
     words_of_layer: Mapping[int, Partition]
-    patches_of_layer: Mapping[int, Partition]
+    patches_of_layer: Mapping[int, Partition]  #: clusters of feature vectors, by the number of the encoder's layer
 
 
 def write_clusters(
@@ -65,9 +58,6 @@ def write_clusters(
         layers: numbers of the layers that are drawn; None: all. The trees are of all layers.
         files, image_roots: image id -> image file, and the folders or zips with these.
         out: the PNG to write; the trees go to the same name with `.json`.
-
-    Raises:
-        RecapError: an image is missing or broken.
     """
     from PIL import Image as Pillow
 

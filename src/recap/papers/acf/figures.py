@@ -28,11 +28,7 @@ from recap.runs.saved import run_model_config
 
 
 def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Caption images with each model and draw the clusters of its layers; the trees are written as JSON.
-
-    Raises:
-        RecapError: a file does not fit, or the vectors are no grid.
-    """
+    """Caption images with each model and draw the clusters of its layers; the trees are written as JSON."""
     corpus = Corpus.read(models.corpus)
     images = shown_images(figure, corpus)
     each = [caption_with_clusters(figure, models, label, images) for label in models.runs]
@@ -104,9 +100,6 @@ def clusters_of_vectors(
         height: rows of the grid in which regions are laid out; None: the vectors are the cells of a square grid.
         threshold: C~ from which neighbors are one cluster.
         where: of the features, for the error.
-
-    Raises:
-        FeatureError: the vectors are no grid.
     """
     if not matrices:
         return [], {}
@@ -137,15 +130,10 @@ def _cells(stream: Stream, height: int | None, what: str) -> tuple[Tensor, int]:
 
 @dataclass(frozen=True)
 class ClusterMaps:
-    """C~ of an image and a caption, by the number of the layer, counted from 1; empty where there are no clusters.
+    """C~ of an image and a caption, by the number of the layer, counted from 1; empty where there are no clusters."""
 
-    Attributes:
-        encoder: [M, M] of the cells as the model lays them out.
-        decoder: [T, T] of the tokens.
-    """
-
-    encoder: Mapping[int, Tensor]
-    decoder: Mapping[int, Tensor]
+    encoder: Mapping[int, Tensor]  #: [M, M] of the cells as the model lays them out
+    decoder: Mapping[int, Tensor]  #: [T, T] of the tokens
 
 
 @torch.no_grad()
@@ -156,9 +144,6 @@ def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> ClusterMap
         model: one with `cluster_modules`; others have no clusters, and the maps are empty.
         images: one image.
         tokens: one caption, [1, 1, T], beginning with <bos>.
-
-    Raises:
-        ConfigError: the batch has not one image and one caption.
     """
     if len(images) != 1 or tokens.shape[:2] != (1, 1):
         raise ConfigError(f"clusters are of one image and one caption, not of {len(images)} and {tokens.shape[1]}")

@@ -24,9 +24,6 @@ class AttentionOnAttention(nn.Module):
         d_model: width D of query and attended vector.
         order: of the two in the concatenation, "attended_query" (AoANet) or "query_attended".
         dropout: on the concatenation.
-
-    Raises:
-        ValueError: another order.
     """
 
     def __init__(self, *, d_model: int, order: str, dropout: float) -> None:
@@ -47,9 +44,6 @@ class AoAAttention(Attention):
     """Multi-head attention without output projection, then attention on attention with the query as it came.
 
     `attention_dropout` is on the attention weights; `order` and `aoa_dropout` are those of `AttentionOnAttention`.
-
-    Raises:
-        ValueError: D is not divisible by H, or another order.
     """
 
     def __init__(self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float) -> None:

@@ -29,9 +29,6 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Map the released AoANet's parameter names to ours (docs/reference/parameters.md).
 
     One linear layer of its decoder makes values and keys, in this order; it is split.
-
-    Raises:
-        ConfigError: a name is none of the released model's.
     """
     split: dict[str, Tensor] = {}
     for name, value in state.items():
@@ -58,11 +55,7 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from `infos`.
-
-    Raises:
-        ConfigError: the release's options are of another model.
-    """
+    """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from `infos`."""
     known = {"caption_model": "aoa", "refine": 1, "refine_aoa": 1, "use_ff": 0, "decoder_type": "AoA", "mean_feats": 1}
     agree(options, {**known, "multi_head_scale": 1})
     return {

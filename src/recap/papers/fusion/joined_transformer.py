@@ -30,11 +30,7 @@ class JoinedTransformer(Transformer):
 
     @classmethod
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
-        """Return both streams.
-
-        Raises:
-            ConfigError: there is one stream, or more than two.
-        """
+        """Return both streams."""
         if len(inputs.sizes) != 2:
             raise ConfigError(f"joined_transformer needs two streams, not {', '.join(inputs.sizes)}")
         return list(inputs.sizes)

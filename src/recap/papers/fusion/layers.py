@@ -61,11 +61,7 @@ class CellGeometry(nn.Module):
         self.d_model, self.form = d_model, form
 
     def forward(self, stream: Stream) -> tuple[Boxes, Tensor]:
-        """Return the boxes as fractions of the image, [1, 1, N, ...], and absolute positions [1, 1, N, D].
-
-        Raises:
-            DataError: the number of vectors is no square.
-        """
+        """Return the boxes as fractions of the image, [1, 1, N, ...], and absolute positions [1, 1, N, D]."""
         values = stream.values
         side = math.isqrt(values.shape[1])
         if side * side != values.shape[1]:
@@ -128,14 +124,10 @@ class StreamEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class FusionMemory(Memory):
-    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys.
+    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys."""
 
-    Attributes:
-        second: regions or segments.
-        positions: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none.
-    """
-
-    second: Memory
+    second: Memory  #: regions or segments
+    #: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none
     positions: tuple[Tensor, Tensor] | None
 
 

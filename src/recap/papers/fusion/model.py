@@ -118,11 +118,7 @@ class Fusion(TransformerDecoder[FusionMemory]):
 
     @classmethod
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
-        """Return the grid and the second stream.
-
-        Raises:
-            ConfigError: there is no grid, or not one second stream.
-        """
+        """Return the grid and the second stream."""
         second = [name for name in SECOND if name in inputs.sizes]
         if GRID not in inputs.sizes or len(second) != 1:
             raise ConfigError(

@@ -47,9 +47,6 @@ def cell_positions(side: int, width: int, *, form: str) -> Tensor:
         width: D, divisible by 4.
         form: "index": the angles of Eq. 14, from rows and columns 0, 1, ..; "angle": rows and columns 1, 2, .. are
             first brought to fractions of 2 pi, as the code that the paper follows does.
-
-    Raises:
-        ValueError: the width is not divisible by 4, or an unknown form.
     """
     if form not in CELL_POSITIONS:
         raise ValueError(f"unknown form of cell positions {form!r}; known are {[*CELL_POSITIONS]}")
@@ -66,9 +63,6 @@ class PositionedAttention(MultiHeadAttention):
     """Multi-head attention whose queries and keys have positions, [B or 1, 1, T or N, D]; None: none.
 
     They are added "before" or "after" the projections, as `site` says.
-
-    Raises:
-        ValueError: an unknown site, or D is not divisible by H.
     """
 
     def __init__(self, *, d_model: int, heads: int, site: str = "before") -> None:

@@ -123,9 +123,6 @@ class RelativeSpatialEncoding(nn.Module):
         direction: "log_index": log(s_mn + 1) is a fifth number of Eq. 10; "learned": each direction has a learned
             vector instead, and a further one stands for boxes of one center.
         plus_one: see `relative_geometry`.
-
-    Raises:
-        ValueError: an unknown direction.
     """
 
     def __init__(self, *, heads: int, per_quadrant: int, direction: str, plus_one: bool) -> None:

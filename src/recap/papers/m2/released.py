@@ -41,9 +41,6 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Map the released M2's parameter names to ours (docs/reference/parameters.md), for `positions: noise`.
 
     Row 0 of its table of positions is of padding and left out; `max_tokens` is the number of the others.
-
-    Raises:
-        ConfigError: a name is none of the released model's.
     """
     rules = [
         *LAYER_RULES,

@@ -17,11 +17,7 @@ OPTION_OF = {"max_length": ["max_length", "seq_length"]}
 
 
 def annotated_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of a Transformer in the Annotated Transformer's form: sizes from shapes, heads from `infos`.
-
-    Raises:
-        ConfigError: the release's options are of another model.
-    """
+    """Return the settings of a Transformer in the annotated form: sizes from shapes, heads from `infos`."""
     inner = tensors["encoder.0.feed_forward.inner.weight"]
     sizes = {"d_model": inner.shape[1], "d_feed_forward": inner.shape[0]}
     depths = {"encoder_layers": layers(tensors, "encoder"), "decoder_layers": layers(tensors, "decoder")}
@@ -30,11 +26,7 @@ def annotated_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the Transformer that tensors belong to.
-
-    Raises:
-        ConfigError: the release's options are of another model.
-    """
+    """Return the settings of the Transformer that tensors belong to."""
     agree(options, {"caption_model": "transformer"})
     return {"kind": "transformer", **annotated_settings(tensors, options)}
 

@@ -26,11 +26,7 @@ rename_official = partial(rename, rules=RULES, known=KNOWN)
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, activations from `config.yml`.
-
-    Raises:
-        ConfigError: the release's configuration is of another model.
-    """
+    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, activations from `config.yml`."""
     agree(options, {"MODEL.TYPE": "UpDown"})
     embedding = tensors.get("feature_embedding.weight")
     return {

@@ -28,11 +28,7 @@ from recap.papers.visualgpt.srau import SelfResurrecting
 
 
 def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Caption all test images with a model and draw the gates behind the words.
-
-    Raises:
-        RecapError: a file does not fit, the model has no gates, or no tagger is installed.
-    """
+    """Caption all test images with a model and draw the gates behind the words."""
     (label,) = models.runs
     corpus = Corpus.read(models.corpus)
     captions = list(_captions_with_gates(models, label, sorted(corpus.captions("test")), figure.beam))
@@ -87,9 +83,6 @@ def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tens
 
     The paper's visual score of a word (section 5.6) is B_vis of the last layer. Tokens [B, C, T] begin with <bos>;
     entry t is the gate behind token t + 1.
-
-    Raises:
-        ConfigError: the model has no such gates, which a VisualGPT with fusion `srau` has.
     """
     gates = [module for module in model.modules() if isinstance(module, SelfResurrecting)]
     if not gates:

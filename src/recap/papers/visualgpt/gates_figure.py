@@ -37,14 +37,12 @@ class CaptionGates:
     """A caption and the gates behind its words.
 
     Attributes:
-        image_id: of the image.
-        words: of the caption, T.
         visual, language: [T][L], means of B_vis and B_lan over the width, the encoder's levels and a word's pieces, per
             decoder layer.
     """
 
-    image_id: int
-    words: list[str]
+    image_id: int  #: of the image
+    words: list[str]  #: of the caption, T
     visual: list[list[float]]
     language: list[list[float]]
 
@@ -84,9 +82,6 @@ def write_gates(
         files, image_roots: image id -> image file, and the folders or zips with these.
         heading: text above the figures: the table and the scale of the run.
         out: the path of each file.
-
-    Raises:
-        RecapError: an image is missing or broken.
     """
     scores = VisualScores.of(captions)
     by_word = _by_word(captions, scores)

@@ -23,15 +23,10 @@ ORDER = "query_attended"  # of the concatenations in the left-overs of VisualGPT
 
 
 class Fusion(nn.Module, ABC):
-    """Joins the state after self-attention with what the encoder's levels gave for it.
+    """Joins the state after self-attention with what the encoder's levels gave for it."""
 
-    Attributes:
-        last: whether only the last level is attended to.
-        feed_forward: whether the block goes on with its feed-forward part.
-    """
-
-    last: ClassVar[bool] = True
-    feed_forward: ClassVar[bool] = True
+    last: ClassVar[bool] = True  #: whether only the last level is attended to
+    feed_forward: ClassVar[bool] = True  #: whether the block goes on with its feed-forward part
 
     @abstractmethod
     def forward(self, state: Tensor, query: Tensor, found: Tensor) -> Tensor:

@@ -52,11 +52,7 @@ class Share:
 
 
 def draw_shares(figure: PartsOfSpeechFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Draw and write the share of each part of speech in the training captions and in a text.
-
-    Raises:
-        RecapError: a file is missing, damaged or has no words, or no tagger is installed.
-    """
+    """Draw and write the share of each part of speech in the training captions and in a text."""
     name, tag = needed_tagger()
     corpus, (text,) = Corpus.read(models.corpus), models.texts
     captions = _spread(lambda: (words for texts in corpus.captions("train").values() for words in _sentences(texts)))
@@ -129,11 +125,7 @@ def _shares(tag_lists: Sequence[Sequence[str]], where: Path) -> defaultdict[str,
 
 
 def part_scores(captions: Sequence[CaptionGates], scores: VisualScores) -> tuple[str, dict[str, list[float]]]:
-    """Return the name of the tagger, and the visual scores of all words of each part of speech.
-
-    Raises:
-        ConfigError: no tagger is installed.
-    """
+    """Return the name of the tagger, and the visual scores of all words of each part of speech."""
     name, tag = needed_tagger()
     spoken = [caption for caption in captions if caption.words]
     kinds: dict[str, list[float]] = defaultdict(list)
@@ -146,11 +138,7 @@ def part_scores(captions: Sequence[CaptionGates], scores: VisualScores) -> tuple
 def write_part_scores(
     captions: Sequence[CaptionGates], *, printed: Mapping[str, float], heading: str, out: Mapping[str, Path]
 ) -> None:
-    """Write ``parts.png`` and ``parts.csv``: the mean visual score of each part of speech beside the printed one.
-
-    Raises:
-        ConfigError: no tagger is installed.
-    """
+    """Write ``parts.png`` and ``parts.csv``: the mean visual score of each part of speech beside the printed one."""
     name, kinds = part_scores(captions, VisualScores.of(captions))
     rows = [(part, kinds.get(part, []), printed.get(part)) for part in dict.fromkeys([*kinds, *printed])]
     header = ("part_of_speech", "words", "visual_score", "printed")

@@ -46,11 +46,7 @@ UNUSED = [
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map VisualGPT's parameter names to ours (docs/reference/parameters.md).
-
-    Raises:
-        ConfigError: a name is none of the released model's.
-    """
+    """Map VisualGPT's parameter names to ours (docs/reference/parameters.md)."""
     encoder: dict[str, Tensor] = {}
     added: dict[str, Tensor] = {}
     gpt2: dict[str, Tensor] = {}

@@ -34,9 +34,6 @@ class SelfResurrecting(nn.Module):
         tau: a gate that is not above it is zero; 0: complementary gates.
         activation: sigmoid; leaky_relu or gelu, which have no upper limit, so that the training diverges (section 5.4).
         normalized: each gate over the sum of both (Eq. 6).
-
-    Raises:
-        ValueError: the form or the activation is unknown.
     """
 
     def __init__(self, *, d_model: int, levels: int, form: str, tau: float, activation: str, normalized: bool) -> None:

@@ -48,11 +48,7 @@ BLOCK = "MODEL.BILINEAR"
 
 
 def x_linear_settings(joint: Tensor, d_model: int, options: Options) -> dict[str, Any]:
-    """Return the settings of X-Linear blocks whose shared matrix W_B^k is [J, D / H].
-
-    Raises:
-        ConfigError: the release's configuration is of another model.
-    """
+    """Return the settings of X-Linear blocks whose shared matrix W_B^k is [J, D / H]."""
     heads = d_model // joint.shape[1]
     agree(options, {f"{BLOCK}.HEAD": heads, f"{BLOCK}.BIFEAT_EMB_ACT": "RELU", "MODEL.WORD_EMBED_ACT": "CELU"})
     return {
@@ -65,11 +61,7 @@ def x_linear_settings(joint: Tensor, d_model: int, options: Options) -> dict[str
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the X-LAN that tensors belong to: sizes from shapes, activations from `config.yml`.
-
-    Raises:
-        ConfigError: the release's configuration is of another model.
-    """
+    """Return the settings of the X-LAN that tensors belong to: sizes from shapes, activations from `config.yml`."""
     blocks = layers(tensors, "encoder.blocks")
     agree(options, {"MODEL.TYPE": "XLAN", f"{BLOCK}.ENCODE_LAYERS": blocks, "MODEL.ATT_FEATS_EMBED_ACT": "CELU"})
     sizes = x_linear_settings(tensors["attention.joint.weight"], len(tensors["feature_embedding.weight"]), options)

@@ -41,9 +41,6 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     Its table of positions is cut to our length. Where the state has none, or one that is the beginning of ours, the
     table is computed.
-
-    Raises:
-        ConfigError: a name is none of the released model's, or its table is short and has numbers of its own.
     """
     own = {name: value for name, value in state.items() if not POSITIONS.search(name)}
     tables = [value for name, value in state.items() if POSITIONS.search(name)]
@@ -86,11 +83,7 @@ def _positions(table: Tensor) -> Tensor:
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the X-Transformer that tensors belong to: sizes from shapes, the rest from `config.yml`.
-
-    Raises:
-        ConfigError: the release's configuration is of another model.
-    """
+    """Return the settings of the X-Transformer of these tensors: sizes from shapes, the rest from `config.yml`."""
     depths = {"encoder_layers": layers(tensors, "encoder"), "decoder_layers": layers(tensors, "decoder")}
     agree(
         options,

@@ -44,21 +44,13 @@ MAX_POSITIONS = 128  # maximum tokens per caption
 
 @dataclass(frozen=True, kw_only=True)
 class XTransformerState(State[GlobalMemory]):
-    """The tokens so far, their sum, and what is projected once per image.
+    """The tokens so far, their sum, and what is projected once per image."""
 
-    Attributes:
-        cache: keys and values of the tokens.
-        token_mask: [B, C, T], True where a token is not padding.
-        total: sum of the embedded tokens, [B, C, D].
-        image: keys and values of the image for each decoder layer.
-        image_branch: A(global), [B, D].
-    """
-
-    cache: KeyValueCache = field(metadata=PER_BEAM)
-    token_mask: Tensor = field(metadata=PER_BEAM)
-    total: Tensor = field(metadata=PER_BEAM)
-    image: tuple[KeyValue, ...]
-    image_branch: Tensor
+    cache: KeyValueCache = field(metadata=PER_BEAM)  #: keys and values of the tokens
+    token_mask: Tensor = field(metadata=PER_BEAM)  #: [B, C, T], True where a token is not padding
+    total: Tensor = field(metadata=PER_BEAM)  #: sum of the embedded tokens, [B, C, D]
+    image: tuple[KeyValue, ...]  #: keys and values of the image for each decoder layer
+    image_branch: Tensor  #: A(global), [B, D]
 
 
 class CeluNorm(nn.Module):

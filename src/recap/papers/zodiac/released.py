@@ -19,11 +19,7 @@ GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor.
-
-    Raises:
-        ConfigError: the release's options are of another model.
-    """
+    """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor."""
     named = options.get("caption_model", "zodiac-sigmoid")
     if named not in GATES:
         raise ConfigError(f"the option caption_model is {named!r}, which is no ZoDIAC; known are: {', '.join(GATES)}")

@@ -10,22 +10,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Logged:
-    """The loss of a batch, and numbers to log beside it.
+    """The loss of a batch, and numbers to log beside it."""
 
-    Attributes:
-        loss: scalar, the mean over `num_tokens` tokens, or positions of captions.
-        num_tokens: what the loss and the numbers weigh where several processes share a batch.
-        numbers: means to log, by name (columns of history.csv); a stage logs the same names in every step. Scalars on
-            a GPU stay there until the step is queued.
-        added: scalar that is added to the loss, the mean over `num_added` other tokens; None for nothing.
-        num_added: what it weighs where several processes share a batch.
-    """
-
-    loss: Tensor
-    num_tokens: int
+    loss: Tensor  #: scalar, the mean over `num_tokens` tokens, or positions of captions
+    num_tokens: int  #: what the loss and the numbers weigh where several processes share a batch
+    #: means to log, by name (columns of history.csv); a stage logs the same names in every step. Scalars on a GPU stay
+    #: there until the step is queued.
     numbers: dict[str, float | Tensor] = field(default_factory=dict)
+    #: scalar that is added to the loss, the mean over `num_added` other tokens; None for nothing
     added: Tensor | None = None
-    num_added: int = 0
+    num_added: int = 0  #: what it weighs where several processes share a batch
 
 
 @torch.no_grad()

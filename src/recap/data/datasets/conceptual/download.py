@@ -87,10 +87,6 @@ def download(
         published: the survivors list of another download; only pictures with the hashes listed there are kept.
         only: text file with the number of a row per line, from 0; no others are asked for. A later run with other
             rows adds theirs.
-
-    Raises:
-        DataError: the TSV or the list of rows is broken, or ``out`` belongs to a download with another ``min_side``.
-        RecapError: another process downloads into ``out``.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
     with writing(out / LOCK):

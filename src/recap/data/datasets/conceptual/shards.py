@@ -82,11 +82,7 @@ def read_shard(out: Path, shard: int) -> dict[int, Record]:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a shard or of a survivors list in bounded memory.
-
-    Raises:
-        DataError: the file is missing, damaged, or not such a list, or its rows do not rise.
-    """
+    """Yield the records of a shard or of a survivors list in bounded memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

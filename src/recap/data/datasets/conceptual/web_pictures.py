@@ -62,11 +62,7 @@ class Web:
         self._free = asyncio.Semaphore(workers)
 
     async def fetch(self, url: str) -> bytes:
-        """Return the bytes behind a url; a failure that may pass is tried again after a growing backoff.
-
-        Raises:
-            Failure: there are none.
-        """
+        """Return the bytes behind a url; a failure that may pass is tried again after a growing backoff."""
         for attempt in range(self.attempts):
             try:
                 async with self._free:
@@ -157,9 +153,6 @@ def shrunk(content: bytes, *, min_side: int) -> Picture:
     Args:
         content: of any picture.
         min_side: most pixels of the shorter side; 0: all that there are.
-
-    Raises:
-        Failure: the bytes are no whole picture, or a picture too large.
     """
     from PIL import Image
 

@@ -33,9 +33,6 @@ def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
 
     The form is ``{"train": [{"id": "CXR2384_IM-0942", "report": ..., "image_path": ["CXR2384_IM-0942/0.png", ...]}]}``:
     the id starts with the report's uid, and ``k.png`` is picture k in the order of the report's XML.
-
-    Raises:
-        DataError: the form is another, a study is duplicated, or it names a report or picture that is not there.
     """
     try:
         content = read_json(path)

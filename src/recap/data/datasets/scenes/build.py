@@ -55,9 +55,6 @@ def render_scenes(
         max_per_kind: maximum number of objects of one kind in a picture, 1 to 5.
         seed: of scenes and captions.
         out: folder for the files.
-
-    Raises:
-        DataError: a number is out of range.
     """
     if not 1 <= max_per_kind <= MAX_PER_KIND:
         raise DataError(f"scenes: max_per_kind is {max_per_kind}; it must be between 1 and {MAX_PER_KIND}")

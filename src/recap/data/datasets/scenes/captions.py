@@ -50,11 +50,7 @@ OPENINGS = ("a picture of", "an image of", "a drawing of")
 
 
 def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
-    """Return five different captions of 5 to 16 words, in lower case, without punctuation.
-
-    Raises:
-        DataError: the grammar finds no five (a fault of the grammar).
-    """
+    """Return five different captions of 5 to 16 words, in lower case, without punctuation."""
     captions: list[str] = []
     for _ in range(400):
         caption = _group_caption(scene, random) if len(scene.groups) == 1 else _relation_caption(scene, random)

@@ -26,18 +26,15 @@ _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 @dataclass(frozen=True)
 class Box:
-    """Where one object was painted, in pixels of the finished picture: left, top, right, bottom.
-
-    Attributes:
-        drawn: left, top and edge of the square that its shape fills, in pixels of the large canvas, and its turn in
-            degrees: with them `painted_mask` draws its mask again.
-    """
+    """Where one object was painted, in pixels of the finished picture: left, top, right, bottom."""
 
     group: int
     left: float
     top: float
     right: float
     bottom: float
+    #: left, top and edge of the square that its shape fills, in pixels of the large canvas, and its turn in degrees:
+    #: with them `painted_mask` draws its mask again
     drawn: tuple[int, int, int, float]
 
 

@@ -92,12 +92,7 @@ def _likeness(said: tuple[Things, ...], groups: tuple[Things, Things]) -> int:
 
 
 def read_truth(boxes: Path) -> dict[int, Statement]:
-    """Return the scene of each image id from ``boxes.json``.
-
-    Raises:
-        DataError: the file is missing, or it does not describe scenes.
-        RecapError: it has changed since it was finished.
-    """
+    """Return the scene of each image id from ``boxes.json``."""
     if not boxes.is_file():
         raise MissingData(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
     checksums.check(boxes)

@@ -1,0 +1,423 @@
+"""Makes feature stores: what earlier runs have finished is kept, the rest is extracted in shards, then all is merged.
+
+Every file is complete or absent, but for the store that is filled from the shards: it is laid out first, a shard is
+removed when its images are on the disk, and after a kill the images that match their digests are finished. So the disk
+holds one shard twice at most. Equal features give equal bytes, however often the run was interrupted and in however
+many parts, each a job with its own GPU, it was made.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from recap.core.documents import read_json, write_json
+from recap.core.errors import FeatureError
+from recap.core.files import atomic_path, remove_leftovers, writing
+from recap.core.log import log, progress
+from recap.features.origins import MERGING, SHARD, Earlier, Notes, Origins, hashed, notes_of
+from recap.features.records import GRID, VALUES, ImageFeatures, image_digest, stored_arrays
+from recap.features.store import MAGIC, FeatureStore, Index, Rows
+
+Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
+Form = Mapping[str, tuple[str, tuple[int, ...]]]  # type and shape of a row of each array by its path (``grid/values``)
+Sources = Sequence[tuple[FeatureStore, list[int]]]  # stores and shards with the ids of images, ascending
+
+_OURS = re.compile(r"[0-9a-f]{16}-([0-9a-f]{16}|\d{6})\.(shard|merging|origins)\.(h5|json)(\.origins\.json)?")
+_PAGE = 4096  # bytes
+_SPARE = 2**20  # bytes of a file beside its features, about
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several parts of a store: a share of its shards."""
+
+    number: int  # from 0
+    count: int
+    done: Path  # the file that says that the part is finished, and how all are merged
+
+    @staticmethod
+    def of(text: str, done: Path) -> Part:
+        """Return part ``2/4``: the second of four."""
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise FeatureError(f"--part {text}: expected NUMBER/COUNT, such as 2/4 for the second of four")
+        return Part(int(number) - 1, int(count), done)
+
+
+class Finished(BaseModel):
+    """What a finished part says: the same as every other part of the store."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    header: dict[str, str]
+    shards: list[str]  # names of the shards of all parts
+    ids: list[int]  # of all images, ascending
+
+
+def build_store(
+    *,
+    out: Path,
+    shards: Path,
+    ids: Sequence[int],
+    shard_size: int,
+    dtype: str,
+    job: str,
+    attributes: Mapping[str, str],
+    extract: Extract,
+    streams: Sequence[str] = (GRID,),
+    origins: Origins | None = None,
+    kept: Path | None = None,
+    part: Part | None = None,
+) -> None:
+    """Extract what earlier runs have not left, pack all into ``out``, and remove the shards.
+
+    Args:
+        out: the store; written last, in one step.
+        shards: folder for the unfinished work; other files in it are left alone.
+        ids: all image ids, in any order.
+        shard_size: images per shard; an interrupted run loses at most one shard of work.
+        dtype: float16 or float32, the type of the stored values.
+        job: 16 hex digits, a hash of everything the values of an image depend on but the bytes that ``origins`` tells
+            of; images of another job, or made from other bytes, are never used.
+        attributes: extractor, extractor_hash, weights_sha256, made_with.
+        extract: gets the image ids of the missing shards, one list per shard, and yields their features in that order.
+        streams: names of the streams that every image has, the main one first.
+        origins: what each image is made from (default: nothing that could change).
+        kept: another name of the finished store. When ``out`` is gone and more images are asked for, those that it has
+            are taken; none of them is dropped.
+        part: extract a share of the shards alone, and note what all parts are merged by.
+    """
+    ordered = sorted({int(image_id) for image_id in ids})
+    if not ordered:
+        raise FeatureError(f"{out}: there are no images to extract features from; check the corpus")
+    for path in (out, shards / "shard"):
+        _check_writable(path)
+    remove_leftovers(shards, _OURS.pattern)
+    header = {**attributes, "dtype": dtype, "job": job, "streams": " ".join(streams)}
+    notes = Notes(origins or Origins(), ordered, _noted(shards, job, kept))
+    earlier = Earlier(ordered, job=job, notes=notes)
+    before = earlier.add(out)
+    if part is None and before is not None and before.ids.tolist() == ordered and not earlier.lacks(ordered):
+        log.info(f"{out}: already there, made by this job")
+        _remove_shards(shards)
+        return
+    earlier.add(kept, others=True)
+    if earlier.stores:
+        log.info(f"{len(ordered)} images: {len(earlier.stores)} are in an earlier store")
+    rest = earlier.lacks(ordered)
+    groups = [rest[start : start + shard_size] for start in range(0, len(rest), shard_size)]
+    pieces = {shards / f"{job}-{_set_hash(group)}{SHARD}": group for group in groups}
+    # What is left of runs that were to make other images, and of an unfinished merge.
+    for path in sorted({*shards.glob(f"{job}-*{MERGING}"), *shards.glob(f"{job}-*{SHARD}")} - pieces.keys()):
+        earlier.add(path)
+    pieces = {path: lacking for path, group in pieces.items() if (lacking := earlier.lacks(group))}
+    own = list(pieces) if part is None else list(pieces)[part.number :: part.count]
+    missing = [path for path in own if not _is_finished(path, pieces[path], earlier)]
+    if len(missing) < len(own):
+        log.info(f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier run")
+    wanted = [pieces[path] for path in missing]
+    records = iter(progress(extract(wanted), name=out.stem, unit="images", total=sum(map(len, wanted))))
+    for path in missing:
+        _write_shard(path, pieces[path], records, header=header, notes=notes)
+    if next(records, None) is not None:
+        raise FeatureError(f"{out}: the extractor gave more images than were asked for")
+    if part is not None:
+        finished = Finished(header=header, shards=[path.name for path in pieces], ids=ordered)
+        write_json(part.done, finished.model_dump())
+        return
+    for path in missing:
+        earlier.add(path)
+    _finish(earlier, out, shards=shards, kept=kept, header=header, notes=notes)
+
+
+def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | None) -> None:
+    """Pack what several parts have extracted into a store, and remove the shards; ``files``: `Part.done` of each."""
+    parts = [read_json(file, Finished) for file in files]
+    for file, part in zip(files, parts, strict=True):
+        if part != parts[0]:
+            differing = sorted(key for key, text in part.header.items() if parts[0].header.get(key) != text)
+            raise FeatureError(
+                f"{file}: its {', '.join(differing) or 'images'} differ from those of {files[0]}; delete both and make "
+                "all parts on machines of one kind, or set `extraction_parts: 1`"
+            )
+    first = parts[0]
+    job = first.header["job"]
+    earlier = Earlier(first.ids, job=job, notes=None)
+    unfinished = sorted(shards.glob(f"{job}-*{MERGING}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    # The parts have compared the others with their pictures; what they made anew comes first.
+    for path in [*(shards / name for name in first.shards), *unfinished, *sorted(shards.glob(f"{job}-*{SHARD}")), out]:
+        earlier.add(path)
+    earlier.add(kept, others=True)
+    if lacking := earlier.lacks(first.ids):
+        raise FeatureError(
+            f"{shards}: no part has the features of image id {lacking[0]} and {len(lacking) - 1} others; delete "
+            f"{files[0]} and the files beside it, and make the parts again"
+        )
+    notes = Notes(Origins(), (), _noted(shards, job, kept))
+    _finish(earlier, out, shards=shards, kept=kept, header=first.header, notes=notes)
+
+
+def _is_finished(path: Path, ids: Sequence[int], earlier: Earlier) -> bool:
+    """Return whether an earlier run has made a shard whole."""
+    earlier.add(path)
+    if earlier.lacks(ids):
+        earlier.forget(path)
+        return False
+    return True
+
+
+def _finish(
+    earlier: Earlier, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str], notes: Notes
+) -> None:
+    by_path: dict[Path, tuple[FeatureStore, list[int]]] = {}
+    for image_id, store in sorted(earlier.stores.items()):
+        by_path.setdefault(store.path, (store, []))[1].append(image_id)
+    _merge(list(by_path.values()), out, shards=shards, kept=kept, header=header)
+    if kept is not None:
+        notes.write(notes_of(kept), sorted(earlier.stores))
+    _remove_shards(shards)
+
+
+def _noted(shards: Path, job: str, kept: Path | None) -> list[Path]:
+    """Return the notes of earlier runs."""
+    return [*([notes_of(kept)] if kept else []), *sorted(shards.glob(f"{job}-*.origins.json"))]
+
+
+def _set_hash(ids: Sequence[int]) -> str:
+    """Return 16 hex digits that stand for a set of ids."""
+    return hashlib.sha256(np.unique(np.asarray(ids, "<i8")).tobytes()).hexdigest()[:16]
+
+
+def _check_writable(path: Path) -> None:
+    """Create the folder of a file that will be written, before hours are spent on its content."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise FeatureError(f"{path.parent}: cannot be written ({error.strerror}); name another folder") from error
+    if path.is_dir():
+        raise FeatureError(f"{path}: is a folder; name a file in it")
+
+
+def _remove_shards(shards: Path) -> None:
+    """Remove all shards, also those of other jobs, and the folder if that leaves it empty."""
+    if not shards.is_dir():
+        return
+    remove_leftovers(shards, _OURS.pattern)
+    for path in shards.iterdir():
+        if _OURS.fullmatch(path.name):
+            path.unlink()
+    if not any(shards.iterdir()):
+        shards.rmdir()
+
+
+# ---- files: laid out, then filled
+
+
+def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) -> dict[str, Rows]:
+    """Write a file that has everything but features, and return where these belong; equal content gives equal bytes."""
+    import h5py
+
+    # Allocated at once and not written, so that features can be put at their places without HDF5, in any order.
+    places = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    places.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    places.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    small = {"ids": index.ids, "image_sizes": index.sizes, "digests": index.digests, "origins": index.origins}
+    small |= {f"{stream}/offsets": offsets for stream, offsets in index.offsets.items()}
+    # Values start at a page of memory. This version of the format has checksums of its structure.
+    options: dict[str, Any] = {"alignment_threshold": _PAGE, "alignment_interval": _PAGE, "libver": ("v108", "v108")}
+    with h5py.File(path, "w", locking=False, userblock_size=_PAGE, **options) as file:
+        for name, array in small.items():
+            file.create_dataset(name, data=array, track_times=False)
+        rows = {}
+        for name, (dtype, row) in form.items():
+            shape = (int(index.offsets[name.split("/")[0]][-1]), *row)
+            data = file.create_dataset(name, shape, dtype, dcpl=places, track_times=False)
+            rows[name] = Rows(path, data.dtype, shape, data.id.get_offset())
+        # Texts of fixed length lie under these checksums; those of any length do not, and damaged ones hang HDF5.
+        file.attrs.update({key: np.bytes_(text.encode()) for key, text in index.attributes(header).items()})
+    with path.open("r+b") as block:
+        block.write(MAGIC)
+    return rows
+
+
+def _fill(
+    path: Path, arrays: Mapping[str, Rows], first: Mapping[str, int], blocks: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write pieces of all arrays one after the other, each array from its row ``first[path]`` on."""
+    at = dict(first)
+    with path.open("r+b") as file:
+        for block in blocks:
+            for name, piece in block.items():
+                file.seek(arrays[name].offset + at[name] * arrays[name].row_bytes)
+                file.write(np.ascontiguousarray(piece).data)
+                at[name] += len(piece)
+
+
+def _need_room(path: Path, form: Form, rows: Mapping[str, int]) -> None:
+    """Check that the disk has room for so many rows of each stream."""
+    width = {name: int(np.prod(row)) * np.dtype(dtype).itemsize for name, (dtype, row) in form.items()}
+    size = sum(rows[name.split("/")[0]] * each for name, each in width.items()) + _SPARE
+    free = shutil.disk_usage(path.parent).free
+    if free < size:
+        raise FeatureError(
+            f"{path}: needs {size / 2**20:.1f} MiB, but only {free / 2**20:.1f} MiB are free; "
+            "make room and run the same command again"
+        )
+
+
+def _write_shard(
+    path: Path, ids: Sequence[int], records: Iterator[ImageFeatures], *, header: Mapping[str, str], notes: Notes
+) -> None:
+    """Take the features of a shard's images from ``records`` and write them; the shard is itself a feature store."""
+    streams = header["streams"].split()
+    images: list[dict[str, np.ndarray]] = []
+    sizes: list[tuple[int, int]] = []
+    for record, image_id in zip(islice(records, len(ids)), ids, strict=True):
+        if record.image_id != image_id:
+            raise FeatureError(f"{path}: the extractor gave image id {record.image_id} where {image_id} was asked for")
+        arrays = stored_arrays(record, dtype=header["dtype"], streams=streams)
+        form = {name: (array.dtype.name, array.shape[1:]) for name, array in arrays.items()}
+        images.append(arrays)
+        sizes.append(record.size)
+        if len(images) == 1:
+            common = form
+        elif form != common:
+            raise FeatureError(
+                f"image id {image_id}: has {_described(form)}, the images before it {_described(common)}; "
+                "the extractor must give every image the same arrays, with vectors of one length"
+            )
+    index = Index(
+        np.asarray(ids, np.int64),
+        np.asarray(sizes, np.int32).reshape(-1, 2),
+        np.frombuffer(b"".join(map(image_digest, images)), np.uint8).reshape(-1, 32),
+        np.frombuffer(b"".join(map(hashed, notes.take(ids))), np.uint8).reshape(-1, 32),
+        {stream: _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images]) for stream in streams},
+    )
+    _need_room(path, common, {stream: int(offsets[-1]) for stream, offsets in index.offsets.items()})
+    with atomic_path(path) as temporary:
+        _fill(temporary, _lay_out(temporary, index, common, header), dict.fromkeys(common, 0), images)
+    notes.write(notes_of(path), ids)
+
+
+def _described(form: Form) -> str:
+    return ", ".join(f"{name} [rows, {', '.join(map(str, row))}]" if row else name for name, (_, row) in form.items())
+
+
+def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+# ---- merging
+
+
+def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str]) -> None:
+    """Write a store of these images, and remove the shards that they come from."""
+    if kept is not None and [(store.path, len(store)) for store, _ in sources] == [(kept, len(sources[0][1]))]:
+        _or_copy(_link, kept, out)  # it has all, and nothing else
+        return
+    form = _one_form([store for store, _ in sources])
+    index = _joint_index(sources, list(dict.fromkeys(name.split("/")[0] for name in form)))
+    name = _set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
+    unfinished = shards / f"{header['job']}-{name}{MERGING}"
+    with writing(unfinished):
+        if unfinished not in [store.path for store, _ in sources]:
+            with atomic_path(unfinished) as temporary:
+                _lay_out(temporary, index, form, header)
+        needed = {unfinished, *(store.path for store, _ in sources)}
+        for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - needed:
+            path.unlink()
+        sources = [(store, ids) for store, ids in sources if store.path != unfinished]
+        # Room for what is copied from stores that stay, and for the largest shard.
+        room = {}
+        for stream in index.offsets:
+            rows = [(_is_shard(store), int(store.rows(own, stream).sum())) for store, own in sources]
+            largest = max((count for shard, count in rows if shard), default=0)
+            room[stream] = largest + sum(count for shard, count in rows if not shard)
+        _need_room(unfinished, form, room)
+        target = FeatureStore(unfinished)
+        for store, ids in sources:
+            _copy(store, target, ids)
+            if _is_shard(store):
+                store.path.unlink()
+        if kept is not None:
+            try:
+                _link(unfinished, kept)
+            except OSError as error:
+                reason = f"the disk has no second name for the store ({error.strerror})"
+                log.warning(f"{kept}: {reason}, so it cannot grow later")
+        _or_copy(Path.replace, unfinished, out)
+        unfinished.unlink(missing_ok=True)
+
+
+def _is_shard(store: FeatureStore) -> bool:
+    return store.path.name.endswith(SHARD)
+
+
+def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None:
+    """Copy images to their places, and wait until they are on the disk."""
+    here, there = store.positions(ids), target.positions(ids)
+    neighbors = np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1
+    for run in np.split(np.arange(len(ids)), neighbors):  # of images that are neighbors in both
+        blocks = store.blocks(int(here[run[0]]), int(here[run[-1]]) + 1)
+        _fill(target.path, target.arrays, target.starts(int(there[run[0]])), (arrays for _, _, arrays in blocks))
+    with target.path.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def _joint_index(sources: Sources, streams: Sequence[str]) -> Index:
+    """Return the index of images from those of their stores."""
+    ids = np.sort(np.concatenate([np.asarray(own, np.int64) for _, own in sources]))
+    sizes, counts = np.zeros((len(ids), 2), np.int32), {stream: np.zeros(len(ids), np.int64) for stream in streams}
+    digests, origins = np.zeros((len(ids), 32), np.uint8), np.zeros((len(ids), 32), np.uint8)
+    for store, own in sources:
+        positions, places = store.positions(own), np.searchsorted(ids, own)
+        sizes[places], digests[places] = store.image_sizes[positions], store.digests[positions]
+        assert store.origins is not None  # `Earlier` takes no others
+        origins[places] = store.origins[positions]
+        for stream in streams:
+            counts[stream][places] = store.rows(own, stream)
+    return Index(ids, sizes, digests, origins, {stream: _offsets(count) for stream, count in counts.items()})
+
+
+def _one_form(stores: Sequence[FeatureStore]) -> Form:
+    """Return types and shapes of the arrays, which all stores must share."""
+    forms = [{path: (rows.dtype.name, rows.shape[1:]) for path, rows in store.arrays.items()} for store in stores]
+    for store, form in zip(stores, forms, strict=True):
+        if form != forms[0]:
+            raise FeatureError(f"{store.path}: its features are of another form than those before it; delete it")
+    return forms[0]
+
+
+def _link(path: Path, name: Path) -> None:
+    name.parent.mkdir(parents=True, exist_ok=True)
+    temporary = name.with_name(f".{name.name}.link")
+    temporary.unlink(missing_ok=True)
+    temporary.hardlink_to(path)
+    temporary.replace(name)
+
+
+def _or_copy(give: Callable[[Path, Path], object], path: Path, out: Path) -> None:
+    """Give a finished file another name, by a link or a move; onto another disk it is copied."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        give(path, out)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with atomic_path(out) as temporary:
+            shutil.copyfile(path, temporary)
