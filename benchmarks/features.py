@@ -9,6 +9,7 @@ python -m benchmarks.features extract                                    picture
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import resource
@@ -194,35 +195,33 @@ def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
 
 def extract() -> Iterator[dict[str, object]]:
     """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and the GPU's share)."""
+    from PIL import Image
+
     from recap.core.device import select_device
-    from recap.features.grid import Backbone
-    from recap.features.pictures import decode, in_order
+    from recap.features.ahead import in_order
+    from recap.features.grid import Backbone, Squares
     from recap.settings.features import GridFeatures
 
-    class Noise:
-        def open_rgb(self, file: str) -> object:
-            import io
-
-            from PIL import Image
-
-            return Image.open(io.BytesIO(pictures[int(file) % len(pictures)])).convert("RGB")
-
-    pictures = [jpeg(number) for number in range(16)]
+    files = [jpeg(number) for number in range(16)]
     spec = GridFeatures(kind="grid", backbone="mobilenetv2_100", weights="random", batch_size=8)
     net = Backbone(spec, weights=None, device=select_device("auto"))
     torch.set_num_threads(1)
 
-    def work(batch: list[str]) -> torch.Tensor:
-        return net(decode(Noise(), batch, edge=224, resample=net.resample)[1])  # type: ignore[arg-type]
+    def decoded(batch: list[int]) -> list[Squares]:
+        return [net.prepare(number, [Image.open(io.BytesIO(files[number])).convert("RGB")]) for number in batch]
 
-    todo = [[str(number) for number in range(8)]] * 24
-    ready = decode(Noise(), todo[0], edge=224, resample=net.resample)[1]  # type: ignore[arg-type]
-    for name, threads, job in (
-        ("decode_only", 1, lambda b: decode(Noise(), b, edge=224, resample=3)),
-        ("compute_only", 1, lambda b: net(ready)),
-        ("one_thread", 1, work),
-        ("two_threads", 2, work),
-    ):
+    def encode(squares: list[Squares]) -> list[ImageFeatures]:
+        return list(net(squares))
+
+    todo = [list(range(8))] * 24
+    ready = decoded(todo[0])
+    jobs: tuple[tuple[str, int, Callable[[list[int]], object]], ...] = (
+        ("decode_only", 1, decoded),
+        ("compute_only", 1, lambda batch: encode(ready)),
+        ("one_thread", 1, lambda batch: encode(decoded(batch))),
+        ("two_threads", 2, lambda batch: encode(decoded(batch))),
+    )
+    for name, threads, job in jobs:
         start = time.perf_counter()
         for _ in in_order(job, todo, threads=threads):
             pass
@@ -267,7 +266,6 @@ def opening(folder: Path, images: int) -> Iterator[dict[str, object]]:
 
 def jpeg(number: int) -> bytes:
     """Return a noisy JPEG of a photograph's size."""
-    import io
 
     from PIL import Image
 

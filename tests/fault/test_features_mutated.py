@@ -18,8 +18,8 @@ from helpers.mutate import outcomes
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError
 from recap.features import hdf5, store
-from recap.features.importers import job, m2_hdf5
-from recap.features.importers.base import ImageIdLookup
+from recap.features.importers import arrays, job
+from recap.features.importers.job import ImageIdLookup
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
 from recap.features.write import build_store
@@ -36,7 +36,7 @@ def impatient(monkeypatch):
     """Let no answer of the process that reads HDF5 files take more than a second of work."""
     reader = hdf5.Reader(seconds=1)
     monkeypatch.setattr(store, "ask", reader.ask)
-    monkeypatch.setattr(m2_hdf5, "ask", reader.ask)
+    monkeypatch.setattr(arrays, "ask", reader.ask)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def brings(folder, format, source):
             whole_job()
         else:
             found = FORMATS.get(format)([source], ImageIdLookup(), spec)
-            for image_id in found.ids():
+            for image_id in found.ids:
                 stored_arrays(found.read(image_id), dtype="float32", streams=found.streams)
 
     return bring

@@ -63,9 +63,9 @@ def make_results(folder):
     from recap.data.subsets.subsample import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
     from recap.evaluation.job import evaluate
+    from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid
-    from recap.features.job import ExtractionJob
-    from recap.features.pretrain import pretrain_backbone
+    from recap.features.training import pretrain
     from recap.training.job import train
 
     found, computed = TinyResults(folder), Execution(device="cpu", threads=1)
@@ -77,7 +77,7 @@ def make_results(folder):
     draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=subset)
     grid = validate(Features, GRID, "features")
     boxes = found.data / "boxes.json"
-    pretrain_backbone(spec=grid, boxes=boxes, images=images, device="cpu", threads=1, out=found.backbone)
+    pretrain(spec=grid, boxes=boxes, images=images, device="cpu", threads=1, out=found.backbone)
     made = {"shards": folder / "shards", "out": found.store, "trained": found.backbone, "device": "cpu", "threads": 1}
     extract_grid(grid, ExtractionJob(corpus=corpus, images=images, inputs=folder, **made))
     names = {"dataset": "scenes", "subset": "full", "features": "tiny", "model": "transformer", "recipe": "short"}

@@ -47,15 +47,19 @@ def read(spec, *, inputs, out, name):
 
 def extract(spec, job):
     from recap.features.attributes import describe
-    from recap.features.extraction import Pictures, extract_each
+    from recap.features.extraction import Pictures, write
     from recap.features.records import ImageFeatures
 
-    def encode(image_id, picture):
-        return ImageFeatures(image_id, picture.size, np.asarray(picture, np.float32).mean((0, 1))[None] / 255)
+    pictures = Pictures.find(job)
+
+    def features(groups):
+        for image_id in (image_id for group in groups for image_id in group):
+            (picture,) = pictures.open(image_id)
+            yield ImageFeatures(image_id, picture.size, np.asarray(picture, np.float32).mean((0, 1))[None] / 255)
 
     about = describe(spec, weights_sha256="none", made_with="toy")
-    extract_each(
-        spec, job, pictures=Pictures.find(job), encode=encode, attributes=about, streams=("grid",), code=()
+    write(
+        spec, job, features, ids=list(pictures.views), attributes=about, streams=("grid",), origins=pictures.origins
     )
 """
 

@@ -88,7 +88,7 @@ rule pretrain:
         gpu=GPU,
     params:
         spec=EXTRACTOR["spec"],
-        code=code_digest("recap.features.pretrain"),
+        code=code_digest("recap.features.training:pretrain"),
     shell:
         "{RECAP} --log-file {log:q} run-step pretrain --spec {params.spec.file:q} --boxes {input.boxes:q}"
         " --images {input.images:q} --device {DEVICE} --threads {threads} --out {output:q}"
@@ -109,7 +109,7 @@ rule tune:
         gpu=GPU,
     params:
         spec=EXTRACTOR["spec"],
-        code=code_digest("recap.features.tune"),
+        code=code_digest("recap.features.training:tune"),
     shell:
         "{RECAP} --log-file {log:q} run-step tune --spec {params.spec.file:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"

@@ -52,7 +52,7 @@ def _call(target: str, plain: bool, trains: bool, **values: Any) -> None:
 _step("note", "recap.features.attributes:write_note", "Features", code=str, files=SomePaths, out=Path)
 _step(
     "pretrain",
-    "recap.features.pretrain:pretrain_backbone",
+    "recap.features.training:pretrain",
     "GridFeatures",
     trains=True,
     boxes=Path,
@@ -61,7 +61,7 @@ _step(
 )
 _step(
     "tune",
-    "recap.features.tune:tune_backbone",
+    "recap.features.training:tune",
     "GridFeatures",
     trains=True,
     corpus=Path,

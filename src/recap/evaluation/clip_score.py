@@ -24,7 +24,7 @@ from recap.core.log import progress
 from recap.data.corpus.build import CORPUS
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.features.torchvision_ops import ensure_torchvision
+from recap.features.backbones import ensure_torchvision
 from recap.metrics.base import Captions, Metric, Result
 from recap.reporting.figures import side_by_side
 from recap.settings.datasets import PICTURES

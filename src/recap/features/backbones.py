@@ -1,21 +1,71 @@
-"""Models of timm by name, with pretrained or seeded random weights (the only file that knows timm)."""
+"""Models of timm by name, with pretrained, seeded random or given weights (the only file that knows timm)."""
 
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import textwrap
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from PIL.Image import Resampling
+from torch import Tensor, nn
 
-from recap.core.errors import ConfigError, FeatureError, first_line
-from recap.core.hashing import derived_seed
-from recap.features.torchvision_ops import ensure_torchvision
+from recap.core.device import half_precision
+from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
+from recap.core.hashing import derived_seed, sha256_file
+from recap.features.attributes import describe
+from recap.features.extraction import Encoder
+from recap.features.tensors import weights_hash
 from recap.settings.features import CropFeatures, GridFeatures
 
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
 _HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of which timm takes one
 _HUB_SECONDS = 10.0
+_libraries: list[Any] = []  # a Library takes its definitions back when it is collected
+
+
+class TimmEncoder(Encoder):
+    """A timm model, on a device, with what its release does to a picture."""
+
+    spec: GridFeatures | CropFeatures
+
+    def __init__(self, spec: GridFeatures | CropFeatures, *, weights: Path | None, device: torch.device) -> None:
+        """Build the model; without a file its weights are pretrained or random, as the settings say."""
+        self.spec, model = spec, create(spec)
+        if weights is not None:
+            load_strictly(model, weights, backbone=spec.backbone)
+        self.weights_sha256 = weights_hash(model) if weights is None else sha256_file(weights)
+        self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
+        self.device, self.precision = device, half_precision(device)
+        data = timm_library().data.resolve_model_data_config(model)
+        self.mean, self.sd, self.interpolation = list(data["mean"]), list(data["std"]), str(data["interpolation"])
+        self.resample = resampling(self.interpolation)
+
+    def normalised(self, pictures: Tensor) -> Tensor:
+        """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge] on its device."""
+        mean, sd = (torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in (self.mean, self.sd))
+        # A permuted [B, H, W, C] tensor is channels_last already.
+        return (pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd
+
+    def half(self) -> torch.autocast:
+        """Return the context in which products are taken in the device's half precision, if it has one."""
+        return torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+
+    def described(self, preprocessing: dict[str, str], **more: Any) -> dict[str, str]:
+        """Return what a store says of it."""
+        seen = {**preprocessing, "interpolation": self.interpolation, "mean": self.mean, "std": self.sd}
+        made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
+        return describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, preprocessing=seen, **more)
+
+
+def resampling(interpolation: str) -> Resampling:
+    """Return Pillow's filter of an interpolation by timm's name."""
+    if interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
+        raise ConfigError(f"pictures cannot be scaled by {interpolation!r}; use another backbone")
+    return Resampling[interpolation.upper()]
 
 
 def timm_library() -> Any:
@@ -24,6 +74,32 @@ def timm_library() -> Any:
     import timm
 
     return timm
+
+
+@cache
+def ensure_torchvision() -> str:
+    """Make timm importable where torchvision's compiled operators do not fit the installed torch; takes milliseconds.
+
+    The registry's torchvision is a CUDA build; beside a CPU wheel of torch its library cannot be loaded, and its import
+    then stops at two operators without a schema. Nothing here needs those operators, so a schema is enough.
+
+    Returns:
+        ``native`` (the compiled operators work), ``schemas-only`` (they do not, all else does) or ``absent``.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or not spec.submodule_search_locations:
+        return "absent"
+    try:
+        # Ordinary machines first: schemas defined before the real library is loaded would break it.
+        torch.ops.load_library(str(Path(spec.submodule_search_locations[0]) / "_C.so"))
+    except OSError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for operator in ("nms", "qnms"):
+            if not hasattr(torch.ops.torchvision, operator):
+                library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _libraries.append(library)
+        return "schemas-only"
+    return "native"
 
 
 def create(spec: GridFeatures | CropFeatures) -> Any:
@@ -36,8 +112,6 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
     config = timm.models.get_pretrained_cfg(spec.backbone, allow_unregistered=True)
     if config is not None and config.fixed_input_size:
         options["img_size"] = spec.image_size
-    import torch
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(spec.seed, "backbone", spec.backbone))
         try:
@@ -51,11 +125,12 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
         except TypeError as error:
             raise ConfigError(f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})") from error
         except Exception as error:
+            reason = textwrap.shorten(first_line(error), 160, placeholder=" ...")
             if spec.weights != "pretrained":
-                raise ConfigError(f"{spec.backbone}: cannot be built: {_one_line(error)}") from error
+                raise ConfigError(f"{spec.backbone}: cannot be built: {reason}") from error
             raise FeatureError(
-                f"{spec.backbone}: its pretrained weights cannot be fetched ({_one_line(error)}); without a network, "
-                "set `weights` to a safetensors file in the `inputs` folder"
+                f"{spec.backbone}: its pretrained weights cannot be fetched ({reason}); without a network, set "
+                "`weights` to a safetensors file in the `inputs` folder"
             ) from error
 
 
@@ -75,28 +150,35 @@ def check_name(backbone: str) -> None:
     """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand."""
     timm = timm_library()
     name, dot, _ = backbone.partition(".")
-    known, wanted = timm.list_models(), name
-    if name in known:
+    names, wanted = timm.list_models(), name
+    if name in names:
         if not dot:
             return
-        known, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
-    if wanted not in known:
-        close = difflib.get_close_matches(wanted, known, n=5, cutoff=0.0)
+        names, wanted = [name, *timm.list_pretrained(f"{name}.*")], backbone
+    if wanted not in names:
+        close = difflib.get_close_matches(wanted, names, n=5, cutoff=0.0)
         likely = difflib.get_close_matches(wanted, close, n=1)
-        hint = f"did you mean {likely[0]!r}?" if likely else f"the nearest of its {len(known)} are {', '.join(close)}"
+        hint = f"did you mean {likely[0]!r}?" if likely else f"the nearest of its {len(names)} are {', '.join(close)}"
         raise ConfigError(f"backbone: timm has no {backbone!r}; {hint}")
 
 
-def check_stage(model: Any, spec: GridFeatures) -> None:
-    """Refuse a stage that the model has not."""
-    if not hasattr(model, "forward_intermediates"):
-        raise ConfigError(f"{spec.backbone}: has no intermediate maps; leave `out_index` out")
-    if spec.out_index not in range(len(model.feature_info)):
-        last = len(model.feature_info) - 1
-        raise ConfigError(
-            f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; choose one of them"
-        )
+def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
+    """Load a safetensors file whose names and shapes are exactly those of ``model``."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
-
-def _one_line(error: Exception) -> str:
-    return textwrap.shorten(first_line(error), 160, placeholder=" ...")
+    if not path.is_file():
+        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
+    if path.suffix != ".safetensors":
+        raise FeatureError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFeatures(f"{path}: truncated or no safetensors file ({error}); fetch it again") from error
+    try:
+        model.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:  # torch lists each name and shape that differs on a line of its own
+        problem = textwrap.shorten(" ".join(str(error).splitlines()[1:]), 240, placeholder=" ...")
+        raise FeatureError(
+            f"{path}: does not fit {backbone!r}: {problem}; correct `weights`, `backbone` or `image_size`"
+        ) from error

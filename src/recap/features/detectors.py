@@ -1,121 +1,306 @@
-"""The detectors by name: built as the release that trained them has them, with its names of tensors."""
+"""What detectors of detectron2 see in pictures: regions of a Visual Genome detector, segments of a panoptic model.
+
+Regions: boxes, vectors (of 2048 numbers before the last layers), classes, attributes. Bottom-up (Anderson et al. 2018):
+Faster R-CNN on ResNet-101; each box's 14 x 14 crop of the fourth stage goes through the fifth and is averaged.
+Grid-feats (Jiang et al. 2020): ResNeXt-101 with a dilated fifth stage; each box is one cell of 1 x 1 RoIAlign, before
+the two layers of width 1024; its grid is the fifth stage without dilation (stride 32).
+
+Segments are a second stream beside a grid. Papers call several things "segmentation" features. ``occupancy``: on the
+grid's cells, the share of each of COCO's 133 panoptic classes, as DIFNet's released segmentation stream has it.
+``segments``: one vector a segment, the fifth stage averaged under its mask, with its tight box. Where a paper does not
+say which it took, its table says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from PIL.Image import Resampling
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
-from recap.features.attribute_head import AttributeHead
-from recap.features.bottom_up import CaffeStem, caffe_anchors
-from recap.features.detectron import built, configured, dilated_stage, load
-from recap.settings.features import RegionFeatures
+from recap.features.ahead import alike
+from recap.features.attributes import describe
+from recap.features.boxes import choose, rising_suppression, suppressed_confidence, tight_boxes
+from recap.features.detectron import DETECTORS, build_released, built, configured, load
+from recap.features.extraction import Encoder, Picture
+from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
+from recap.settings.features import RegionFeatures, SegmentFeatures
 
-_PREDICTOR, _ATTRIBUTES = "roi_heads.box_predictor.", "roi_heads.attribute_predictor."
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+THINGS, CLASSES = 80, 133  # COCO's panoptic classes: things first, then stuff
+NOTHING = -1  # class of what no segment covers
+_PANOPTIC = "COCO-PanopticSegmentation/panoptic_fpn_R_101_3x.yaml"
+_AT_A_TIME = 100  # regions that pass through the fifth stage together: 160 MB of its last maps
 
 
 @dataclass(frozen=True)
-class Release:
-    """A detector as it was released."""
+class Resized:
+    """A picture as a detector reads it: blue first, in the size that its training had."""
 
-    config: str  #: a configuration of detectron2's model zoo
-    changes: Mapping[str, Any]  #: what the release sets in another way
-    proposals: int = 300  #: how many proposals are classified
-    least_side: float = 0.0  #: proposals with a shorter side in pixels of the picture are dropped
-    #: prefix of a tensor's name in the released file -> prefix in our detector
-    names: Mapping[str, str] = field(default_factory=dict)
-    attributes_from: int = 2048  #: length of the vectors from which attributes are scored
-    no_attribute: bool = True  #: whether "no attribute" is scored, too
-    caffe: bool = False  #: whether it is the network of bottom-up attention, which detectron2 does not build
+    image_id: int
+    size: tuple[int, int]  # width and height of the picture before
+    pixels: Tensor  # BGR uint8 [3, h, w]
 
-    def options(self, spec: RegionFeatures) -> dict[str, Any]:
-        """Return all that is set in the configuration."""
-        return {
-            "MODEL.ROI_HEADS.NUM_CLASSES": spec.classes,
-            "MODEL.ROI_BOX_HEAD.BBOX_REG_WEIGHTS": spec.box_weights,
-            "MODEL.RPN.POST_NMS_TOPK_TEST": spec.proposals or self.proposals,
-            **self.changes,
-        }
+    @staticmethod
+    def of(image_id: int, picture: Image, *, short: int, long: int) -> Resized:
+        """Resize an RGB picture so that its shorter side is ``short``, unless the longer one would pass ``long``."""
+        scale = resize_scale(picture.size, short=short, long=long)
+        width, height = (max(1, round(side * scale)) for side in picture.size)
+        resized = picture.resize((width, height), Resampling.BILINEAR)
+        pixels = torch.from_numpy(np.asarray(resized)[:, :, ::-1].copy()).permute(2, 0, 1)
+        return Resized(image_id, picture.size, pixels)
 
 
-_C4 = "COCO-Detection/faster_rcnn_R_50_C4_1x.yaml"
-_RESNEXT_STD = {"MODEL.PIXEL_STD": [57.375, 57.120, 58.395]}
-DETECTORS = {
-    "faster_rcnn_r50_c4": Release(_C4, _RESNEXT_STD),
-    # configs/VG-Detection of airsplay/py-bottom-up-attention; 300 proposals and the least side are Caffe's.
-    "bottom_up_r101_c4": Release(
-        _C4,
-        {
-            "MODEL.RESNETS.DEPTH": 101,
-            "MODEL.ANCHOR_GENERATOR.SIZES": [[64, 128, 256, 512]],
-            "MODEL.RPN.CONV_DIMS": [512],
-            "MODEL.ROI_BOX_HEAD.POOLER_TYPE": "ROIPool",
-            "MODEL.PIXEL_MEAN": [102.9801, 115.9465, 122.7717],
-        },
-        least_side=16.0,
-        names={
-            f"{_PREDICTOR}cls_embedding.": "attribute_head.embedding.",
-            f"{_PREDICTOR}fc_attr.": "attribute_head.hidden.",
-            f"{_PREDICTOR}attr_score.": "attribute_head.scores.",
-        },
-        caffe=True,
-    ),
-    # configs/X-101-grid.yaml of facebookresearch/grid-feats-vqa.
-    "grid_feats_x101_c5": Release(
-        "COCO-Detection/faster_rcnn_R_101_DC5_3x.yaml",
-        {
-            "MODEL.RESNETS.DEPTH": 101,
-            "MODEL.RESNETS.NUM_GROUPS": 32,
-            "MODEL.RESNETS.WIDTH_PER_GROUP": 8,
-            "MODEL.RESNETS.STRIDE_IN_1X1": False,
-            "MODEL.ROI_BOX_HEAD.POOLER_RESOLUTION": 1,
-            "MODEL.ROI_BOX_HEAD.POOLER_SAMPLING_RATIO": 2,
-            **_RESNEXT_STD,
-        },
-        proposals=1000,
-        names={
-            f"{_ATTRIBUTES}obj_embed.": "attribute_head.embedding.",
-            f"{_ATTRIBUTES}fc.0.": "attribute_head.hidden.",
-            f"{_ATTRIBUTES}attr_score.": "attribute_head.scores.",
-        },
-        attributes_from=1024,
-        no_attribute=False,
-    ),
-}
+def resize_scale(size: tuple[int, int], *, short: int, long: int) -> float:
+    """Return the factor by which a picture of this width and height is resized."""
+    return min(short / min(size), long / max(size))
 
 
-def build_released(spec: RegionFeatures, *, inputs: Path, device: torch.device) -> tuple[Any, Any, str]:
-    """Build a detector as its release has it and load its weights.
+class _Detecting(Encoder):
+    """What both share. Pictures of one size pass through the backbone together.
 
-    Returns:
-        The model, its configuration in detectron2, and the hash of its weights.
+    They are not padded to each other: features near the edge of a padded one would differ from those of the same
+    picture alone.
     """
-    release = DETECTORS[spec.detector]
-    config = configured(release.config, release.options(spec))
-    model = built(config, seed=spec.seed, device=device)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(spec.seed)
-        if release.caffe:
-            model.backbone.stem = CaffeStem(model.backbone.stem.conv1)
-            model.roi_heads.res5 = dilated_stage(config)
+
+    spec: RegionFeatures | SegmentFeatures
+    model: Any
+
+    def prepare(self, image_id: int, views: Sequence[Image]) -> Resized:
+        """Return a picture as the detector reads it."""
+        image = Picture.only(image_id, views).image
+        return Resized.of(image_id, image, short=self.spec.short_side, long=self.spec.long_side)
+
+    def batches(self, items: Iterator[Resized]) -> Iterator[list[Resized]]:
+        """Yield up to ``batch_size`` pictures of one size."""
+        return alike(items, self.spec.batch_size, key=lambda picture: picture.size)
+
+    def inputs(self, pictures: Sequence[Resized]) -> list[dict[str, Any]]:
+        """Return what a model of detectron2 is given for pictures of one size, on its device in one piece."""
+        pixels = torch.stack([each.pixels for each in pictures]).to(self.model.device)
+        width, height = pictures[0].size
+        return [{"image": each, "height": height, "width": width} for each in pixels]
+
+
+class Detector(_Detecting):
+    """A detectron2 detector that turns pictures into regions."""
+
+    spec: RegionFeatures
+
+    def __init__(self, spec: RegionFeatures, *, weights: Path | None, device: torch.device) -> None:
+        self.spec, self._release = spec, DETECTORS[spec.detector]
+        self.model, config, digest = build_released(spec, weights=weights, device=device)
+        self._dilated = "res5" in self.model.backbone.output_shape()
+        self._undilated: Any = None
+        import detectron2
+
+        if spec.grid and self._dilated:  # the grid is the fifth stage with stride 2, of the same weights
+            from detectron2.modeling import build_backbone
+
+            config.MODEL.RESNETS.RES5_DILATION = 1
+            config.MODEL.RESNETS.OUT_FEATURES = ["res4", "res5"]
+            self._undilated = build_backbone(config).eval().to(device)
+            self._undilated.load_state_dict(self.model.backbone.state_dict())
+        made_with = f"detectron2 {detectron2.__version__}, torch {torch.__version__}, {device.type}"
+        self.attributes, self.streams = describe(spec, weights_sha256=digest, made_with=made_with), spec.streams()
+
+    @torch.inference_mode()
+    def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
+        """Return regions and grid, whichever the settings ask for, of pictures of one size.
+
+        They pass through the backbone together, and one after the other through what follows.
+        """
+        size = pictures[0].size
+        images = self.model.preprocess_image(self.inputs(pictures))
+        needs_maps = self.spec.regions or self._undilated is None
+        maps = self.model.backbone(images.tensor) if needs_maps else {}
+        regions = self._regions(images, maps, size) if self.spec.regions else [(0, {}) for _ in pictures]
+        grids: Sequence[Tensor | None] = [None] * len(pictures)
+        if self.spec.grid:  # [B, grid * grid, 2048] in raster order
+            plain = self._undilated
+            fifth = plain(images.tensor)["res5"] if plain else self.model.roi_heads.res5(maps["res4"])
+            grids = adaptive_avg_pool2d(fifth, self.spec.grid).flatten(2).transpose(1, 2)
+        records = []
+        # All pictures are computed before the first is fetched, so that a GPU is waited for once.
+        for picture, (count, arrays), grid in zip(pictures, regions, grids, strict=True):
+            values = {name: self._fetched(name, array[: int(count)]) for name, array in arrays.items()}
+            if self.spec.regions:
+                values[f"{REGION}/boxes"] = _of_picture(values[f"{REGION}/boxes"], picture)
+            if grid is not None:
+                values[GRID] = self._fetched(GRID, grid)
+            records.append(ImageFeatures(picture.image_id, size, values))
+        return records
+
+    def _regions(
+        self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
+    ) -> list[tuple[Tensor, dict[str, Tensor]]]:
+        """Return how many regions to keep, and arrays whose first rows these are, of each picture of a batch."""
+        smallest = self._release.least_side if self.spec.least_side is None else self.spec.least_side
+        scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
+        # Caffe counts both edge pixels of a side.
+        self.model.proposal_generator.min_box_size = max(0.0, smallest * scale - 1)
+        proposals, _ = self.model.proposal_generator(images, maps, None)
+        regions = []
+        for row, boxes in enumerate(each.proposal_boxes.tensor for each in proposals):
+            if self.spec.anchors == "caffe":  # the next layers read boxes that end at the last pixel
+                height, width = images.image_sizes[0]
+                boxes = torch.minimum(boxes, boxes.new_tensor([width - 1, height - 1] * 2))
+            own = {name: each[row : row + 1] for name, each in maps.items()}
+            regions.append(self._classified(own, boxes))
+        return regions
+
+    def _classified(self, maps: dict[str, Tensor], boxes: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the regions of one picture from its maps [1, C, h, w] and its proposals [R, 4]."""
+        spec = self.spec
+        vectors, hidden = self._pooled(maps, boxes)
+        logits, deltas = self.model.roi_heads.box_predictor(hidden)
+        probabilities = logits.softmax(-1)[:, :-1]
+        if spec.selection == "rising":
+            own = self._regressed(boxes, deltas, probabilities.argmax(1))
+            confidence, classes = rising_suppression(own, probabilities, count=spec.max_boxes)
+        else:
+            confidence, classes = suppressed_confidence(boxes, probabilities, overlap=spec.nms)
+        order, count = choose(confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes)
+        classes, vectors = classes[order], vectors[order]
+        if spec.vectors == "fc1":  # [R, 1024], the layer after them
+            head = self.model.roi_heads.box_head
+            vectors = head.fc_relu1(head.fc1(vectors))
+        regressed = spec.boxes == "regressed"
+        arrays = {
+            REGION: vectors,
+            f"{REGION}/boxes": self._regressed(boxes[order], deltas[order], classes) if regressed else boxes[order],
+            f"{REGION}/classes": classes,
+            f"{REGION}/class_scores": confidence[order],
+        }
         if spec.attributes:
-            model.attribute_head = AttributeHead(
-                classes=spec.classes,
-                attributes=spec.attributes,
-                size=release.attributes_from,
-                none=release.no_attribute,
-            )
-    if spec.anchors == "caffe":
-        (anchors,) = model.proposal_generator.anchor_generator.cell_anchors
-        anchors.copy_(caffe_anchors())
-    weights = load(
-        model,
-        None if spec.weights == "random" else inputs / spec.weights,
-        key_map={**release.names, **spec.key_map},
-        unused=() if spec.attributes else ("attribute_head.",),
-        background_first=spec.background == "first",
-    )
-    return model.eval().to(device), config, weights
+            # The class whose embedding is read may be the background, as in the released networks.
+            best = self.model.attribute_head(hidden[order], logits[order].argmax(1)).max(-1)
+            arrays |= {f"{REGION}/attributes": best.indices, f"{REGION}/attribute_scores": best.values}
+        return count, arrays
+
+    def _pooled(self, maps: dict[str, Tensor], boxes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the vectors of boxes [R, 2048], and what the last layers read."""
+        from detectron2.structures import Boxes
+
+        heads = self.model.roi_heads
+        if self._dilated:
+            pooled = heads.box_pooler([maps[name] for name in heads.box_in_features], [Boxes(boxes)])
+            return pooled.flatten(1), heads.box_head(pooled)
+        read = [maps[name] for name in heads.in_features]
+        parts = [heads.res5(heads.pooler(read, [Boxes(part)])).mean((2, 3)) for part in boxes.split(_AT_A_TIME)]
+        vectors = torch.cat(parts)
+        return vectors, vectors
+
+    def _regressed(self, boxes: Tensor, deltas: Tensor, classes: Tensor) -> Tensor:
+        """Return boxes [R, 4] moved as the detector predicts for their classes [R]."""
+        places = torch.arange(len(boxes), device=boxes.device)
+        own = deltas.view(len(boxes), deltas.shape[1] // 4, 4)[places, classes]
+        moved: Tensor = self.model.roi_heads.box_predictor.box2box_transform.apply_deltas(own, boxes)
+        return moved
+
+    def _fetched(self, name: str, values: Tensor) -> np.ndarray:
+        """Return an array on the CPU, vectors in the type that is stored."""
+        if name in (REGION, GRID) and self.spec.dtype == "float16":
+            half: np.ndarray = values.half().cpu().numpy()
+            if np.isfinite(half).all():
+                return half  # else the store says of the full values what is wrong with them
+        whole: np.ndarray = values.cpu().numpy()
+        return whole
+
+
+def _of_picture(boxes: np.ndarray, picture: Resized) -> np.ndarray:
+    """Return boxes of the resized picture as boxes of the picture, clipped to it, float32 [R, 4]."""
+    width, height = picture.size
+    scale = np.array([width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2, np.float32)
+    own: np.ndarray = np.clip(boxes * scale, 0, np.array([width, height] * 2, np.float32))
+    return own
+
+
+class Segmenter(_Detecting):
+    """A panoptic model that turns pictures into segment features."""
+
+    streams = (SEGMENT,)
+    spec: SegmentFeatures
+
+    def __init__(self, spec: SegmentFeatures, *, weights: Path | None, device: torch.device) -> None:
+        self.spec = spec
+        self.model = built(configured(_PANOPTIC, {}), seed=spec.seed, device=device)
+        digest = load(self.model, weights, key_map={})
+        self.attributes = describe(spec, weights_sha256=digest, made_with=f"detectron2, torch {torch.__version__}")
+
+    @torch.inference_mode()
+    def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
+        """Return the segment features of pictures of one size."""
+        inputs = self.inputs(pictures)
+        answers = [answer["panoptic_seg"] for answer in self.model.inference(inputs)]
+        segments = [panoptic for panoptic, _ in answers]  # of each pixel, [H, W]
+        classes = [
+            {each["id"]: panoptic_class(each["category_id"], each["isthing"]) for each in own} for _, own in answers
+        ]
+        if self.spec.form == "occupancy":
+            values = [
+                {SEGMENT: occupancy(panoptic.cpu(), own, grid=self.spec.grid)}
+                for panoptic, own in zip(segments, classes, strict=True)
+            ]
+        else:
+            images = self.model.preprocess_image(inputs)
+            maps = self.model.backbone.bottom_up(images.tensor)["res5"]
+            names, padded = (SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), tuple(images.tensor.shape[-2:])
+            values = [
+                dict(zip(names, pooled(*each, size=size, padded=padded), strict=True))
+                for *each, size in zip(segments, classes, maps, images.image_sizes, strict=True)
+            ]
+        return [ImageFeatures(each.image_id, each.size, own) for each, own in zip(pictures, values, strict=True)]
+
+
+def panoptic_class(category: int, thing: bool) -> int:
+    """Return 0..79 for things and 80..132 for stuff from detectron2's numbers, whose stuff 0 means "a thing"."""
+    return category if thing else THINGS + category - 1
+
+
+def occupancy(panoptic: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:
+    """Return the share of each class in each cell, float32 [grid * grid, 133] in raster order.
+
+    Args:
+        panoptic: the segment of each pixel, [H, W]; 0 is none.
+        classes: segment -> class.
+        grid: cells per edge.
+    """
+    shares = torch.zeros(CLASSES, grid, grid)
+    for name in sorted(set(classes.values())):
+        own = torch.tensor([segment for segment, class_ in classes.items() if class_ == name])
+        shares[name] = adaptive_avg_pool2d(torch.isin(panoptic, own).float()[None], grid)[0]
+    return shares.flatten(1).T.contiguous().numpy()
+
+
+def pooled(
+    panoptic: Tensor, classes: dict[int, int], maps: Tensor, *, size: tuple[int, int], padded: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a segment.
+
+    A picture in which no segment was found has one row for the whole of it, of class -1.
+
+    Args:
+        panoptic: the segment of each pixel of the picture, [H, W].
+        classes: segment -> class.
+        maps: [C, h, w] of the resized and padded picture.
+        size: height and width of the resized picture.
+        padded: the same after padding.
+    """
+    masks = [panoptic == segment for segment in classes] or [torch.ones_like(panoptic, dtype=torch.bool)]
+    rows = []
+    for mask in masks:
+        small = interpolate(mask.float()[None, None], size=size, mode="area")
+        small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
+        weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)
+        rows.append((maps * weight).sum((1, 2)) / weight.sum().clamp_min(1e-9))
+    boxes = tight_boxes(torch.stack(masks).cpu().numpy())
+    return torch.stack(rows).cpu().numpy(), boxes, np.array(list(classes.values()) or [NOTHING])

@@ -1,125 +1,256 @@
-"""What extractors of pictures share: corpus and pictures found, pictures decoded ahead, a store written."""
+"""Extraction: an encoder turns the pictures of a corpus into a store of features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError
 from recap.core.hashing import value_hash
+from recap.core.plugins import resolve
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.features.job import ExtractionJob
+from recap.data.subsets.used import read_used
+from recap.features.ahead import in_order, prefetch
 from recap.features.origins import Origins, ShownPictures
-from recap.features.pictures import in_order
-from recap.features.records import ImageFeatures
-from recap.features.write import build_store
+from recap.features.records import GRID, ImageFeatures
+from recap.features.write import Part, build_store
 from recap.plan.source import code_digest
 from recap.settings.features import FeaturesConfig
 
 if TYPE_CHECKING:
+    import torch
     from PIL.Image import Image
 
-SHARED = (
-    "recap.features.pictures",
-    "recap.features.records",
-    "recap.features.weights",
-    "recap.data.files.images",
-)
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class ExtractionJob:
+    """What an extractor works on, besides its settings."""
+
+    corpus: Path | None  #: corpus.parquet; None, for imported features alone: all images that there are
+    images: Sequence[Path]  #: folders or zips with the pictures
+    inputs: Path  #: folder that the outside files of the settings are relative to
+    shards: Path  #: folder for unfinished work
+    out: Path  #: the store
+    device: str = "auto"  #: auto, cpu or cuda
+    threads: int = 2  #: how many pictures or batches are prepared at a time
+    trained: Path | None = None  #: weights that the step `pretrain` or `tune` made, for settings that ask for it
+    boxes: Path | None = None  #: a store whose main stream has boxes, for settings that name one
+    cells: Path | None = None  #: a store with a grid, for settings that pool one
+    products: Sequence[Path] = ()  #: files that the data set's reader wrote beside the corpus, if settings name some
+    used: Path | None = None  #: JSON with the ids of the images to extract; None: all images of the corpus
+    kept: Path | None = None  #: another name of the finished store, from which it grows when ``out`` is deleted
+    part: Part | None = None  #: extract only one of several parts of the store
+
+    def wanted(self, images: Mapping[int, Item], where: Path) -> dict[int, Item]:
+        """Return those of the images in ``where`` that are to be extracted."""
+        if self.used is None:
+            return dict(images)
+        ids = read_used(self.used)
+        if missing := [image_id for image_id in ids if image_id not in images]:
+            raise DataError(
+                f"{self.used}: image id {missing[0]} is not in {where}; delete the list and rerun its command"
+            )
+        return {image_id: images[image_id] for image_id in ids}
+
+
+class Extractor(Protocol):
+    """Writes a store; the config class of a kind of features names it (``extractor``)."""
+
+    def __call__(self, spec: Any, job: ExtractionJob) -> object:
+        """Write the features of all images of a job into its store; an interrupted run is taken up again."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The one picture of an image, decoded, as RGB."""
+
+    image_id: int
+    image: Image
+
+    @staticmethod
+    def only(image_id: int, views: Sequence[Image]) -> Picture:
+        """Return the only view of an image; boxes or vectors of several could not be told apart."""
+        if len(views) > 1:
+            raise DataError(f"image id {image_id} has {len(views)} views; use grid features, which take them all")
+        return Picture(image_id, views[0])
+
+
+class Encoder(ABC):
+    """Turns pictures into features, those of a data set and single photos alike.
+
+    A kind of features names it (``encoder``). It is made as ``Class(spec, weights=PATH, device=...)``: the
+    settings, the file that their ``weights`` names (None where a library or a seed gives them) and a device.
+    """
+
+    attributes: Mapping[str, str]  #: what a store says of it: `recap.features.attributes.describe`
+    streams: Sequence[str] = (GRID,)  #: names of the streams that every image has, the main one first
+    side_by_side = False  #: whether threads may call it at the same time
+
+    def prepare(self, image_id: int, views: Sequence[Image]) -> Any:
+        """Return what is encoded of an image, given as its views in RGB; called in threads."""
+        return Picture.only(image_id, views)
+
+    def batches(self, items: Iterator[Any]) -> Iterator[Sequence[Any]]:
+        """Yield what `prepare` returned in lists that are encoded together."""
+        return ([item] for item in items)
+
+    @abstractmethod
+    def __call__(self, items: Sequence[Any]) -> Iterable[ImageFeatures]:
+        """Return the features of a batch."""
 
 
 @dataclass(frozen=True)
 class Pictures:
     """The pictures of a corpus."""
 
-    views: dict[int, list[str]]  #: image id -> file names, one per view
-    source: ImageSource  #: where the files are
-    origins: Origins  #: what tells the bytes of these pictures from others
-    corpus: Corpus  #: of all images, wanted or not
+    views: Mapping[int, Sequence[str]]  # image id -> file names, one per view
+    source: ImageSource
+    corpus: Corpus  # of all images, wanted or not
 
     @staticmethod
     def find(job: ExtractionJob) -> Pictures:
-        """Find the wanted pictures of a corpus in folders or zips."""
+        """Find the wanted pictures in folders or zips; one that is missing is said before any work."""
         if job.corpus is None:
             raise ConfigError("pictures are those of a corpus: say which with --corpus")
-        table = Corpus.read(job.corpus)
-        every = table.views()
-        views = job.wanted(every, job.corpus)
-        source = ImageSource(job.images)
+        corpus, source = Corpus.read(job.corpus), ImageSource(job.images)
+        views = job.wanted(corpus.views(), job.corpus)
         for file in source.missing(chain.from_iterable(views.values()))[:1]:
             source.read(file)  # raises, and says where it was looked for
-        return Pictures(
-            views,
-            source,
-            ShownPictures(source, views),
-            table,
-        )
+        return Pictures(views, source, corpus)
 
-    def training(self) -> dict[int, list[str]]:
-        """Return image id -> file names of all training images of the corpus, wanted or not."""
-        views = self.corpus.views()
-        return {image_id: views[image_id] for image_id in self.corpus.image_ids("train")}
+    @cached_property
+    def origins(self) -> Origins:
+        """What tells the bytes of these pictures from others."""
+        return ShownPictures(self.source, self.views)
 
-    def open(self, image_id: int) -> Image:
-        """Return the one picture of an image, decoded, as RGB."""
-        first, *others = self.views[image_id]
-        if others:
-            raise DataError(f"image id {image_id} has {1 + len(others)} views; use grid features, which take them all")
-        return self.source.open_rgb(first)
+    def open(self, image_id: int) -> list[Image]:
+        """Return the views of an image, decoded, as RGB."""
+        return [self.source.open_rgb(file) for file in self.views[image_id]]
 
 
-def extract_each(
+def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.device) -> Encoder:
+    """Return the encoder that settings name."""
+    assert spec.encoder is not None
+    encoder: Encoder = resolve(spec.encoder)(spec, weights=weights, device=device)
+    return encoder
+
+
+def extract_pictures(spec: FeaturesConfig, job: ExtractionJob) -> None:
+    """Write the store of the settings' encoder: the extractor of all kinds that name no other."""
+    pictures = Pictures.find(job)
+    extract(spec, job, make_encoder(spec, weights=weights_file(spec, job), device=select_device(job.device)), pictures)
+
+
+def extract(
     spec: FeaturesConfig,
     job: ExtractionJob,
-    *,
+    encoder: Encoder,
     pictures: Pictures,
-    encode: Callable[[int, Image], ImageFeatures],
+    *,
+    origins: Origins | None = None,
+    made_from: Sequence[str] = (),
+) -> None:
+    """Write the store that an encoder makes from pictures; ``origins`` and ``made_from`` as for `write`."""
+
+    def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+        return encoded(encoder, pictures, groups, threads=job.threads)
+
+    write(
+        spec,
+        job,
+        features,
+        ids=list(pictures.views),
+        attributes=encoder.attributes,
+        streams=encoder.streams,
+        origins=origins or pictures.origins,
+        made_from=made_from,
+    )
+
+
+def encoded(
+    encoder: Encoder, pictures: Pictures, groups: Iterable[Sequence[int]], *, threads: int
+) -> Iterator[ImageFeatures]:
+    """Yield the features of groups of images, in their order; decoding runs ahead in threads."""
+
+    def prepared(image_id: int) -> Any:
+        return encoder.prepare(image_id, pictures.open(image_id))
+
+    def batches() -> Iterator[Sequence[Any]]:
+        for group in groups:
+            # Batches end with the group, so that their content does not depend on where a killed job was resumed.
+            yield from encoder.batches(in_order(prepared, group, threads=threads))
+
+    if encoder.side_by_side:
+        records = chain.from_iterable(in_order(lambda batch: list(encoder(batch)), batches(), threads=threads))
+    else:
+        records = chain.from_iterable(map(encoder, prefetch(batches())))
+    early: dict[int, ImageFeatures] = {}
+    ids = chain.from_iterable(groups)
+    awaited = next(ids, None)
+    for record in records:
+        early[record.image_id] = record
+        while awaited in early:
+            yield early.pop(awaited)
+            awaited = next(ids, None)
+
+
+def write(
+    spec: FeaturesConfig,
+    job: ExtractionJob,
+    features: Callable[[list[list[int]]], Iterator[ImageFeatures]],
+    *,
+    ids: Sequence[int],
     attributes: Mapping[str, str],
     streams: Sequence[str],
-    code: Sequence[str],
+    origins: Origins,
+    made_from: Sequence[str] = (),
 ) -> None:
-    """Write a store from an extractor that takes one picture at a time; decoding runs ahead in threads.
+    """Write the store of a job, or take up an interrupted run.
 
     Args:
         spec: the settings.
         job: what the extractor works on.
-        pictures: what to extract from.
-        encode: image id and picture -> features.
+        features: groups of image ids -> their features, in that order.
+        ids: of all images.
         attributes: what the store says of the extractor.
-        streams: names of the streams that ``encode`` gives, the main one first.
-        code: modules whose code decides about the values, beside those that all extractors share.
+        streams: names of the streams that every image has, the main one first.
+        origins: what tells the bytes of each image's files from others.
+        made_from: hashes of files that all images depend on.
     """
-
-    def load(image_id: int) -> tuple[int, Image]:
-        return image_id, pictures.open(image_id)
-
-    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        wanted = (image_id for group in groups for image_id in group)
-        for image_id, picture in in_order(load, wanted, threads=job.threads):
-            yield encode(image_id, picture)
-
     build_store(
-        **job.target(),
-        ids=list(pictures.views),
+        out=job.out,
+        shards=job.shards,
+        kept=job.kept,
+        part=job.part,
+        ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=job_hash(spec, attributes, code),
+        job=value_hash([spec.identity(), dict(attributes), list(made_from), code_digest(*spec.targets())]),
         attributes=attributes,
-        extract=extract,
+        extract=features,
         streams=streams,
-        origins=pictures.origins,
+        origins=origins,
     )
 
 
-def job_hash(spec: FeaturesConfig, attributes: Mapping[str, str], code: Sequence[str], *more: str) -> str:
-    """Return a hash of what the features of every image depend on: no images, nor how the extractor works.
+def weights_file(spec: FeaturesConfig, job: ExtractionJob) -> Path | None:
+    """Return the file with an encoder's weights, or None where a library or a seed gives them."""
+    if spec.trained_on() and job.trained is None:
+        step = "pretrain" if spec.trained_on() == "boxes" else "tune"
+        raise ConfigError(f"the weights are trained first: say with --trained which file the step `{step}` made")
+    return job.trained if spec.trained_on() else initial_weights(spec, job.inputs)
 
-    Args:
-        spec: the settings.
-        attributes: what the store says of the extractor.
-        code: modules whose code decides about the values, beside those that all extractors share.
-        more: hashes of files that all images depend on.
-    """
-    return value_hash([spec.identity(), dict(attributes), list(more), code_digest(*code, *SHARED)])
+
+def initial_weights(spec: FeaturesConfig, inputs: Path) -> Path | None:
+    """Return the file that ``weights`` of the settings names, if it names one."""
+    name = getattr(spec, "weights", None)
+    return inputs / name if name in spec.outside_files() else None

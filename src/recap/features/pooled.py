@@ -9,8 +9,8 @@ grid that are alike as one region: it sees what the grid sees, arranged in areas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,68 +22,60 @@ from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.layout import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes.pictures import painted_mask
-from recap.features.areas import box_shares, mask_shares, merged_cells, pool, tight_boxes
 from recap.features.attributes import describe
-from recap.features.extraction import job_hash
-from recap.features.job import ExtractionJob
+from recap.features.boxes import box_shares, mask_shares, tight_boxes
+from recap.features.extraction import ExtractionJob, write
 from recap.features.origins import FromStore, Origins
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 from recap.settings.features import BOXES, PooledFeatures
 
 KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
-_CODE = ("recap.features.pooled", "recap.features.areas")
+FAR = 0.5  # cosine distance that a whole picture's edge of distance counts as
 
 
 def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
-    """Write the pooled features of all images of a corpus into one store; an interrupted run is taken up again.
-
-    Args:
-        spec: whose cells, and over which areas.
-        job: the store of the cells and, for true areas, boxes.json of the data set.
-    """
+    """Write the store."""
     if job.corpus is None or job.cells is None:
         raise ConfigError("kind 'pooled' pools the cells of another store: say which with --cells, and --corpus")
     cells, ids = FeatureStore(job.cells, GRID), list(job.wanted(Corpus.read(job.corpus).views(), job.corpus))
     cells.require(ids)
     truth = _truth(spec, job)
-    attributes = describe(
+
+    def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+        return (pooled_features(spec, image_id, cells, truth) for image_id in chain.from_iterable(groups))
+
+    own = {name: cells.attributes[name] for name in ("weights_sha256", "made_with")}
+    write(
         spec,
-        weights_sha256=cells.attributes["weights_sha256"],
-        made_with=cells.attributes["made_with"],
-        cells_hash=cells.made_by(),
-    )
-    made_from = [sha256_file(path) for path in job.products]
-
-    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        for image_id in (image_id for group in groups for image_id in group):
-            yield pooled_features(spec, image_id, cells, truth)
-
-    build_store(
-        **job.target(),
+        job,
+        features,
         ids=ids,
-        shard_size=spec.shard_size,
-        dtype=spec.dtype,
-        job=job_hash(spec, attributes, _CODE, *made_from),
-        attributes=attributes,
-        extract=extract,
+        attributes=describe(spec, cells_hash=cells.made_by(), **own),
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
         origins=FromStore(cells, Origins()),
+        made_from=[sha256_file(path) for path in job.products],
     )
+
+
+def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, Any]]:
+    """Return what boxes.json says of each image, for settings that read it."""
+    if not spec.products():
+        return {}
+    path = next((path for path in job.products if path.name == BOXES), None)
+    if path is None or not path.is_file():
+        raise ConfigError(
+            f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where with --products, "
+            "or take areas 'merged'"
+        )
+    checksums.check(path)
+    return {record["image_id"]: record for record in read_json(path)["images"]}
 
 
 def pooled_features(
     spec: PooledFeatures, image_id: int, cells: FeatureStore, truth: Mapping[int, Mapping[str, Any]]
 ) -> ImageFeatures:
-    """Return the features of one image.
-
-    Args:
-        spec: over which areas.
-        image_id: the image.
-        cells: its grid.
-        truth: image id -> what boxes.json says of it; empty for merged cells.
-    """
+    """Return the features of one image; ``truth`` is what boxes.json says of each, empty for merged cells."""
     values = cells.read([image_id])[0][0].double().numpy()
     width, height = (int(edge) for edge in cells.sizes([image_id])[0])
     side = math.isqrt(len(values))
@@ -93,69 +85,73 @@ def pooled_features(
             "picture"
         )
     if spec.areas == "merged":
-        found = _merged(values, side, spec, (width, height))
-    else:
-        if image_id not in truth:
-            raise DataError(f"{BOXES}: nothing about image id {image_id}; make the data set again")
-        try:
-            found = _OF_TRUTH[spec.areas](values, side, truth[image_id], (width, height))
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{BOXES}: image id {image_id} is no scene ({error!r}); make the data set again") from error
-    return ImageFeatures(image_id, (width, height), found)
+        assert spec.regions is not None
+        groups = merged_cells(values, side, spec.regions)
+        boxes = tight_boxes(groups) * np.tile((width, height), 2) / side
+        regions = {REGION: pool(values, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
+        return ImageFeatures(image_id, (width, height), regions)
+    if image_id not in truth:
+        raise DataError(f"{BOXES}: nothing about image id {image_id}; make the data set again")
+    try:
+        arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{BOXES}: image id {image_id} is no scene ({error!r}); make the data set again") from error
+    return ImageFeatures(image_id, (width, height), arrays)
 
 
-def _merged(cells: np.ndarray, side: int, spec: PooledFeatures, size: tuple[int, int]) -> dict[str, np.ndarray]:
-    assert spec.regions is not None
-    groups = merged_cells(cells, side, spec.regions)
-    boxes = tight_boxes(groups) * np.tile(size, 2) / side
-    return {REGION: pool(cells, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
+def _true_areas(
+    areas: str, cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]
+) -> dict[str, np.ndarray]:
+    """Return what boxes.json's areas give of cells [side * side, C] in a picture of this width and height."""
+    objects = scene["objects"]
+    if areas == "boxes":
+        boxes = np.asarray([item["box"] for item in objects], np.float64)
+        return {REGION: pool(cells, box_shares(boxes, size, side)), f"{REGION}/boxes": boxes}
+    # On the canvas that the scene was painted on, bool [R, edge, edge]; the ground is where no object is.
+    things = np.stack([painted_mask(item["shape"], tuple(item["drawn"]), size=size[0]) for item in objects])
+    masks = np.concatenate([things, ~things.any(0, keepdims=True)])
+    shares = mask_shares(masks, side)
+    if areas == "masks":
+        boxes = tight_boxes(masks) * (size[0] / masks.shape[1])
+        return {SEGMENT: pool(cells, shares), f"{SEGMENT}/boxes": boxes}
+    occupancy = np.zeros((side * side, len(KINDS)), np.float32)
+    for item, share in zip(objects, shares[:-1], strict=True):
+        occupancy[:, KINDS.index(item["shape"])] += share
+    occupancy[:, len(SHAPES) + BACKGROUNDS.index(scene["background"])] = shares[-1]
+    return {SEGMENT: occupancy}
 
 
-def _boxes(cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]) -> dict[str, np.ndarray]:
-    boxes = np.asarray([item["box"] for item in scene["objects"]], np.float64)
-    return {REGION: pool(cells, box_shares(boxes, size, side)), f"{REGION}/boxes": boxes}
+def pool(cells: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return means of cells [N, C], each weighted by its share in an area [R, N]: float32 [R, C]."""
+    weights = shares / shares.sum(1, keepdims=True)
+    means: np.ndarray = (weights @ cells).astype(np.float32)
+    return means
 
 
-def _masks(cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]) -> dict[str, np.ndarray]:
-    things = _painted(scene, size)
-    masks = np.concatenate([things, _ground(things)])
-    boxes = tight_boxes(masks) * (size[0] / masks.shape[1])
-    return {SEGMENT: pool(cells, mask_shares(masks, side)), f"{SEGMENT}/boxes": boxes}
+def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
+    """Return connected groups of cells that are alike, bool [R, side, side]; every cell is in exactly one.
 
+    Cells are merged until so many groups are left (average linkage); two cells are as far apart as the cosine of their
+    vectors says, plus a little for their distance in the picture. A group that falls into parts that do not touch is
+    several.
 
-def _occupancy(cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]) -> dict[str, np.ndarray]:
-    things = _painted(scene, size)
-    shares = mask_shares(things, side)
-    found = np.zeros((side * side, len(KINDS)), np.float32)
-    for item, share in zip(scene["objects"], shares, strict=True):
-        found[:, KINDS.index(item["shape"])] += share
-    ground = len(SHAPES) + BACKGROUNDS.index(scene["background"])
-    found[:, ground] = mask_shares(_ground(things), side)[0]
-    return {SEGMENT: found}
+    Args:
+        cells: vectors in raster order, [side * side, C].
+        side: cells per edge.
+        count: groups of cells that are alike; there may be more connected ones.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.ndimage import label
+    from scipy.spatial.distance import pdist
 
-
-_OF_TRUTH: dict[str, Callable[..., dict[str, np.ndarray]]] = {"boxes": _boxes, "masks": _masks, "occupancy": _occupancy}
-
-
-def _painted(scene: Mapping[str, Any], size: tuple[int, int]) -> np.ndarray:
-    """Return the masks of a scene's objects, bool [R, edge, edge] on the canvas that it was painted on."""
-    return np.stack([painted_mask(item["shape"], tuple(item["drawn"]), size=size[0]) for item in scene["objects"]])
-
-
-def _ground(things: np.ndarray) -> np.ndarray:
-    """Return where no object is, bool [1, edge, edge]."""
-    return np.logical_not(things.any(0, keepdims=True))
-
-
-def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, Any]]:
-    """Return what boxes.json says of each image, for settings that read it."""
-    if not spec.products():
-        return {}
-    path: Path | None = next((path for path in job.products if path.name == BOXES), None)
-    if path is None or not path.is_file():
-        raise ConfigError(
-            f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where with --products, "
-            "or take areas 'merged'"
-        )
-    checksums.check(path)
-    return {record["image_id"]: record for record in read_json(path)["images"]}
+    rows, columns = np.divmod(np.arange(side * side), side)
+    lengths = np.linalg.norm(cells, axis=1, keepdims=True)
+    directions = cells / np.maximum(lengths, 1e-12)
+    unlike = np.clip(1 - directions @ directions.T, 0, 2)[np.triu_indices(side * side, 1)]
+    apart = pdist(np.stack([rows, columns], 1) / side)
+    groups = fcluster(linkage(unlike + FAR * apart, "average"), count, "maxclust").reshape(side, side)
+    connected: list[np.ndarray] = []
+    for group in np.unique(groups):
+        parts, number = label(groups == group)
+        connected.extend(parts == part for part in range(1, number + 1))
+    return np.stack(connected)

@@ -1,7 +1,8 @@
-"""Files of tensors from outside, read without running code: safetensors, torch.save's, and pickled arrays by name."""
+"""Tensors of others, read without running code: safetensors, torch.save's files, and pickled arrays by name."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 import re
@@ -90,3 +91,12 @@ class _ArraysOnly(pickle.Unpickler):
         if (module, name) not in self._ALLOWED:
             raise pickle.UnpicklingError(f"it would run {module}.{name}")
         return super().find_class(module, name)
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """Return the sha256 of names, types, shapes and bytes of all tensors of a model."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\0".encode())
+        digest.update(memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()))
+    return digest.hexdigest()

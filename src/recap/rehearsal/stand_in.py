@@ -12,8 +12,11 @@ import numpy as np
 from recap.settings.features import FEATURES, RegionFeatures, SegmentFeatures
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from PIL.Image import Image
 
+    from recap.features.extraction import ExtractionJob, Picture
     from recap.features.records import ImageFeatures
 
 MADE_WITH = "a stand-in for detectron2, whose numbers mean nothing"
@@ -24,7 +27,7 @@ class StandInRegions(RegionFeatures):
     """Regions without a detector."""
 
     extractor: ClassVar[str] = "recap.rehearsal.stand_in:extract"
-    encoder: ClassVar[str | None] = None  # type: ignore[assignment]
+    encoder: ClassVar[str | None] = None
     no_encoder: ClassVar[str] = "a stand-in made them, and no detector"
 
     kind: Literal["stand_in_regions"]  # type: ignore[assignment]
@@ -35,34 +38,33 @@ class StandInSegments(SegmentFeatures):
     """Segments without a panoptic model."""
 
     extractor: ClassVar[str] = "recap.rehearsal.stand_in:extract"
-    encoder: ClassVar[str | None] = None  # type: ignore[assignment]
+    encoder: ClassVar[str | None] = None
     no_encoder: ClassVar[str] = "a stand-in made them, and no panoptic model"
 
     kind: Literal["stand_in_segments"]  # type: ignore[assignment]
 
 
-def extract(spec: StandInRegions | StandInSegments, job: Any) -> None:
-    """Write the store of a data set; `job` is a `recap.features.job.ExtractionJob`."""
+def extract(spec: StandInRegions | StandInSegments, job: ExtractionJob) -> None:
+    """Write the store of a data set."""
     from recap.core.hashing import sha256_file
     from recap.features.attributes import describe
-    from recap.features.extraction import Pictures, extract_each
+    from recap.features.extraction import Encoder, Pictures
+    from recap.features.extraction import extract as write
     from recap.features.records import SEGMENT
 
-    regions = isinstance(spec, StandInRegions)
-    streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
-    extract_each(
-        spec,
-        job,
-        pictures=Pictures.find(job),
-        encode=lambda image_id, picture: (found_regions if regions else occupancy)(image_id, picture, spec),
-        attributes=describe(spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=MADE_WITH),
-        streams=streams,
-        code=("recap.rehearsal.stand_in",),
-    )
+    class StandIn(Encoder):
+        attributes = describe(spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=MADE_WITH)
+        streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
+
+        def __call__(self, pictures: Sequence[Picture]) -> Iterator[ImageFeatures]:
+            features = found_regions if isinstance(spec, StandInRegions) else occupancy
+            return (features(picture.image_id, picture.image, spec) for picture in pictures)
+
+    write(spec, job, StandIn(), Pictures.find(job))
 
 
 def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
-    """Return boxes, vectors and classes in the form of `recap.features.regions.Detector`."""
+    """Return boxes, vectors and classes in the form of `recap.features.detectors.Detector`."""
     from recap.features.records import GRID, REGION, ImageFeatures
 
     random = np.random.default_rng(image_id)
@@ -86,9 +88,9 @@ def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
 
 
 def occupancy(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
-    """Return shares of classes in cells, float32 [grid * grid, 133], as `recap.features.segments.Segmenter` does."""
+    """Return shares of classes in cells, float32 [grid * grid, 133], as `recap.features.detectors.Segmenter` does."""
+    from recap.features.detectors import CLASSES
     from recap.features.records import SEGMENT, ImageFeatures
-    from recap.features.segments import CLASSES
 
     shares = np.random.default_rng(image_id).dirichlet(np.full(CLASSES, 0.05), spec.grid**2).astype(np.float32)
     return ImageFeatures(image_id, picture.size, {SEGMENT: shares})

@@ -43,15 +43,16 @@ class StoredStream:
 class FeaturesConfig(NamesFiles):
     """What an extractor's settings say of themselves; the base of all kinds, which add ``kind`` and their keys."""
 
-    extractor: ClassVar[str]  #: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind
+    #: ``module:Class`` of the :class:`recap.features.extraction.Encoder` of this kind, which makes the features of a
+    #: data set and of photos that belong to none; None where pictures alone do not make them
+    encoder: ClassVar[str | None] = None
+    #: why there is none for photos, the end of a sentence
+    no_encoder: ClassVar[str] = "their class names no `encoder`"
+    #: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind, which writes a store
+    extractor: ClassVar[str] = "recap.features.extraction:extract_pictures"
     from_pictures: ClassVar[bool] = True  #: whether it reads the pictures of a data set
     needs_detectron2: ClassVar[bool] = False  #: whether it runs in the environment that has detectron2
     has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
-    #: ``module:function`` of the :class:`recap.share.photo_features.Encoder` of this kind, which makes the features of
-    #: photos that belong to no data set; None where that cannot be
-    encoder: ClassVar[str | None] = None
-    #: why it cannot be, the end of a sentence
-    no_encoder: ClassVar[str] = "their class names no `encoder` of single photos"
     #: keys that say how an extractor works, not what it makes; they are no part of a store's identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
 
@@ -99,7 +100,7 @@ class FeaturesConfig(NamesFiles):
 
     def targets(self) -> list[str]:
         """Return the objects, as ``module:object``, whose source decides what the stores hold."""
-        return [self.extractor]
+        return [self.extractor, *([self.encoder] if self.encoder else [])]
 
     def identity(self) -> dict[str, Any]:
         """Return what a store is made by, under the names that stores carry since their first version."""
@@ -156,7 +157,7 @@ class GridFeatures(TimmFeatures):
     """Feature maps of a timm backbone, pooled to a square grid."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_grid"
-    encoder: ClassVar[str] = "recap.share.photo_features:grid"
+    encoder: ClassVar[str | None] = "recap.features.grid:Backbone"
 
     kind: Literal["grid"]
     weights: Weights = Field(
@@ -286,8 +287,7 @@ _POOLED, _FC1 = 2048, 1024  # numbers of a detector's vector
 class RegionFeatures(FeaturesConfig):
     """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
 
-    extractor: ClassVar[str] = "recap.features.regions:extract_regions"
-    encoder: ClassVar[str] = "recap.share.photo_features:detectron"
+    encoder: ClassVar[str | None] = "recap.features.detectors:Detector"
     needs_detectron2: ClassVar[bool] = True
     has_boxes: ClassVar[bool] = True
 
@@ -384,8 +384,7 @@ class RegionFeatures(FeaturesConfig):
 class SegmentFeatures(FeaturesConfig):
     """What a detectron2 panoptic model sees, as a second stream beside a grid."""
 
-    extractor: ClassVar[str] = "recap.features.segments:extract_segments"
-    encoder: ClassVar[str] = "recap.share.photo_features:detectron"
+    encoder: ClassVar[str | None] = "recap.features.detectors:Segmenter"
     needs_detectron2: ClassVar[bool] = True
 
     kind: Literal["segments"]
@@ -414,15 +413,15 @@ class SegmentFeatures(FeaturesConfig):
         return {"segment": StoredStream(self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES)}
 
 
-# Each opens files of its format as a :class:`recap.features.importers.base.Source`.
+# Each opens files of its format as a :class:`recap.features.importers.job.Source`.
 FORMATS = Registry(
     "format",
     {
-        "bottom_up_tsv": "recap.features.importers.bottom_up_tsv:BottomUpTsv",
-        "m2_hdf5": "recap.features.importers.m2_hdf5:M2Hdf5",
-        "grid_feats_pth": "recap.features.importers.folders:GridFeatsPth",
-        "vinvl_tsv": "recap.features.importers.vinvl_tsv:VinvlTsv",
-        "npz_folder": "recap.features.importers.folders:NpzFolder",
+        "bottom_up_tsv": "recap.features.importers.tsv:BottomUpTsv",
+        "m2_hdf5": "recap.features.importers.arrays:M2Hdf5",
+        "grid_feats_pth": "recap.features.importers.arrays:GridFeatsPth",
+        "vinvl_tsv": "recap.features.importers.tsv:VinvlTsv",
+        "npz_folder": "recap.features.importers.arrays:NpzFolder",
     },
 )
 
@@ -431,7 +430,7 @@ FORMATS = Registry(
 class ImportedFeatures(FeaturesConfig):
     """Features that others extracted: docs/reference/feature_files.md describes the formats."""
 
-    extractor: ClassVar[str] = "recap.features.importers.job:extract"
+    extractor: ClassVar[str] = "recap.features.importers.job:import_features"
     no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True

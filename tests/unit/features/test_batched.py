@@ -7,22 +7,22 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.corpus import Caption, write_corpus
-from recap.features.batched import alike, extract_alike
-from recap.features.extraction import Pictures
-from recap.features.job import ExtractionJob
+from recap.features import extraction
+from recap.features.ahead import alike
+from recap.features.detectors import Resized, resize_scale
+from recap.features.extraction import Encoder, ExtractionJob, Pictures
 from recap.features.records import ImageFeatures
-from recap.features.resized import Resized, resize_scale
 from recap.features.store import FeatureStore
 from recap.settings.features import SegmentFeatures
 
 
 def test_items_of_one_key_are_taken_together():
-    batches = list(alike([3, 11, 4, 12, 5, 6, 13], key=lambda item: item > 10, size=3, most=99))
+    batches = list(alike([3, 11, 4, 12, 5, 6, 13], 3, key=lambda item: item > 10))
     assert batches == [[3, 4, 5], [11, 12, 13], [6]]
 
 
 def test_the_oldest_do_not_wait_for_ever():
-    batches = list(alike([100, 200, 1, 2, 3, 4, 300], key=lambda item: item // 100, size=3, most=4))
+    batches = list(alike([100, 200, 1, 2, 3, 4, 300], 3, key=lambda item: item // 100, most=4))
     assert batches == [[100], [1, 2, 3], [200], [4], [300]]
 
 
@@ -43,19 +43,23 @@ def test_sizes_are_those_of_the_published_features(size, resized):
     assert Resized.of(0, Image.new("RGB", size), short=600, long=1000).pixels.shape == (3, *resized[::-1])
 
 
-class Means:
+class Means(Encoder):
     """A stand-in for a detector: the mean color of a picture; notes its batches."""
 
+    streams = ("segment",)
     attributes = dict.fromkeys(("extractor", "extractor_hash", "weights_sha256", "made_with"), "x")
 
-    def __init__(self):
-        self.batches = []
+    def __init__(self, size):
+        self.size, self.made = size, []
 
-    def prepare(self, image_id, picture):
-        return Resized.of(image_id, picture, short=8, long=16)
+    def prepare(self, image_id, views):
+        return Resized.of(image_id, views[0], short=8, long=16)
+
+    def batches(self, items):
+        return alike(items, self.size, key=lambda picture: picture.size)
 
     def __call__(self, pictures):
-        self.batches.append([each.image_id for each in pictures])
+        self.made.append([each.image_id for each in pictures])
         assert len({each.pixels.shape for each in pictures}) == 1
         return [
             ImageFeatures(each.image_id, each.size, each.pixels.float().mean((1, 2))[None].numpy()) for each in pictures
@@ -81,19 +85,18 @@ def photos(tmp_path):
 
 
 def extract(job, **changes):
-    extractor = Means()
     spec = SegmentFeatures(kind="segments", weights="random", dtype="float32", **changes)
-    pictures = Pictures.find(job)
-    extract_alike(spec, job, pictures=pictures, extractor=extractor, streams=("segment",), code=())
-    return extractor, FeatureStore(job.out)
+    encoder = Means(spec.batch_size)
+    extraction.extract(spec, job, encoder, Pictures.find(job))
+    return encoder, FeatureStore(job.out)
 
 
 def test_batches_hold_pictures_of_one_size_and_change_no_value(photos):
     several, store = extract(photos("several.h5"), batch_size=2, shard_size=6)
     # Of a shard of six: two of one size, four of the other; then the next shard.
-    assert sorted(several.batches) == [[0, 3], [1, 2], [4, 5], [6], [7, 8]]
+    assert sorted(several.made) == [[0, 3], [1, 2], [4, 5], [6], [7, 8]]
     alone, single = extract(photos("single.h5"), batch_size=1, shard_size=6)
-    assert sorted(alone.batches) == [[image_id] for image_id in range(9)]
+    assert sorted(alone.made) == [[image_id] for image_id in range(9)]
     assert store.ids.tolist() == list(range(9))
     assert store.attributes["feature_hash"] == single.attributes["feature_hash"]
 
@@ -106,7 +109,7 @@ def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
         extract(photos("x.h5"), batch_size=2, shard_size=6)
     broken.write_bytes(whole)
     resumed, store = extract(photos("x.h5"), batch_size=2, shard_size=6)
-    assert sorted(resumed.batches) == [[6], [7, 8]]
+    assert sorted(resumed.made) == [[6], [7, 8]]
     _, fresh = extract(photos("y.h5"), batch_size=2, shard_size=6)
     assert store.attributes["feature_hash"] == fresh.attributes["feature_hash"]
 
@@ -115,3 +118,7 @@ def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():
     specs = [SegmentFeatures(kind="segments", weights="random", batch_size=size) for size in (1, 8)]
     assert specs[0].identity() == specs[1].identity()
     assert specs[0].execution() != specs[1].execution()
+
+
+def test_items_that_weigh_more_fill_a_batch_sooner():
+    assert list(alike([1, 1, 5, 1, 4, 1], 4, weight=lambda item: item)) == [[1, 1, 5], [1, 4], [1]]

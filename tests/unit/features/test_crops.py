@@ -11,7 +11,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
-from recap.features.job import ExtractionJob
+from recap.features.extraction import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store
@@ -75,7 +75,7 @@ def test_one_vector_a_box_whatever_the_batches(photos):
         np.testing.assert_array_equal(store.column([image_id], "boxes")[0], boxes)
         with Image.open(photos / f"{image_id}.png") as picture:
             cut = encoder.cut(image_id, picture, boxes)
-        alone = torch.cat([encoder(torch.from_numpy(crop[None])) for crop in cut.crops])
+        alone = torch.cat([encoder.vectors(torch.from_numpy(crop[None])) for crop in cut.crops])
         torch.testing.assert_close(store.read([image_id])[0][0], alone, atol=1e-4, rtol=1e-4)
     assert store.path.read_bytes() == extract(photos, "again.h5", threads=3).path.read_bytes()
     said = json.loads(store.attributes["extractor"])

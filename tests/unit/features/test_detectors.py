@@ -15,11 +15,8 @@ from helpers.plain_bottom_up import region_vectors
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.features import detectron
-from recap.features.attribute_head import AttributeHead
-from recap.features.bottom_up import CaffeStem, caffe_anchors
-from recap.features.detectors import DETECTORS
-from recap.features.regions import Detector
-from recap.features.segments import Segmenter
+from recap.features.detectors import Detector, Segmenter
+from recap.features.detectron import DETECTORS, AttributeHead, CaffeStem, caffe_anchors
 from recap.settings.features import Features, RegionFeatures, SegmentFeatures
 from recap.settings.params import validate
 
@@ -89,7 +86,7 @@ def test_a_released_layout_fits_itself_and_misses_nothing(detector):
 @needs_detectron
 @pytest.mark.parametrize("detector", VISUAL_GENOME)
 def test_a_detector_has_the_tensors_of_its_release(detector, tmp_path):
-    model = Detector(spec(detector), inputs=tmp_path, device=CPU).model
+    model = Detector(spec(detector), weights=None, device=CPU).model
     names = DETECTORS[detector].names
     released = {detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()}
     assert {name: list(tensor.shape) for name, tensor in model.state_dict().items()} == released
@@ -102,15 +99,15 @@ def test_a_file_of_the_released_layout_loads_with_its_anchors(tmp_path):
     anchors = [[-width / 2, -height / 2, width / 2, height / 2] for width, height in sizes]
     weights["proposal_generator.anchor_generator.cell_anchors.0"] = np.array(anchors, np.float32)
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"model": weights, "__author__": "x"}))
-    model = Detector(spec("bottom_up_r101_c4", weights="a.pkl"), inputs=tmp_path, device=CPU).model
+    model = Detector(spec("bottom_up_r101_c4", weights="a.pkl"), weights=tmp_path / "a.pkl", device=CPU).model
     assert all((tensor == np.float32(0.01)).all() for tensor in model.state_dict().values())
     with pytest.raises(FeatureError, match=r"a\.pkl: .*cell_anchors\.0' holds other numbers"):
-        Detector(spec("bottom_up_r101_c4", weights="a.pkl", anchors="caffe"), inputs=tmp_path, device=CPU)
+        Detector(spec("bottom_up_r101_c4", weights="a.pkl", anchors="caffe"), weights=tmp_path / "a.pkl", device=CPU)
 
 
 @needs_detectron
 def test_the_panoptic_model_has_the_tensors_of_its_release(tmp_path):
-    model = Segmenter(SegmentFeatures(kind="segments", weights="random"), inputs=tmp_path, device=CPU).model
+    model = Segmenter(SegmentFeatures(kind="segments", weights="random"), weights=None, device=CPU).model
     ours = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     assert ours == released_layout("panoptic_fpn_r101")
 
@@ -119,8 +116,8 @@ def test_the_panoptic_model_has_the_tensors_of_its_release(tmp_path):
 @pytest.mark.parametrize("size", [(128, 96), (131, 97)])
 def test_vectors_of_regions_are_those_of_the_released_network(tmp_path, size):
     settings = spec("bottom_up_r101_c4", short_side=size[1], min_boxes=6, max_boxes=6, least_side=8, dtype="float32")
-    detector = Detector(settings, inputs=tmp_path, device=CPU)
-    picture = detector.prepare(1, noise(size))
+    detector = Detector(settings, weights=None, device=CPU)
+    picture = detector.prepare(1, [noise(size)])
     (found,) = detector([picture])
     boxes = torch.from_numpy(found.values["region/boxes"])
     expected = region_vectors(detector.model.state_dict(), picture.pixels, boxes)
@@ -148,8 +145,8 @@ def test_anchors_are_those_of_caffe():
 @needs_detectron
 def test_anchors_of_caffe_end_at_the_last_pixel(tmp_path):
     settings = {"anchors": "caffe", "min_boxes": 30, "max_boxes": 30}
-    detector = Detector(spec("bottom_up_r101_c4", **settings), inputs=tmp_path, device=CPU)
-    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    detector = Detector(spec("bottom_up_r101_c4", **settings), weights=None, device=CPU)
+    (found,) = detector([detector.prepare(1, [noise((128, 96))])])
     right, bottom = found.values["region/boxes"][:, 2:].max(0)
     assert (right, bottom) == (127, 95)
     anchors = dict(detector.model.named_buffers())["proposal_generator.anchor_generator.cell_anchors.0"]
@@ -161,8 +158,8 @@ def test_regions_with_a_short_side_are_dropped(tmp_path):
     sides = []
     for least in (0, 40):
         settings = spec("bottom_up_r101_c4", least_side=least, min_boxes=30, max_boxes=30)
-        detector = Detector(settings, inputs=tmp_path, device=CPU)
-        (found,) = detector([detector.prepare(1, noise((128, 96)))])
+        detector = Detector(settings, weights=None, device=CPU)
+        (found,) = detector([detector.prepare(1, [noise((128, 96))])])
         boxes = found.values["region/boxes"]
         sides.append((boxes[:, 2:] - boxes[:, :2]).min())
     assert sides[0] < 38 < 39 <= sides[1]
@@ -171,8 +168,8 @@ def test_regions_with_a_short_side_are_dropped(tmp_path):
 @needs_detectron
 def test_a_fixed_number_of_regions_by_rising_suppression(tmp_path):
     settings = {"selection": "rising", "min_boxes": 9, "max_boxes": 9, "boxes": "regressed"}
-    detector = Detector(spec("bottom_up_r101_c4", **settings), inputs=tmp_path, device=CPU)
-    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    detector = Detector(spec("bottom_up_r101_c4", **settings), weights=None, device=CPU)
+    (found,) = detector([detector.prepare(1, [noise((128, 96))])])
     scores = found.values["region/class_scores"]
     assert found.values["region"].shape == (9, 2048)
     assert (np.diff(scores) <= 0).all()
@@ -182,8 +179,8 @@ def test_a_fixed_number_of_regions_by_rising_suppression(tmp_path):
 @pytest.mark.parametrize("detector", [*VISUAL_GENOME, "faster_rcnn_r50_c4"])
 def test_pictures_in_a_batch_have_the_features_that_they_have_alone(tmp_path, detector):
     settings = {"grid": 3, "dtype": "float32", "min_boxes": 5, "max_boxes": 9}
-    extractor = Detector(spec(detector, **settings), inputs=tmp_path, device=CPU)
-    pictures = [extractor.prepare(number, noise((128, 96), number)) for number in range(3)]
+    extractor = Detector(spec(detector, **settings), weights=None, device=CPU)
+    pictures = [extractor.prepare(number, [noise((128, 96), number)]) for number in range(3)]
     for together, picture in zip(extractor(pictures), pictures, strict=True):
         (alone,) = extractor([picture])
         assert (together.image_id, together.size) == (alone.image_id, alone.size)
@@ -194,8 +191,8 @@ def test_pictures_in_a_batch_have_the_features_that_they_have_alone(tmp_path, de
 @pytest.mark.parametrize("form", ["occupancy", "segments"])
 def test_segments_in_a_batch_are_those_of_pictures_alone(tmp_path, form):
     settings = SegmentFeatures(kind="segments", weights="random", form=form, short_side=96, grid=3)
-    segmenter = Segmenter(settings, inputs=tmp_path, device=CPU)
-    pictures = [segmenter.prepare(number, noise((100, 70), number)) for number in range(3)]
+    segmenter = Segmenter(settings, weights=None, device=CPU)
+    pictures = [segmenter.prepare(number, [noise((100, 70), number)]) for number in range(3)]
     for together, picture in zip(segmenter(pictures), pictures, strict=True):
         same(together, segmenter([picture])[0])
 
@@ -212,11 +209,11 @@ def same(found, expected):
 @needs_detectron
 def test_vectors_are_fetched_in_the_type_that_is_stored(tmp_path):
     settings = {"min_boxes": 5, "max_boxes": 5}
-    detector = Detector(spec("faster_rcnn_r50_c4", **settings), inputs=tmp_path, device=CPU)
-    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    detector = Detector(spec("faster_rcnn_r50_c4", **settings), weights=None, device=CPU)
+    (found,) = detector([detector.prepare(1, [noise((128, 96))])])
     assert found.values["region"].dtype == np.float16
     detector.model.roi_heads.res5[2].conv3.norm.bias += 1e6
-    (found,) = detector([detector.prepare(1, noise((128, 96)))])
+    (found,) = detector([detector.prepare(1, [noise((128, 96))])])
     assert found.values["region"].dtype == np.float32  # which the store then refuses with what to do
 
 
@@ -225,8 +222,8 @@ def test_vectors_are_fetched_in_the_type_that_is_stored(tmp_path):
 @pytest.mark.parametrize("detector", VISUAL_GENOME)
 def test_a_gpu_gives_regions_of_pictures_in_a_batch(tmp_path, detector):
     settings = {"grid": 3, "min_boxes": 5, "max_boxes": 5}
-    extractor = Detector(spec(detector, **settings), inputs=tmp_path, device=torch.device("cuda"))
-    found = extractor([extractor.prepare(number, noise((128, 96), number)) for number in range(3)])
+    extractor = Detector(spec(detector, **settings), weights=None, device=torch.device("cuda"))
+    found = extractor([extractor.prepare(number, [noise((128, 96), number)]) for number in range(3)])
     assert [each.image_id for each in found] == [0, 1, 2]
     for each in found:
         assert (each.values["region"].shape, each.values["grid"].shape) == ((5, 2048), (9, 2048))

@@ -13,13 +13,13 @@ from helpers.refusals import refused
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.corpus.corpus import Caption, write_corpus
+from recap.features.ahead import in_order
 from recap.features.attributes import CHANNEL_SCALE, check_extractor
-from recap.features.grid import extract_grid
-from recap.features.job import ExtractionJob
-from recap.features.maps import ChannelScale
-from recap.features.pictures import batches, in_order, resampling
+from recap.features.backbones import resampling
+from recap.features.extraction import ExtractionJob
+from recap.features.grid import ChannelScale, extract_grid
 from recap.features.store import FeatureStore
-from recap.share.photo_features import grid
+from recap.share.photo_features import photo_encoder
 from recap.share.run_files import extractor_of
 
 SIZES = {3: (40, 24), 1: (32, 32), 8: (50, 50), 5: (20, 60), 4: (32, 40)}
@@ -128,9 +128,10 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     save_file(tensors_of(backbone()), root / "w.safetensors")
     store = FeatureStore(extract(pictures, dtype="float32", **changes))
     check_extractor(store, spec(dtype="float32", **changes))
-    encode = grid(extractor_of(store, root / changes["weights"] if changes else None), device=CPU)
-    assert {key: store.attributes[key] for key in encode.attributes} == encode.attributes
-    made = [record.values for record in encode([[Image.open(pictures / f"{i}.png").convert("RGB")] for i in SIZES])]
+    encoder = photo_encoder(extractor_of(store, root / changes["weights"] if changes else None), CPU)
+    assert {key: store.attributes[key] for key in encoder.attributes} == encoder.attributes
+    photos = [encoder.prepare(i, [Image.open(pictures / f"{i}.png").convert("RGB")]) for i in SIZES]
+    made = [record.values for record in encoder(photos)]
     torch.testing.assert_close(torch.tensor(np.stack(made)), store.read(list(SIZES))[0])
 
 
@@ -147,7 +148,7 @@ def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, named):
     kept = {key: value for key, value in store.attributes.items() if key != CHANNEL_SCALE}
     store.attributes = kept if text is None else {**kept, CHANNEL_SCALE: text}
     with refused(FeatureError, "f.h5", named):
-        grid(extractor_of(store, None), device=CPU)
+        photo_encoder(extractor_of(store, None), CPU)
 
 
 def test_a_channel_that_never_moves_becomes_zero():
@@ -205,10 +206,6 @@ def test_order_is_kept_and_few_items_run_ahead():
     assert next(results) == 0
     assert len(taken) <= 7
     assert list(results) == [number * number for number in range(1, 50)]
-
-
-def test_batches_stay_inside_their_group():
-    assert list(batches([[1, 2, 3], [4], [5, 6]], 2)) == [[1, 2], [3], [4], [5, 6]]
 
 
 def test_unknown_interpolation_is_named():

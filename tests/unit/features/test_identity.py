@@ -5,20 +5,26 @@ import pytest
 from helpers.refusals import refused
 from recap.cli.features import _executed
 from recap.core.errors import ConfigError
-from recap.features.extraction import job_hash
+from recap.features import extraction
 from recap.settings.features import Features, GridFeatures
 from recap.settings.params import validate
 
 SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
 
 
-def job(**changes):
-    return job_hash(GridFeatures(**SPEC, **changes), {}, [], ("recap.features.grid",))
+def job(folder, **changes):
+    """Return the hash of everything that a store depends on but its pictures."""
+    made = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(extraction, "build_store", lambda **values: made.append(values["job"]))
+        job = extraction.ExtractionJob(None, [], folder, folder, folder)
+        extraction.write(GridFeatures(**SPEC, **changes), job, None, ids=[], attributes={}, streams=[], origins=None)
+    return made[0]
 
 
-def test_another_batch_or_shard_size_makes_no_store_again():
-    assert job() == job(batch_size=3, shard_size=7)
-    assert job() != job(grid=3)
+def test_another_batch_or_shard_size_makes_no_store_again(tmp_path):
+    assert job(tmp_path) == job(tmp_path, batch_size=3, shard_size=7)
+    assert job(tmp_path) != job(tmp_path, grid=3)
 
 
 def test_stores_keep_the_names_of_settings_that_were_renamed_since():

@@ -7,8 +7,7 @@ import torch
 
 from recap.features.backbones import create, timm_library
 from recap.features.crops import CropEncoder
-from recap.features.grid import Backbone
-from recap.features.maps import as_maps
+from recap.features.grid import Backbone, as_maps
 from recap.settings.features import CropFeatures, GridFeatures
 from recap.settings.params import load_named
 
@@ -99,7 +98,7 @@ def test_a_small_member_of_each_family_runs(backbone, edge, side, width, constan
     spec = GridFeatures(kind="grid", backbone=backbone, weights="random", image_size=edge, grid=side)
     net = Backbone(spec, weights=None, device=torch.device("cpu"))
     assert (tuple(net.mean), tuple(net.sd), net.interpolation) == (*constants, "bicubic")
-    rows = net(torch.randint(0, 256, (1, edge, edge, 3), dtype=torch.uint8))
+    rows = net.rows(torch.randint(0, 256, (1, edge, edge, 3), dtype=torch.uint8))
     assert rows.shape == (1, side * side, width)
     assert torch.isfinite(rows).all()
     assert rows.std() > 0
@@ -114,7 +113,7 @@ def test_clip_gives_its_projection_and_its_pooled_vector():
         made[embedding] = CropEncoder(spec, weights=None, device=torch.device("cpu"))
     projection = made["projected"].model.head
     assert type(made["projected"].model.blocks[0].mlp.act).__name__ == "QuickGELU"
-    pooled = made["pooled"](crops)
+    pooled = made["pooled"].vectors(crops)
     assert pooled.shape == (2, 768)
     with torch.inference_mode():
-        assert torch.allclose(projection(pooled), made["projected"](crops), atol=1e-5)
+        assert torch.allclose(projection(pooled), made["projected"].vectors(crops), atol=1e-5)

@@ -12,10 +12,11 @@ from recap.cli import main
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
-from recap.features.grid import extract_grid, weights_file
-from recap.features.job import ExtractionJob
-from recap.features.pretrain import cell_labels, pretrain_backbone
+from recap.features import training
+from recap.features.extraction import ExtractionJob, weights_file
+from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore
+from recap.features.training import cell_labels
 from recap.settings.datasets import ScenesDataset
 from recap.settings.features import GridFeatures
 
@@ -36,7 +37,7 @@ def scenes(tmp_path_factory):
 def pretrain(scenes, out, epochs):
     spec = GridFeatures(**SPEC, pretraining={"epochs": epochs, "images_per_batch": 8})
     boxes, images = scenes / "boxes.json", [scenes / "images.zip"]
-    pretrain_backbone(spec=spec, boxes=boxes, images=images, device="cpu", threads=1, out=out)
+    training.pretrain(spec=spec, boxes=boxes, images=images, device="cpu", threads=1, out=out)
     return spec
 
 
@@ -101,14 +102,14 @@ def test_weights_boxes_need_pretraining():
         GridFeatures(**SPEC)
     spec = GridFeatures(**SPEC, pretraining={})
     with refused(ConfigError, "--trained"):
-        weights_file(spec, inputs=None, trained=None)
+        weights_file(spec, ExtractionJob(None, [], None, None, None))
 
 
 def test_boxes_without_training_pictures_are_refused(tmp_path):
     (tmp_path / "boxes.json").write_text('{"images": [{"split": "test", "objects": [], "file": "a.png"}]}')
     spec = GridFeatures(**SPEC, pretraining={})
     with refused(DataError, "boxes.json"):
-        pretrain_backbone(
+        training.pretrain(
             spec=spec, boxes=tmp_path / "boxes.json", images=[tmp_path], device="cpu", threads=1, out=tmp_path / "w"
         )
 

@@ -11,9 +11,8 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures
 from recap.features import detectron
-from recap.features.attribute_head import AttributeHead
-from recap.features.regions import Detector
-from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
+from recap.features.detectors import NOTHING, Detector, occupancy, panoptic_class, pooled
+from recap.features.detectron import AttributeHead
 from recap.settings.features import Features, RegionFeatures
 from recap.settings.params import validate
 
@@ -64,7 +63,7 @@ def test_segments_are_pooled_under_their_mask_with_tight_boxes():
 def test_absent_detectron2_says_how_to_get_it(tmp_path):
     spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random")
     with refused(ConfigError, "docs/guides/detectron2.md", "--sdm") as error:
-        Detector(spec, inputs=tmp_path, device=torch.device("cpu"))
+        Detector(spec, weights=None, device=torch.device("cpu"))
     assert "\n" not in str(error.value)
 
 
@@ -96,7 +95,7 @@ def test_weights_of_a_detector_hold_tensors_alone(tmp_path, capsys):
 
 
 def regions(detector, pixels):
-    (found,) = detector([detector.prepare(1, Image.fromarray(pixels))])
+    (found,) = detector([detector.prepare(1, [Image.fromarray(pixels)])])
     return found
 
 
@@ -107,7 +106,7 @@ def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     counts = {"min_boxes": 5, "max_boxes": 5, "short_side": 120, "long_side": 200}
     spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random", grid=3, **counts)
-    found = regions(Detector(spec, inputs=tmp_path, device=torch.device("cpu")), noise)
+    found = regions(Detector(spec, weights=None, device=torch.device("cpu")), noise)
     assert found.values["region"].shape == (5, 2048)
     assert found.values["grid"].shape == (9, 2048)
     corners = found.values["region/boxes"]
@@ -122,7 +121,7 @@ def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_p
     settings = {"kind": "regions", "detector": "grid_feats_x101_c5", "weights": "random", "short_side": 120}
     settings |= {"min_boxes": 5, "max_boxes": 5, "long_side": 200, "dtype": "float32"}
     pooled, layer = (
-        Detector(RegionFeatures(**settings, vectors=vectors), inputs=tmp_path, device=torch.device("cpu"))
+        Detector(RegionFeatures(**settings, vectors=vectors), weights=None, device=torch.device("cpu"))
         for vectors in ("pooled", "fc1")
     )
     before, after = (regions(each, noise).values for each in (pooled, layer))

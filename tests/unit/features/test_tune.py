@@ -13,9 +13,9 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Caption, write_corpus
-from recap.features.grid import weights_file
-from recap.features.tune import tune_backbone
-from recap.features.word_head import word_loss
+from recap.features import training
+from recap.features.extraction import ExtractionJob, weights_file
+from recap.features.training import word_loss
 from recap.settings.datasets import ScenesDataset
 from recap.settings.features import GridFeatures
 
@@ -36,7 +36,7 @@ def scenes(tmp_path_factory):
 def tune(scenes, out, **changes):
     spec = GridFeatures(**SPEC, word_tuning={**TUNING, **changes})
     given = {"corpus": scenes / "corpus.parquet", "images": [scenes / "images.zip"], "inputs": scenes}
-    tune_backbone(spec=spec, **given, device="cpu", threads=1, out=out)
+    training.tune(spec=spec, **given, device="cpu", threads=1, out=out)
     return spec
 
 
@@ -53,7 +53,7 @@ def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
 def test_the_epoch_with_the_lowest_validation_loss_is_kept(scenes, tmp_path, monkeypatch):
     def kept(name, *losses):
         given = iter([0.5, *losses])  # before the first epoch, and after each
-        monkeypatch.setattr("recap.features.tune.mean_loss", lambda *_: next(given))
+        monkeypatch.setattr("recap.features.training.mean_loss", lambda *_: next(given))
         tune(scenes, tmp_path / name, epochs=len(losses))
         return (tmp_path / name).read_bytes()
 
@@ -87,13 +87,13 @@ def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
         tune(scenes, tmp_path / "none", least_images=49)
     assert not (tmp_path / "none").exists()
     with refused(ConfigError, "`word_tuning`"):
-        tune_backbone(
+        training.tune(
             spec=GridFeatures(**SPEC), corpus=None, images=[], inputs=tmp_path, device="cpu", threads=1, out=tmp_path
         )
     with pytest.raises(ValueError, match="weights 'boxes' are not tuned on words as well"):
         GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
     with refused(ConfigError, "--trained", "`tune`"):
-        weights_file(GridFeatures(**SPEC, word_tuning={}), inputs=tmp_path, trained=None)
+        weights_file(GridFeatures(**SPEC, word_tuning={}), ExtractionJob(None, [], tmp_path, tmp_path, tmp_path))
 
 
 def test_a_data_set_without_training_images_is_one_sentence(scenes, tmp_path):

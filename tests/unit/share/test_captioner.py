@@ -113,17 +113,18 @@ def test_importing_recap_brings_no_torch_and_three_lines_do(results, photo):
 def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_their_captions(
     photos, captioner, monkeypatch
 ):
-    (inner,) = captioner.features._encoders
+    (encoder,) = captioner.features._encoders
     path = list(photos.values())[1]
-    bad = Image.open(path).convert("RGB").tobytes()
+    bad, encode = Image.open(path).convert("RGB"), type(encoder).__call__
+    spoiled = encoder.prepare(0, [bad]).pixels
 
-    def spoiled(read):
-        for record, views in zip(inner(read), read, strict=True):
-            spoil = np.nan if views[0].tobytes() == bad else 1.0
-            yield replace(record, values=record.values * spoil)
+    def spoil(self, items):
+        for record, item in zip(encode(self, items), items, strict=True):
+            factor = np.nan if np.array_equal(item.pixels, spoiled) else 1.0
+            yield replace(record, values=record.values * factor)
 
     expected = captioner.captions(photos.values())
-    monkeypatch.setattr(captioner.features, "_encoders", [spoiled])
+    monkeypatch.setattr(type(encoder), "__call__", spoil)
     found = list(captioner.stream(photos.values(), batch_size=3))
     failed = found.pop(1)
     assert isinstance(failed, FailedPhoto) and failed.reason.startswith(f"{path}: the features hold NaN")

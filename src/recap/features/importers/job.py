@@ -1,111 +1,103 @@
-"""The import as a job: any known format -> a store."""
+"""Feature files that others extracted, in any registered format, become a store.
+
+All images are found before anything is read, so that an error such as a duplicate is raised before hours of work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from recap.core.errors import FeatureError
-from recap.core.hashing import value_hash
+from recap.core.errors import FeatureError, MissingFeatures
 from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
-from recap.features.importers.base import ImageIdLookup, Source, existing
-from recap.features.job import ExtractionJob
-from recap.features.records import ImageFeatures
+from recap.features.extraction import ExtractionJob, write
+from recap.features.origins import Origins
+from recap.features.records import REGION, ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
-from recap.plan.source import code_digest
 from recap.settings.features import FORMATS, ImportedFeatures
 
+_NUMBER = re.compile(r"(?:^|[_-])([0-9]+)$")
+_PUBLISHED = re.compile(r"(?:COCO_[a-z]+20\d\d_)?([0-9]{1,19})")  # names that are an image id, or hold COCO's
+_LARGEST_ID = 2**63 - 1  # ids are stored as int64
 _ROUNDED = 1.001  # a share of a side as float32 or float16 may be a little above 1
 
 
-def extract(spec: ImportedFeatures, job: ExtractionJob) -> None:
-    """Import as the workflow asks for it: no pictures are read."""
-    import_features(spec, job)
+class Source(Protocol):
+    """An opened format: made from paths, an `ImageIdLookup` and the settings, it knows its images before it reads."""
+
+    streams: tuple[str, ...]  #: names of the streams that every image has, the main one first
+    ids: list[int]
+    origins: Origins  #: tells which bytes each image is made from
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the features of one image; ``values`` is a dictionary."""
 
 
 @limited_memory()
 def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore | None:
-    """Write a store from feature files of one format; an interrupted import is taken up again.
+    """Write a store from feature files; with a corpus, of exactly its images or those that are used.
 
-    All images are found first, so that a duplicate, or one that the corpus has and the files lack, is said
-    before anything is read. With a corpus, exactly its images or those that are used are taken; without, all. Memory
-    holds one shard. Returns None where a part of a store was made.
+    Memory holds one shard. Returns None where a part of a store was made.
     """
     paths = existing(job.inputs / source for source in spec.sources)
     files = Corpus.read(job.corpus).files() if job.corpus else None
     lookup = ImageIdLookup(files, spec.names)
     source: Source = FORMATS.get(spec.format)(paths, lookup, spec)
     wanted = job.wanted(files, job.corpus) if files and job.corpus else None
-    ids = _wanted(source, paths, wanted, spec.damaged, lookup.unfit)
+    ids = _wanted(source.ids, paths[0], wanted, spec.damaged, lookup.unfit)
 
-    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
+    def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         for number, image_id in enumerate(chain.from_iterable(groups)):
             record = source.read(image_id)
             if number == 0:
                 _check_pixels(chain([record], map(source.read, ids)), paths[0])
-            record = _first_rows(record, spec.rows)
-            yield _clipped(record) if spec.clip_boxes else record
+            yield _changed(record, spec)
 
     attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}")
-    build_store(
-        **job.target(),
-        ids=ids,
-        shard_size=spec.shard_size,
-        dtype=spec.dtype,
-        job=value_hash([attributes, code_digest("recap.features.importers.job")]),
-        attributes=attributes,
-        extract=extract,
-        streams=source.streams,
-        origins=source.origins,
-    )
+    write(spec, job, features, ids=ids, attributes=attributes, streams=source.streams, origins=source.origins)
     if job.part is not None:
         return None
     store = FeatureStore(job.out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
-    said = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items())
-    log.info(f"{job.out}: {len(store)} images, none twice; {said}")
+    counts = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items())
+    log.info(f"{job.out}: {len(store)} images, none twice; {counts}")
     return store
 
 
 def _wanted(
-    source: Source, paths: Sequence[Path], files: dict[int, str] | None, damaged: Collection[int], unfit: set[str]
+    available: list[int], path: Path, files: dict[int, str] | None, damaged: Sequence[int], unfit: set[str]
 ) -> list[int]:
     """Return the ids to import: all, or those with these files, of which only damaged ones may be missing."""
-    there = source.ids()
-    if lost := sorted(set(damaged) - set(there)):
-        log.warning(f"{paths[0]}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` says")
+    if lost := sorted(set(damaged) - set(available)):
+        log.warning(f"{path}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` says")
     if files is None:
-        return there
-    files = {image_id: file for image_id, file in files.items() if image_id not in lost}
-    missing = sorted(set(files) - set(there))
-    if missing:
-        doubt = (
-            unfit
-            and f"; {len(unfit)} names, like {min(unfit)[:80]!r}, fit no picture (if they are image ids: --names ids)"
-        )
+        return available
+    wanted = [image_id for image_id in files if image_id not in lost]
+    if missing := sorted(set(wanted) - set(available)):
+        doubt = f"; {len(unfit)} names, like {min(unfit, default='')[:80]!r}, fit no picture (if they are image ids: "
         raise FeatureError(
-            f"{paths[0]}: no features for image id {missing[0]} ({files[missing[0]]}) and {len(missing) - 1} others "
-            f"of the {len(files)} images of the corpus{doubt or ''}; fetch the files that have them, or take "
-            "them out of it"
+            f"{path}: no features for image id {missing[0]} ({files[missing[0]]}) and {len(missing) - 1} others "
+            f"of the {len(wanted)} images of the corpus{f'{doubt}--names ids)' if unfit else ''}; fetch the files "
+            "that have them, or take them out of it"
         )
-    count = len(there) + len(unfit)
-    if beside := count - len(files):
-        log.info(f"{paths[0]}: {beside} of its {count} images are not asked for and are left out")
-    return list(files)
+    count = len(available) + len(unfit)
+    if count > len(wanted):
+        log.info(f"{path}: {count - len(wanted)} of its {count} images are not asked for and are left out")
+    return wanted
 
 
 def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
     """Refuse boxes that are shares of the sides: a box alone may be that small in pixels, all boxes of a file not."""
     for record in records:
-        assert not isinstance(record.values, np.ndarray)
-        boxes = [array for name, array in record.values.items() if _is_boxes(name, array)]
+        boxes = [array for name, array in _arrays(record).items() if _is_boxes(name, array)]
         if not boxes or max(record.size) == 1 or not all((array <= _ROUNDED).all() for array in boxes):
             return
     sides = f"of {record.size[0]} x {record.size[1]} pixels" if any(record.size) else "whose size the files do not say"
@@ -115,26 +107,120 @@ def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
     )
 
 
-def _first_rows(record: ImageFeatures, rows: int | None) -> ImageFeatures:
-    """Keep the first rows of the regions."""
-    if rows is None:
-        return record
+def _changed(record: ImageFeatures, spec: ImportedFeatures) -> ImageFeatures:
+    """Keep the first rows of the regions, and clip boxes to the picture, where the settings say so."""
+    edges = record.size * 2 if any(record.size) else (np.inf,) * 4
+    arrays = {name: array[: spec.rows] if name.startswith(REGION) else array for name, array in _arrays(record).items()}
+    if spec.clip_boxes:
+        arrays = {name: array.clip(0, edges) if _is_boxes(name, array) else array for name, array in arrays.items()}
+    return ImageFeatures(record.image_id, record.size, arrays)
+
+
+def _arrays(record: ImageFeatures) -> Mapping[str, np.ndarray]:
     assert not isinstance(record.values, np.ndarray)
-    kept = {n: array[:rows] if n.startswith("region") else array for n, array in record.values.items()}
-    return ImageFeatures(record.image_id, record.size, kept)
+    return record.values
 
 
 def _is_boxes(name: str, array: np.ndarray) -> bool:
-    """Tell boxes [N, 4]; those of another shape are refused later, with the image's id."""
-    return name.endswith("/boxes") and array.shape[1:] == (4,)
+    return name.endswith("/boxes") and array.shape[1:] == (4,)  # another shape is refused later, with the image's id
 
 
-def _clipped(record: ImageFeatures) -> ImageFeatures:
-    """Bring boxes that reach over the edge back into the picture."""
-    assert not isinstance(record.values, np.ndarray)
-    width, height = record.size if any(record.size) else (np.inf, np.inf)
-    values = {
-        name: array.clip(0, [width, height, width, height]) if _is_boxes(name, array) else array
-        for name, array in record.values.items()
-    }
-    return ImageFeatures(record.image_id, record.size, values)
+class ImageIdLookup:
+    """Turns what a file calls a picture into its id: by the names of a corpus's pictures, whole, or by its number.
+
+    A number is an id where the picture of this id has it in its own name, as COCO's have: of pictures that a reader
+    numbered, it would be another one. ``names`` (`ImportedFeatures.names`) decides where a name fits two ways.
+    """
+
+    def __init__(self, files: Mapping[int, str] | None = None, names: Literal["files", "ids"] | None = None) -> None:
+        """Take image id -> file name of a corpus, or nothing; then the number at the end of a name is the id."""
+        if files is None and names == "files":
+            raise FeatureError("names: files: there are no files to compare names with; give the --corpus")
+        self._files, self._names = files, names
+        self.unfit: set[str] = set()  # names that no picture of the corpus has
+        self._by_stem: dict[str, list[int]] = {}
+        for image_id, file in (files or {}).items():
+            self._by_stem.setdefault(PurePosixPath(file).stem, []).append(image_id)
+
+    def image_id(self, name: str, where: str) -> int | None:
+        """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``, ``photos/dog``); None: unfit."""
+        path = PurePosixPath(name)
+        if self._files is None or self._names == "ids":
+            return _id_at_end(path, where)
+        alike = [image_id for stem in {path.name, path.stem} for image_id in self._by_stem.get(stem, ())]
+        fits = [i for i in alike if name in (self._files[i], str(PurePosixPath(self._files[i]).with_suffix("")))]
+        fits = fits or alike
+        match = _PUBLISHED.fullmatch(path.stem) if self._names is None else None
+        if match is not None and (number := int(match[1])) in self._files:
+            own = _NUMBER.search(PurePosixPath(self._files[number]).stem)
+            if fits and match[0] == match[1] or not fits and own is not None and int(own[1]) == number:
+                fits.append(number)
+        if len(set(fits)) > 1:
+            both = " and ".join(f"{self._files[i]} (image id {i})" for i in dict.fromkeys(fits[:1] + fits[-1:]))
+            raise FeatureError(
+                f"{where}: {name[:80]!r} fits {both}; say with `names` (--names) whether names are those of `files` or "
+                "image `ids`, or put the picture's folder before its name"
+            )
+        if not fits:
+            self.unfit.add(name)
+        return fits[0] if fits else None
+
+
+def _id_at_end(path: PurePosixPath, where: str) -> int:
+    match = _NUMBER.search(path.stem)
+    if match is None:
+        raise FeatureError(
+            f"{where}: {path.name[:80]!r} has no image id at its end and no corpus to find it in; give the --corpus"
+        )
+    if len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+        raise FeatureError(f"{where}: the image id {match[1][:40]} is larger than {_LARGEST_ID}; correct it")
+    return int(match[1])
+
+
+class EntryIndex(dict[int, Any]):
+    """Where each image's entry is."""
+
+    def add(self, image_id: int | None, entry: Any, where: str) -> None:
+        """Add an entry; one without an id is of no picture that is asked for, a second one of an image is refused."""
+        if image_id in self:
+            raise FeatureError(f"{where}: image id {image_id} is duplicated; remove one of the two")
+        if image_id is not None:
+            self[image_id] = entry
+
+
+def no_rows(image_id: int, where: str) -> FeatureError:
+    """Return the error of an image without boxes."""
+    return FeatureError(
+        f"{where}: image id {image_id} has zero boxes; a model needs at least one vector: extract it again with a "
+        "lower threshold, or leave the image out of the corpus"
+    )
+
+
+def only_path(paths: Sequence[Path], what: str) -> Path:
+    """Return the only path; several are refused."""
+    if len(paths) != 1:
+        raise FeatureError(f"{paths[0]} and {len(paths) - 1} others: this format takes one {what}; import each alone")
+    return paths[0]
+
+
+def plain_files(paths: Sequence[Path], what: str) -> list[Path]:
+    """Return the paths; a folder, or a file that may not be read, is refused."""
+    for path in paths:
+        if not path.is_file():
+            raise FeatureError(f"{path}: is no file; this format takes {what}: correct the path")
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise FeatureError(f"{path}: cannot be read ({error.strerror}); correct its rights or the path") from error
+    return list(paths)
+
+
+def existing(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths; one that does not exist is refused."""
+    sources = list(paths)
+    for path in sources:
+        try:
+            path.stat()
+        except (OSError, ValueError) as error:
+            raise MissingFeatures(f"{str(path)[:300]}: no such file or folder of features; correct the path") from error
+    return sources
