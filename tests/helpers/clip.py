@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from recap.features.torchvision_ops import ensure_torchvision
+from recap.features.backbones import ensure_torchvision
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz"
 ENDS = ["<|startoftext|>", "<|endoftext|>"]

@@ -63,8 +63,8 @@ def make_results(folder):
     from recap.data.subsets.subsample import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
     from recap.evaluation.job import evaluate
+    from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid
-    from recap.features.job import ExtractionJob
     from recap.features.pretrain import pretrain_backbone
     from recap.training.job import train
 

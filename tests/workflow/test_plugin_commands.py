@@ -47,16 +47,18 @@ def read(spec, *, inputs, out, name):
 
 def extract(spec, job):
     from recap.features.attributes import describe
-    from recap.features.extraction import Pictures, extract_each
+    from recap.features.extraction import Pictures
+    from recap.features.extraction import extract as write_store
     from recap.features.records import ImageFeatures
 
-    def encode(image_id, picture):
-        return ImageFeatures(image_id, picture.size, np.asarray(picture, np.float32).mean((0, 1))[None] / 255)
+    def encode(batch):
+        for image_id, picture in batch:
+            yield ImageFeatures(image_id, picture.size, np.asarray(picture, np.float32).mean((0, 1))[None] / 255)
 
     about = describe(spec, weights_sha256="none", made_with="toy")
-    extract_each(
-        spec, job, pictures=Pictures.find(job), encode=encode, attributes=about, streams=("grid",), code=()
-    )
+    pictures = Pictures.find(job)
+    given = {"ids": list(pictures.views), "origins": pictures.origins, "load": pictures.load}
+    write_store(spec, job, encode, attributes=about, code=(), **given)
 """
 
 

@@ -109,7 +109,7 @@ rule tune:
         gpu=GPU,
     params:
         spec=EXTRACTOR["spec"],
-        code=code_digest("recap.features.tune"),
+        code=code_digest("recap.features.pretrain"),
     shell:
         "{RECAP} --log-file {log:q} run-step tune --spec {params.spec.file:q} --corpus {input.corpus:q}"
         " --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"

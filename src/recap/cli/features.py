@@ -52,7 +52,7 @@ def extract(
 ) -> None:
     """Extract features of pictures into a feature store."""
     from recap.core.plugins import resolve
-    from recap.features.job import ExtractionJob
+    from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
 
     if (part is None) != (done is None):
@@ -117,8 +117,8 @@ def import_(
     out: Annotated[Path, "the feature store"],
 ) -> None:
     """Import feature files of others into a feature store (docs/reference/feature_files.md)."""
+    from recap.features.extraction import ExtractionJob
     from recap.features.importers.job import import_features
-    from recap.features.job import ExtractionJob
 
     if spec is None:
         options = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
@@ -136,9 +136,9 @@ def info(
     spec: Annotated[Any, "settings that it must have been made with, as a JSON object", "JSON"] = None,
 ) -> None:
     """Show and verify the content of a feature store."""
-    from recap.features import info as stored
+    from recap.features import attributes
 
-    print(stored.info(file, spec=spec))
+    print(attributes.info(file, spec=spec))
 
 
 def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":

@@ -61,7 +61,7 @@ _step(
 )
 _step(
     "tune",
-    "recap.features.tune:tune_backbone",
+    "recap.features.pretrain:tune_backbone",
     "GridFeatures",
     trains=True,
     corpus=Path,

@@ -15,7 +15,7 @@ from recap.data.vocabulary.base import AnyVocabulary
 from recap.data.vocabulary.special import BANNED, BOS, EOS, PAD, UNK
 from recap.decoding.diverse import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.features.prefetch import prefetch
+from recap.features.pictures import prefetch
 from recap.models.base import Captioner
 from recap.nn.fast import fixed_weights
 from recap.runs.inputs import ReadsImages

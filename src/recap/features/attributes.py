@@ -1,4 +1,4 @@
-"""What a store says of its extractor, and whether that is the one that the settings name."""
+"""What a store says of its extractor and its content, and whether that is what the settings name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from recap.core import checksums
 from recap.core.documents import write_json
 from recap.core.errors import FeatureError
@@ -14,6 +16,7 @@ from recap.core.hashing import sha256_file, value_hash
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
 
+_SAMPLE = 64  # images whose numbers are described
 CHANNEL_SCALE = "channel_scale"  # by what standardized channels were brought to one scale, which photos need as well
 
 
@@ -58,3 +61,41 @@ def check_extractor(store: FeatureStore, spec: FeaturesConfig) -> None:
                 f"{store.path}: made by another extractor than the settings name: {key} is {found.get(key)!r} "
                 f"instead of {wanted!r}; name its settings, or extract it again"
             )
+
+
+def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
+    """Return a description of a store for people, after checking its content, and against settings that are given."""
+    store = FeatureStore(path)
+    if spec is not None:
+        check_extractor(store, spec)
+    store.verify()
+    ids = store.ids.tolist()
+    sample = store.ids[np.linspace(0, len(ids) - 1, min(_SAMPLE, len(ids))).astype(int)].tolist()
+    lines = {
+        "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
+        "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
+    }
+    for stream in store.streams:
+        lines[stream] = _stream(store, stream, sample)
+    lines |= {
+        "extractor": json.dumps(json.loads(store.attributes["extractor"]), sort_keys=True),
+        "weights": f"sha256 {store.attributes['weights_sha256']}",
+        "made with": store.attributes["made_with"],
+        "hash": store.feature_hash,
+    }
+    return "\n".join(f"{name:10s} {value}" for name, value in lines.items())
+
+
+def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
+    """Describe one stream; what its numbers are like, from some images."""
+    counts = store.rows(store.ids.tolist(), stream)
+    values, mask = store.read(sample, stream)
+    real = values[mask]
+    dead = (real.std(0) < 1e-6).float().mean()
+    beside = ", ".join(store.columns(stream))
+    return (
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {store.dtype(stream)}"
+        f"{', with ' + beside if beside else ''}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
+        f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels "
+        f"(in {len(sample)} images)"
+    )

@@ -1,21 +1,55 @@
-"""Models of timm by name, with pretrained or seeded random weights (the only file that knows timm)."""
+"""Models of timm by name, with pretrained, given or seeded random weights (the only file that knows timm)."""
 
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import textwrap
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from recap.core.device import half_precision
 from recap.core.errors import ConfigError, FeatureError, first_line
-from recap.core.hashing import derived_seed
-from recap.features.torchvision_ops import ensure_torchvision
+from recap.core.hashing import derived_seed, sha256_file
+from recap.features.pictures import resampling
+from recap.features.tensors import load_strictly, weights_hash
 from recap.settings.features import CropFeatures, GridFeatures
 
 _ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "gelu": nn.GELU, "silu": nn.SiLU}
 _HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of which timm takes one
 _HUB_SECONDS = 10.0
+_definitions: list[Any] = []  # a Library takes its definitions back when it is collected
+
+
+class TimmEncoder:
+    """A timm model in evaluation mode on a device, and pictures as it reads them."""
+
+    def __init__(self, spec: GridFeatures | CropFeatures, *, weights: Path | None, device: torch.device) -> None:
+        """Build the model and load its weights; without a file they are pretrained or random, as the spec says."""
+        self.device, self.precision = device, half_precision(device)
+        model = create(spec)
+        if weights is not None:
+            load_strictly(model, weights, backbone=spec.backbone)
+        self.weights_sha256 = weights_hash(model) if weights is None else sha256_file(weights)
+        self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
+        data = timm_library().data.resolve_model_data_config(model)
+        self.mean, self.sd, self.interpolation = list(data["mean"]), list(data["std"]), str(data["interpolation"])
+        self.resample = resampling(self.interpolation)
+        self.made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {device.type}"
+
+    def normalized(self, pictures: Tensor) -> Tensor:
+        """Return pictures uint8 [B, edge, edge, 3] as the model reads them, float32 [B, 3, edge, edge]."""
+        mean, sd = (torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in (self.mean, self.sd))
+        # A permuted [B, H, W, C] tensor is channels_last already.
+        return (pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd
+
+    def mixed(self) -> torch.autocast:
+        """Return the context of half precision, where the device has it."""
+        return torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
 
 
 def timm_library() -> Any:
@@ -24,6 +58,33 @@ def timm_library() -> Any:
     import timm
 
     return timm
+
+
+@cache
+def ensure_torchvision() -> str:
+    """Prepare the import of torchvision before that of timm; return ``native``, ``schemas-only`` or ``absent``.
+
+    The registry's torchvision is a CUDA build; beside a CPU wheel of torch its library cannot be loaded, and its import
+    then stops at two operators without a schema. Nothing here needs those operators, so a schema is enough.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or not spec.submodule_search_locations:
+        return "absent"
+    # Ordinary machines first: schemas defined before the real library is loaded would break it.
+    try:
+        torch.ops.load_library(str(Path(spec.submodule_search_locations[0]) / "_C.so"))
+    except OSError:
+        _define_schemas()
+        return "schemas-only"
+    return "native"
+
+
+def _define_schemas() -> None:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for operator in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, operator):
+            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _definitions.append(library)
 
 
 def create(spec: GridFeatures | CropFeatures) -> Any:
@@ -36,8 +97,6 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
     config = timm.models.get_pretrained_cfg(spec.backbone, allow_unregistered=True)
     if config is not None and config.fixed_input_size:
         options["img_size"] = spec.image_size
-    import torch
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(spec.seed, "backbone", spec.backbone))
         try:

@@ -1,21 +1,179 @@
-"""Detectors of detectron2: built from its own configurations, with weights that hold tensors alone.
+"""Detectors of detectron2 by name: built as the release that trained them has them, with weights of tensors alone.
 
 detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says how it is built.
+
+What makes its ResNet-101 the network of bottom-up attention (Anderson et al. 2018) is not in names and shapes of
+weights: released ones load without it, and give other vectors. Of three sources that run these weights, all agree on
+the first two: py-bottom-up-attention (`CAFFE_MAXPOOL: True`, `RES5HALVE: False`), MILVLG's bottom-up-attention.pytorch
+(`RES5_DILATION: 2`) and the copy in transformers' LXMERT project. Only MILVLG's has the third.
+
+- the stem's max pooling has no padding and keeps the last, incomplete window;
+- the fifth stage in the head has stride 1 and dilation 2, so that a region's 14 x 14 cells stay 14 x 14;
+- Caffe's anchors are rounded, stand at the middle of a cell and are ordered by ratio, then size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d
 
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
 from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
-from recap.features.tensors import read_tensors
-from recap.features.weights import weights_hash
+from recap.features.tensors import read_tensors, weights_hash
+from recap.settings.features import RegionFeatures
+
+STRIDE = 16  # of the fourth stage, and the side of Caffe's base anchor
+SCALES, RATIOS = (4, 8, 16, 32), (0.5, 1.0, 2.0)
+_PREDICTOR, _ATTRIBUTES = "roi_heads.box_predictor.", "roi_heads.attribute_predictor."
+
+
+@dataclass(frozen=True)
+class Release:
+    """A detector as it was released."""
+
+    config: str  #: a configuration of detectron2's model zoo
+    changes: Mapping[str, Any]  #: what the release sets in another way
+    proposals: int = 300  #: how many proposals are classified
+    least_side: float = 0.0  #: proposals with a shorter side in pixels of the picture are dropped
+    #: prefix of a tensor's name in the released file -> prefix in our detector
+    names: Mapping[str, str] = field(default_factory=dict)
+    attributes_from: int = 2048  #: length of the vectors from which attributes are scored
+    no_attribute: bool = True  #: whether "no attribute" is scored, too
+    caffe: bool = False  #: whether it is the network of bottom-up attention, which detectron2 does not build
+
+    def options(self, spec: RegionFeatures) -> dict[str, Any]:
+        """Return all that is set in the configuration."""
+        return {
+            "MODEL.ROI_HEADS.NUM_CLASSES": spec.classes,
+            "MODEL.ROI_BOX_HEAD.BBOX_REG_WEIGHTS": spec.box_weights,
+            "MODEL.RPN.POST_NMS_TOPK_TEST": spec.proposals or self.proposals,
+            **self.changes,
+        }
+
+
+_C4 = "COCO-Detection/faster_rcnn_R_50_C4_1x.yaml"
+_RESNEXT_STD = {"MODEL.PIXEL_STD": [57.375, 57.120, 58.395]}
+DETECTORS = {
+    "faster_rcnn_r50_c4": Release(_C4, _RESNEXT_STD),
+    # configs/VG-Detection of airsplay/py-bottom-up-attention; 300 proposals and the least side are Caffe's.
+    "bottom_up_r101_c4": Release(
+        _C4,
+        {
+            "MODEL.RESNETS.DEPTH": 101,
+            "MODEL.ANCHOR_GENERATOR.SIZES": [[64, 128, 256, 512]],
+            "MODEL.RPN.CONV_DIMS": [512],
+            "MODEL.ROI_BOX_HEAD.POOLER_TYPE": "ROIPool",
+            "MODEL.PIXEL_MEAN": [102.9801, 115.9465, 122.7717],
+        },
+        least_side=16.0,
+        names={
+            f"{_PREDICTOR}cls_embedding.": "attribute_head.embedding.",
+            f"{_PREDICTOR}fc_attr.": "attribute_head.hidden.",
+            f"{_PREDICTOR}attr_score.": "attribute_head.scores.",
+        },
+        caffe=True,
+    ),
+    # configs/X-101-grid.yaml of facebookresearch/grid-feats-vqa.
+    "grid_feats_x101_c5": Release(
+        "COCO-Detection/faster_rcnn_R_101_DC5_3x.yaml",
+        {
+            "MODEL.RESNETS.DEPTH": 101,
+            "MODEL.RESNETS.NUM_GROUPS": 32,
+            "MODEL.RESNETS.WIDTH_PER_GROUP": 8,
+            "MODEL.RESNETS.STRIDE_IN_1X1": False,
+            "MODEL.ROI_BOX_HEAD.POOLER_RESOLUTION": 1,
+            "MODEL.ROI_BOX_HEAD.POOLER_SAMPLING_RATIO": 2,
+            **_RESNEXT_STD,
+        },
+        proposals=1000,
+        names={
+            f"{_ATTRIBUTES}obj_embed.": "attribute_head.embedding.",
+            f"{_ATTRIBUTES}fc.0.": "attribute_head.hidden.",
+            f"{_ATTRIBUTES}attr_score.": "attribute_head.scores.",
+        },
+        attributes_from=1024,
+        no_attribute=False,
+    ),
+}
+
+
+class AttributeHead(nn.Module):
+    """Attributes from a region's vector and an embedding of its class (Anderson et al. 2018, section 3.1)."""
+
+    def __init__(self, *, classes: int, attributes: int, size: int, none: bool) -> None:
+        """Build it for vectors of a size; ``none`` says whether it also scores "no attribute", in the last place."""
+        super().__init__()
+        self.attributes = attributes
+        self.embedding = nn.Embedding(classes + 1, 256)  # of the background, too
+        self.hidden = nn.Linear(size + 256, 512)
+        self.scores = nn.Linear(512, attributes + none)
+
+    def forward(self, vectors: Tensor, classes: Tensor) -> Tensor:
+        """Return probabilities [R, attributes], without "no attribute", for vectors [R, size] and classes [R]."""
+        hidden = torch.relu(self.hidden(torch.cat([vectors, self.embedding(classes)], 1)))
+        probabilities: Tensor = self.scores(hidden).softmax(-1)
+        return probabilities[:, : self.attributes]
+
+
+class CaffeStem(nn.Module):
+    """The first convolution of a ResNet with the max pooling of Caffe's model."""
+
+    def __init__(self, conv1: nn.Module) -> None:
+        super().__init__()
+        self.conv1 = conv1
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return maps [B, 64, h, w] of pictures [B, 3, H, W]."""
+        return max_pool2d(torch.relu(self.conv1(pixels)), kernel_size=3, stride=2, padding=0, ceil_mode=True)
+
+
+def caffe_anchors() -> Tensor:
+    """Return the 12 anchors of the cell at the top left, [12, 4] left, top, right, bottom, of any reals.
+
+    Caffe's boxes include their last pixel; right and bottom are one more here, so that a width is right - left.
+    """
+    anchors = []
+    for ratio in RATIOS:
+        width = round((STRIDE**2 / ratio) ** 0.5)
+        height = round(width * ratio)  # of halves the even one, as numpy has it
+        for scale in SCALES:
+            half_width, half_height = width * scale / 2, height * scale / 2
+            center = STRIDE / 2
+            anchors.append([center - half_width, center - half_height, center + half_width, center + half_height])
+    return torch.tensor(anchors)
+
+
+def build_released(spec: RegionFeatures, *, inputs: Path, device: torch.device) -> tuple[Any, Any, str]:
+    """Build a detector and load its weights; return it, its configuration in detectron2, and the weights' hash."""
+    release = DETECTORS[spec.detector]
+    config = configured(release.config, release.options(spec))
+    model = built(config, seed=spec.seed, device=device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(spec.seed)
+        if release.caffe:
+            model.backbone.stem = CaffeStem(model.backbone.stem.conv1)
+            model.roi_heads.res5 = dilated_stage(config)
+        if spec.attributes:
+            sizes = {"classes": spec.classes, "attributes": spec.attributes, "size": release.attributes_from}
+            model.attribute_head = AttributeHead(**sizes, none=release.no_attribute)
+    if spec.anchors == "caffe":
+        (anchors,) = model.proposal_generator.anchor_generator.cell_anchors
+        anchors.copy_(caffe_anchors())
+    weights = load(
+        model,
+        None if spec.weights == "random" else inputs / spec.weights,
+        key_map={**release.names, **spec.key_map},
+        unused=() if spec.attributes else ("attribute_head.",),
+        background_first=spec.background == "first",
+    )
+    return model.eval().to(device), config, weights
 
 
 def configured(name: str, changes: Mapping[str, Any]) -> Any:
@@ -43,7 +201,7 @@ def built(config: Any, *, seed: int, device: torch.device) -> Any:
         return build_model(config).eval()
 
 
-def dilated_stage(config: Any) -> torch.nn.Module:
+def dilated_stage(config: Any) -> nn.Module:
     """Return the fifth stage of a ResNet with stride 1 and dilation 2, [R, C / 2, h, w] -> [R, C, h, w]."""
     from detectron2.modeling.backbone.resnet import BottleneckBlock, ResNet
 
@@ -60,11 +218,11 @@ def dilated_stage(config: Any) -> torch.nn.Module:
         stride_in_1x1=resnet.STRIDE_IN_1X1,
         dilation=2,
     )
-    return torch.nn.Sequential(*blocks)
+    return nn.Sequential(*blocks)
 
 
 def load(
-    model: torch.nn.Module,
+    model: nn.Module,
     path: Path | None,
     *,
     key_map: Mapping[str, str],
@@ -85,20 +243,20 @@ def load(
         return weights_hash(model)
     if not path.is_file():
         raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
-    given = {mapped(name, key_map): tensor for name, tensor in _tensors(path).items()}
+    tensors = {mapped(name, key_map): tensor for name, tensor in _tensors(path).items()}
     if background_first:
-        _background_last(given)
+        _background_last(tensors)
     try:
-        left_out = check_layout(model, given, unused=unused)
+        left_out = check_layout(model, tensors, unused=unused)
     except ValueError as error:
         raise FeatureError(f"{path}: {error}") from error
     if left_out:
         log.info(f"{path}: {len(left_out)} tensors are not used: {left_out[0]} to {left_out[-1]}")
-    model.load_state_dict({name: tensor for name, tensor in given.items() if name not in left_out}, strict=False)
+    model.load_state_dict({name: own for name, own in tensors.items() if name not in left_out}, strict=False)
     return sha256_file(path)
 
 
-def check_layout(model: torch.nn.Module, given: Mapping[str, torch.Tensor], *, unused: Sequence[str] = ()) -> list[str]:
+def check_layout(model: nn.Module, given: Mapping[str, Tensor], *, unused: Sequence[str] = ()) -> list[str]:
     """Compare names and shapes of tensors with those of a detector; return the names that are not loaded.
 
     What a detector makes from its configuration (pixel means, anchors) may be in a file, and must then be the same.
@@ -123,12 +281,12 @@ def check_layout(model: torch.nn.Module, given: Mapping[str, torch.Tensor], *, u
     return left_out
 
 
-def _equal(given: torch.Tensor, made: torch.Tensor) -> bool:
+def _equal(given: Tensor, made: Tensor) -> bool:
     """Return whether two tensors hold the same numbers, within rounding of pixels; shapes differ between versions."""
     return given.numel() == made.numel() and torch.allclose(given.float().flatten(), made.flatten(), atol=1e-2)
 
 
-def _background_last(given: dict[str, torch.Tensor]) -> None:
+def _background_last(given: dict[str, Tensor]) -> None:
     """Bring tensors of a file whose first class is the background, and first attribute "none", into our order."""
     rolled = ("roi_heads.box_predictor.cls_score.", "attribute_head.embedding.", "attribute_head.scores.")
     for name in given:
@@ -141,7 +299,7 @@ def _background_last(given: dict[str, torch.Tensor]) -> None:
             given[name] = given[name][4:]
 
 
-def _tame(model: torch.nn.Module) -> None:
+def _tame(model: nn.Module) -> None:
     """Scale random residual branches down: their norms are frozen and normalize nothing, so that values would grow with
     every block until no box is left inside the picture."""
     for name, value in model.named_buffers():
@@ -157,7 +315,7 @@ def mapped(name: str, key_map: Mapping[str, str]) -> str:
     return name
 
 
-def _tensors(path: Path) -> dict[str, torch.Tensor]:
+def _tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file, of which no code is run."""
     found = read_tensors(path, DamagedFeatures)
     try:

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+import json
+import math
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from recap.core.device import half_precision, select_device
+from recap.core.device import select_device
 from recap.core.errors import ConfigError
-from recap.core.hashing import sha256_file
 from recap.features.attributes import CHANNEL_SCALE, describe
-from recap.features.backbones import check_stage, create, timm_library
-from recap.features.extraction import Pictures, job_hash
-from recap.features.job import ExtractionJob
-from recap.features.maps import ChannelScale, as_maps
+from recap.features.backbones import TimmEncoder, check_stage
+from recap.features.extraction import ExtractionJob, Pictures, encoded, extract
 from recap.features.origins import ShownPictures, check_unchanged, joint_hash
-from recap.features.pictures import batches, decode, in_order, resampling
+from recap.features.pictures import decode, in_batches
 from recap.features.records import ImageFeatures
-from recap.features.weights import load_strictly, weights_hash
-from recap.features.write import build_store
 from recap.settings.features import GridFeatures
 
 STANDARDISED_OVER = 256  # training pictures over which features are standardized
-_CODE = ("recap.features.backbones", "recap.features.grid", "recap.features.maps")
+_CODE = ("recap.features.grid",)
+Decoded = tuple[int, list[tuple[int, int]], Tensor]  # image id, sizes of its views, pictures [views, edge, edge, 3]
 
 
 def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
@@ -38,71 +37,58 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop (the whole
     picture is seen), normalised as the backbone's timm config says, and its map is averaged to ``grid`` x ``grid``
     cells, which become rows in raster order (left to right, then down); an image with several views has the rows of
-    the first view, then those of the next. Where it is asked for, and with
-    random weights, which have no natural scale, channels are brought to mean 0 and standard deviation 1 over some
-    training pictures.
-
-    Args:
-        spec: backbone, weights and grid.
-        job: the pictures; ``threads`` batches are decoded and computed at a time.
+    the first view, then those of the next. Where it is asked for, and with random weights, which have no natural
+    scale, channels are brought to mean 0 and standard deviation 1 over some training pictures.
     """
-    target = select_device(job.device)
-    found = Pictures.find(job)
-    source, sample, sample_hash = found.source, {}, []
+    device = select_device(job.device)
+    pictures = Pictures.find(job)
+    sample: dict[int, list[str]] = {}
     if spec.standardises():
-        training = list(found.training().items())
-        sample = dict(training[:: -(-len(training) // STANDARDISED_OVER)])
-    files = {**sample, **found.views}
-    backbone = Backbone(spec, weights=weights_file(spec, inputs=job.inputs, trained=job.trained), device=target)
+        training, views = pictures.corpus.image_ids("train"), pictures.corpus.views()
+        sample = {image_id: views[image_id] for image_id in training[:: -(-len(training) // STANDARDISED_OVER)]}
+    files = {**sample, **pictures.views}
+    backbone = Backbone(spec, weights=weights_file(spec, inputs=job.inputs, trained=job.trained), device=device)
 
-    def work(ids: list[int]) -> list[ImageFeatures]:
-        names = list(chain.from_iterable(files[image_id] for image_id in ids))
-        sizes, pictures = decode(source, names, edge=spec.image_size, resample=backbone.resample)
-        values = backbone(pictures).numpy()
-        return list(_together([(image_id, len(files[image_id])) for image_id in ids], sizes, values))
+    def load(image_id: int) -> Decoded:
+        return image_id, *decode(pictures.source, files[image_id], edge=spec.image_size, resample=backbone.resample)
 
-    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        return chain.from_iterable(in_order(work, batches(groups, spec.batch_size), threads=job.threads))
+    def encode(images: list[Decoded]) -> Iterator[ImageFeatures]:
+        values = backbone(torch.cat([views for _, _, views in images])).numpy()  # [views of all images, cells, dim]
+        start = 0
+        for image_id, sizes, _ in images:
+            yield ImageFeatures(image_id, sizes[0], np.concatenate(values[start : start + len(sizes)]))
+            start += len(sizes)
+
+    def batch(images: Iterator[Decoded]) -> Iterator[list[Decoded]]:
+        return in_batches(images, spec.batch_size)
 
     with _one_thread_per_operator():
+        hashes = []
         if sample:
-            origins = ShownPictures(source, sample)
+            origins = ShownPictures(pictures.source, sample)
             before = {image_id: origins.mark(image_id) for image_id in sample}
-            rows = np.concatenate([np.asarray(record.values) for record in extract([list(sample)])])
+            records = encoded([list(sample)], load, batch, encode, threads=job.threads, parallel=True)
+            rows = np.concatenate([np.asarray(record.values) for record in records])
             backbone.scale = ChannelScale.of(rows.reshape(-1, spec.grid**2, rows.shape[1]))
             # Every image's features depend on these pictures.
-            sample_hash = [joint_hash([origins.content(image_id) for image_id in sample])]
+            hashes = [joint_hash([origins.content(image_id) for image_id in sample])]
             check_unchanged(origins, before)
-        attributes = backbone.attributes()
-        build_store(
-            **job.target(),
-            ids=list(found.views),
-            shard_size=spec.shard_size,
-            dtype=spec.dtype,
-            job=job_hash(spec, attributes, _CODE, *sample_hash),
-            attributes=attributes,
-            extract=extract,
-            origins=found.origins,
+        extract(
+            spec,
+            job,
+            encode,
+            batch,
+            ids=list(pictures.views),
+            origins=pictures.origins,
+            load=load,
+            attributes=backbone.attributes(),
+            code=_CODE,
+            files=hashes,
+            parallel=True,
         )
 
 
-def _together(
-    views: Sequence[tuple[int, int]], sizes: Sequence[tuple[int, int]], values: np.ndarray
-) -> Iterator[ImageFeatures]:
-    """Yield each image's features: the rows of all its views, one view after the other, and the first view's size.
-
-    Args:
-        views: image id and number of views of each image.
-        sizes: width and height of each view.
-        values: [views of all images, cells, dim].
-    """
-    start = 0
-    for image_id, count in views:
-        yield ImageFeatures(image_id, sizes[start], np.concatenate(values[start : start + count]))
-        start += count
-
-
-class Backbone:
+class Backbone(TimmEncoder):
     """A timm model that turns pictures into rows of features.
 
     Attributes:
@@ -110,24 +96,11 @@ class Backbone:
     """
 
     def __init__(self, spec: GridFeatures, *, weights: Path | None, device: torch.device) -> None:
-        """Build the model and load its weights; without a file they are pretrained or random, as the spec says."""
+        super().__init__(spec, weights=weights, device=device)
         self.spec = spec
-        self.device = device
-        self.precision = half_precision(device)
-        model = create(spec)
-        if weights is None:
-            self.weights_sha256 = weights_hash(model)
-        else:
-            load_strictly(model, weights, backbone=spec.backbone)
-            self.weights_sha256 = sha256_file(weights)
         if spec.out_index is not None:
-            check_stage(model, spec)
-        self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
-        data = timm_library().data.resolve_model_data_config(model)
-        self.interpolation = str(data["interpolation"])
-        self.resample = resampling(self.interpolation)
+            check_stage(self.model, spec)
         self.scale: ChannelScale | None = None
-        self.mean, self.sd = list(data["mean"]), list(data["std"])
 
     def attributes(self) -> dict[str, str]:
         """Return what the store says of the extractor; batch and shard sizes do not define it."""
@@ -143,23 +116,20 @@ class Backbone:
         if scale:
             more["standardised_over"] = scale.pictures
         more["precision"] = str(self.precision).removeprefix("torch.")
-        made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
-        described = describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, **more)
+        described = describe(self.spec, weights_sha256=self.weights_sha256, made_with=self.made_with, **more)
         return {**described, CHANNEL_SCALE: scale.text()} if scale else described
 
     @torch.inference_mode()
     def __call__(self, pictures: Tensor) -> Tensor:
         """Return features float32 [B, grid * grid, dim] on the CPU for pictures uint8 [B, edge, edge, 3]."""
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+        with self.mixed():
             maps = self.maps(pictures).float()
         rows = maps.flatten(2).transpose(1, 2).contiguous().cpu()
         return self.scale(rows) if self.scale else rows
 
     def maps(self, pictures: Tensor) -> Tensor:
         """Return maps [B, C, grid, grid] for pictures uint8 [B, edge, edge, 3]; a gradient flows."""
-        mean, sd = (torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in (self.mean, self.sd))
-        # A permuted [B, H, W, C] tensor is channels_last already.
-        maps = self._stage((pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd)
+        maps = self._stage(self.normalized(pictures))
         grid = self.spec.grid
         if min(maps.shape[-2:]) < grid:
             raise ConfigError(
@@ -177,6 +147,62 @@ class Backbone:
             return maps
         found = self.model.forward_features(inputs)
         return as_maps(found, model=self.model, backbone=self.spec.backbone)
+
+
+def as_maps(found: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
+    """Return what timm's ``forward_features`` gave as maps [B, C, H, W].
+
+    Tokens [B, prefix + H * W, C] lose their prefix (class and register tokens); maps [B, H, W, C] are turned.
+    """
+    if found.ndim == 4:
+        return found.permute(0, 3, 1, 2) if str(getattr(model, "output_fmt", "NCHW")) == "NHWC" else found
+    tokens = found[:, getattr(model, "num_prefix_tokens", 0) :] if found.ndim == 3 else found
+    side = math.isqrt(tokens.shape[1])
+    if found.ndim != 3 or side * side != tokens.shape[1]:
+        raise ConfigError(
+            f"{backbone}: gives features of shape {list(found.shape)}, no square grid; use another backbone"
+        )
+    return tokens.transpose(1, 2).unflatten(2, (side, side))
+
+
+@dataclass(frozen=True)
+class ChannelScale:
+    """Brings channels to one scale: (values - mean) * factor has mean 0 and standard deviation 1 over some pictures."""
+
+    mean: Tensor  #: of each channel, float32 [C]
+    factor: Tensor  #: one over the standard deviation of each channel, float32 [C]
+    pictures: int  #: over how many
+
+    @staticmethod
+    def of(values: np.ndarray) -> ChannelScale:
+        """Return the scale of values [pictures, cells, C]; a channel that never moves gets factor 0."""
+        mean, sd = values.mean((0, 1), dtype=np.float64), values.std((0, 1), dtype=np.float64)
+        moves = sd > 1e-6 * np.abs(mean)  # what moves less is rounding, which is not amplified
+        factor = np.divide(1.0, sd, out=np.zeros_like(sd), where=moves & (sd > 0))
+        return ChannelScale(torch.from_numpy(mean).float(), torch.from_numpy(factor).float(), len(values))
+
+    @staticmethod
+    def of_text(text: str) -> ChannelScale:
+        """Return the scale that :meth:`text` wrote."""
+        try:
+            said = json.loads(text)
+            mean, factor = (np.frombuffer(base64.b64decode(said[name]), "<f4") for name in ("mean", "factor"))
+            return ChannelScale(torch.tensor(mean), torch.tensor(factor), int(said["pictures"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no mean, factor and number of pictures of channels ({error})") from error
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return values [..., C] on this scale."""
+        return (values - self.mean) * self.factor
+
+    def text(self) -> str:
+        """Return all three as JSON, the channels' numbers as base64 of float32, lowest byte first."""
+        mean, factor = (self._base64(numbers) for numbers in (self.mean, self.factor))
+        return json.dumps({"pictures": self.pictures, "mean": mean, "factor": factor})
+
+    @staticmethod
+    def _base64(numbers: Tensor) -> str:
+        return base64.b64encode(numbers.numpy().astype("<f4").tobytes()).decode()
 
 
 def weights_file(spec: GridFeatures, *, inputs: Path, trained: Path | None) -> Path | None:

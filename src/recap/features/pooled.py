@@ -9,7 +9,7 @@ grid that are alike as one region: it sees what the grid sees, arranged in areas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +22,20 @@ from recap.core.hashing import sha256_file
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.layout import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes.pictures import painted_mask
-from recap.features.areas import box_shares, mask_shares, merged_cells, pool, tight_boxes
 from recap.features.attributes import describe
-from recap.features.extraction import job_hash
-from recap.features.job import ExtractionJob
+from recap.features.extraction import ExtractionJob, extract
 from recap.features.origins import FromStore, Origins
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 from recap.settings.features import BOXES, PooledFeatures
 
+FAR = 0.5  # cosine distance that a whole picture's edge of distance counts as
 KINDS = (*SHAPES, *BACKGROUNDS)  # what `occupancy` tells apart: things, then what is behind them
-_CODE = ("recap.features.pooled", "recap.features.areas")
+_CODE = ("recap.features.pooled",)
 
 
 def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
-    """Write the pooled features of all images of a corpus into one store; an interrupted run is taken up again.
-
-    Args:
-        spec: whose cells, and over which areas.
-        job: the store of the cells and, for true areas, boxes.json of the data set.
-    """
+    """Write the pooled features of all images of a corpus into one store; an interrupted run is taken up again."""
     if job.corpus is None or job.cells is None:
         raise ConfigError("kind 'pooled' pools the cells of another store: say which with --cells, and --corpus")
     cells, ids = FeatureStore(job.cells, GRID), list(job.wanted(Corpus.read(job.corpus).views(), job.corpus))
@@ -54,36 +47,24 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         made_with=cells.attributes["made_with"],
         cells_hash=cells.made_by(),
     )
-    made_from = [sha256_file(path) for path in job.products]
-
-    def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        for image_id in (image_id for group in groups for image_id in group):
-            yield pooled_features(spec, image_id, cells, truth)
-
-    build_store(
-        **job.target(),
+    extract(
+        spec,
+        job,
+        lambda images: [pooled_features(spec, image_id, cells, truth) for image_id in images],
         ids=ids,
-        shard_size=spec.shard_size,
-        dtype=spec.dtype,
-        job=job_hash(spec, attributes, _CODE, *made_from),
-        attributes=attributes,
-        extract=extract,
-        streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
         origins=FromStore(cells, Origins()),
+        load=int,  # nothing is read ahead
+        attributes=attributes,
+        code=_CODE,
+        streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
+        files=[sha256_file(path) for path in job.products],
     )
 
 
 def pooled_features(
     spec: PooledFeatures, image_id: int, cells: FeatureStore, truth: Mapping[int, Mapping[str, Any]]
 ) -> ImageFeatures:
-    """Return the features of one image.
-
-    Args:
-        spec: over which areas.
-        image_id: the image.
-        cells: its grid.
-        truth: image id -> what boxes.json says of it; empty for merged cells.
-    """
+    """Return the features of one image; ``truth``: image id -> what boxes.json says of it, empty for merged cells."""
     values = cells.read([image_id])[0][0].double().numpy()
     width, height = (int(edge) for edge in cells.sizes([image_id])[0])
     side = math.isqrt(len(values))
@@ -159,3 +140,68 @@ def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, A
         )
     checksums.check(path)
     return {record["image_id"]: record for record in read_json(path)["images"]}
+
+
+def pool(cells: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return means of cells [N, C], each weighted by its share in an area [R, N]: float32 [R, C]."""
+    weights = shares / shares.sum(1, keepdims=True)
+    pooled: np.ndarray = (weights @ cells).astype(np.float32)
+    return pooled
+
+
+def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarray:
+    """Return how much of each cell a box covers, float64 [R, side * side] in raster order.
+
+    ``boxes`` [R, 4] are left, top, right, bottom in pixels of a picture of width and height ``size``.
+    """
+    low, high = np.arange(side), np.arange(side) + 1
+    columns, rows = (
+        np.clip(np.minimum(high, last[:, None]) - np.maximum(low, first[:, None]), 0, 1)
+        for first, last in (
+            (boxes[:, axis] * side / size[axis], boxes[:, axis + 2] * side / size[axis]) for axis in (0, 1)
+        )
+    )
+    shares: np.ndarray = (rows[:, :, None] * columns[:, None, :]).reshape(len(boxes), -1)
+    return shares
+
+
+def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
+    """Return how much of each cell a mask covers, [R, edge, edge] -> float64 [R, side * side] in raster order."""
+    bounds = np.linspace(0, masks.shape[1], side + 1).round().astype(int)
+    starts, counts = bounds[:-1], np.diff(bounds)
+    sums = np.add.reduceat(np.add.reduceat(masks.astype(np.float64), starts, axis=1), starts, axis=2)
+    shares: np.ndarray = (sums / np.outer(counts, counts)).reshape(len(masks), -1)
+    return shares
+
+
+def tight_boxes(masks: np.ndarray) -> np.ndarray:
+    """Return the boxes of masks that are not empty, [R, H, W] -> float32 [R, 4] left, top, right, bottom."""
+    boxes = []
+    for mask in masks:
+        rows, columns = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
+        boxes.append((columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
+    return np.asarray(boxes, np.float32)
+
+
+def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
+    """Return connected groups of cells that are alike, bool [R, side, side]; every cell is in exactly one.
+
+    Cells are merged until so many groups are left (average linkage); two cells are as far apart as the cosine of their
+    vectors says, plus a little for their distance in the picture. A group that falls into parts that do not touch is
+    several, so that there may be more than ``count``. ``cells`` [side * side, C] are in raster order.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.ndimage import label
+    from scipy.spatial.distance import pdist
+
+    rows, columns = np.divmod(np.arange(side * side), side)
+    lengths = np.linalg.norm(cells, axis=1, keepdims=True)
+    directions = cells / np.maximum(lengths, 1e-12)
+    unlike = np.clip(1 - directions @ directions.T, 0, 2)[np.triu_indices(side * side, 1)]
+    apart = pdist(np.stack([rows, columns], 1) / side)
+    groups = fcluster(linkage(unlike + FAR * apart, "average"), count, "maxclust").reshape(side, side)
+    areas: list[np.ndarray] = []
+    for group in np.unique(groups):
+        parts, number = label(groups == group)
+        areas.extend(parts == part for part in range(1, number + 1))
+    return np.stack(areas)

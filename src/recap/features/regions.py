@@ -7,9 +7,9 @@ of 1 x 1 RoIAlign, before the two layers of width 1024; its grid is the fifth st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,41 +18,44 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from recap.core.device import select_device
 from recap.features.attributes import describe
-from recap.features.batched import extract_alike
-from recap.features.detectors import DETECTORS, build_released
-from recap.features.extraction import Pictures
-from recap.features.job import ExtractionJob
+from recap.features.detectron import DETECTORS, build_released
+from recap.features.extraction import ExtractionJob, Pictures, extract
+from recap.features.pictures import Resized, alike, on_device, resize_scale
 from recap.features.records import GRID, REGION, ImageFeatures
-from recap.features.resized import Resized, on_device, resize_scale
-from recap.features.selection import choose, rising_suppression, suppressed_confidence
-from recap.settings.features import RegionFeatures
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from recap.settings.features import RegionFeatures, SegmentFeatures
 
 AT_A_TIME = 100  # regions that pass through the fifth stage together: 160 MB of its last maps
-_CODE = (
-    "recap.features.regions",
-    "recap.features.detectors",
-    "recap.features.detectron",
-    "recap.features.bottom_up",
-    "recap.features.attribute_head",
-    "recap.features.batched",
-    "recap.features.resized",
-    "recap.features.selection",
-)
+WAITING = 8  # batches of pictures that wait at most for others of their size
+_CODE = ("recap.features.regions", "recap.features.detectron")
 
 
 def extract_regions(spec: RegionFeatures, job: ExtractionJob) -> None:
-    """Write the regions of all pictures of a corpus into one store; an interrupted run is taken up again.
+    """Write the regions of all pictures of a corpus into one store; an interrupted run is taken up again."""
+    detector = Detector(spec, inputs=job.inputs, device=select_device(job.device))
+    extract_alike(spec, job, detector, attributes=detector.attributes, streams=spec.streams(), code=_CODE)
 
-    Args:
-        spec: detector, weights, how many regions.
-        job: the pictures; ``threads`` of them are decoded at a time.
+
+def extract_alike(
+    spec: RegionFeatures | SegmentFeatures,
+    job: ExtractionJob,
+    encode: Callable[[list[Resized]], list[ImageFeatures]],
+    **settings: Any,
+) -> None:
+    """Write a store from a detector that takes pictures of one size together.
+
+    They are not padded to each other: features near the edge of a padded one would differ from those of the same
+    picture alone.
     """
     pictures = Pictures.find(job)
-    detector = Detector(spec, inputs=job.inputs, device=select_device(job.device))
-    extract_alike(spec, job, pictures=pictures, extractor=detector, streams=spec.streams(), code=_CODE)
+
+    def load(image_id: int) -> Resized:
+        _, picture = pictures.load(image_id)
+        return Resized.of(image_id, picture, short=spec.short_side, long=spec.long_side)
+
+    def batch(loaded: Iterator[Resized]) -> Iterator[list[Resized]]:
+        return alike(loaded, key=lambda each: each.size, size=spec.batch_size, most=WAITING * spec.batch_size)
+
+    extract(spec, job, encode, batch, ids=list(pictures.views), origins=pictures.origins, load=load, **settings)
 
 
 class Detector:
@@ -82,10 +85,6 @@ class Detector:
         backbone = build_backbone(config).eval().to(device)
         backbone.load_state_dict(self.model.backbone.state_dict())
         return backbone
-
-    def prepare(self, image_id: int, picture: Image) -> Resized:
-        """Return an RGB picture as the detector reads it."""
-        return Resized.of(image_id, picture, short=self.spec.short_side, long=self.spec.long_side)
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
@@ -127,13 +126,7 @@ class Detector:
         return torch.minimum(boxes, boxes.new_tensor([size[1] - 1, size[0] - 1] * 2))
 
     def _regions(self, maps: dict[str, Tensor], row: int, boxes: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return of one picture of a batch how many regions to keep, and arrays whose first rows these are.
-
-        Args:
-            maps: of the batch.
-            row: place of the picture in the batch.
-            boxes: its proposals, [R, 4].
-        """
+        """Return of the picture in a row of a batch how many regions to keep, and arrays whose first rows these are."""
         spec = self.spec
         vectors, hidden = self._pooled({name: each[row : row + 1] for name, each in maps.items()}, boxes)
         logits, deltas = self.model.roi_heads.box_predictor(hidden)
@@ -199,6 +192,63 @@ class Detector:
                 return half  # else the store says of the full values what is wrong with them
         whole: np.ndarray = values.cpu().numpy()
         return whole
+
+
+# ---- which proposals become regions (Anderson et al. 2018, section 3.1)
+
+
+def suppressed_confidence(boxes: Tensor, scores: Tensor, *, overlap: float) -> tuple[Tensor, Tensor]:
+    """Return each box's highest score among the classes in which it survives suppression [R], and that class [R].
+
+    In each class, a box that overlaps one of higher score by more than ``overlap`` (intersection over union) is
+    dropped; exact, for all classes at once. A box that survives nowhere has confidence 0 and its best class.
+
+    ``boxes`` [R, 4], ``scores`` [R, classes]: probabilities without the background.
+    """
+    near = intersection_over_union(boxes) > overlap
+    near.fill_diagonal_(False)
+    order = scores.argsort(stable=True, dim=0, descending=True).T  # [classes, R]
+    classes = torch.arange(scores.shape[1], device=scores.device)
+    alive = torch.ones_like(order, dtype=torch.bool)
+    for rank in range(order.shape[1]):
+        box = order[:, rank]
+        keeps = alive[classes, box]
+        alive &= ~(near[box] & keeps[:, None])
+    confidence, best = (scores * alive.T).max(1)
+    return confidence, torch.where(confidence > 0, best, scores.argmax(1))
+
+
+def rising_suppression(boxes: Tensor, scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
+    """Return each box's best score if it survives suppression by boxes of any class, else 0 [R]; and its class [R].
+
+    The overlap above which a box is dropped rises from 0.3 to 0.9 by 0.1 until ``count`` boxes survive, as in
+    py-bottom-up-attention's script for COCO; boxes and scores as above.
+    """
+    best, classes = scores.max(1)
+    for tenths in range(3, 10):
+        confidence, _ = suppressed_confidence(boxes, best[:, None], overlap=tenths / 10)
+        if int((confidence > 0).sum()) >= count:
+            break
+    return confidence, classes
+
+
+def choose(confidence: Tensor, *, threshold: float, least: int, most: int) -> tuple[Tensor, Tensor]:
+    """Return the indices of the up to ``most`` regions of highest confidence, from the highest down, and how many of
+    them to keep: those at or above ``threshold``, but at least ``least`` (or as many as there are).
+
+    Their number stays a tensor, so that a GPU need not be waited for.
+    """
+    order = confidence.argsort(stable=True, descending=True)[:most]
+    return order, (confidence >= threshold).sum().clamp(min(least, len(order)), len(order))
+
+
+def intersection_over_union(boxes: Tensor) -> Tensor:
+    """Return the overlap of all pairs [R, R] of boxes [R, 4] (left, top, right, bottom)."""
+    low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(-1)
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+    return shared / (area[:, None] + area[None, :] - shared).clamp_min(1e-9)
 
 
 def _scaled(boxes: np.ndarray, picture: Resized) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,28 +18,23 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.core.device import select_device
 from recap.features.attributes import describe
-from recap.features.batched import extract_alike
 from recap.features.detectron import built, configured, load
-from recap.features.extraction import Pictures
-from recap.features.job import ExtractionJob
+from recap.features.extraction import ExtractionJob
+from recap.features.pictures import Resized, on_device
 from recap.features.records import SEGMENT, ImageFeatures
-from recap.features.resized import Resized, on_device
+from recap.features.regions import extract_alike
 from recap.settings.features import SegmentFeatures
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 THINGS, CLASSES = 80, 133  # COCO's panoptic classes: things first, then stuff
 NOTHING = -1  # class of what no segment covers
 _MODEL = "COCO-PanopticSegmentation/panoptic_fpn_R_101_3x.yaml"
-_CODE = ("recap.features.segments", "recap.features.detectron", "recap.features.batched", "recap.features.resized")
+_CODE = ("recap.features.segments", "recap.features.regions", "recap.features.detectron")
 
 
 def extract_segments(spec: SegmentFeatures, job: ExtractionJob) -> None:
-    """Write the segments of all pictures of a corpus into one store; arguments and errors as for regions."""
-    pictures = Pictures.find(job)
+    """Write the segments of all pictures of a corpus into one store; an interrupted run is taken up again."""
     segmenter = Segmenter(spec, inputs=job.inputs, device=select_device(job.device))
-    extract_alike(spec, job, pictures=pictures, extractor=segmenter, streams=(SEGMENT,), code=_CODE)
+    extract_alike(spec, job, segmenter, attributes=segmenter.attributes, streams=(SEGMENT,), code=_CODE)
 
 
 class Segmenter:
@@ -56,10 +51,6 @@ class Segmenter:
         path = None if spec.weights == "random" else inputs / spec.weights
         weights = load(self.model, path, key_map={})
         self.attributes = describe(spec, weights_sha256=weights, made_with=f"detectron2, torch {torch.__version__}")
-
-    def prepare(self, image_id: int, picture: Image) -> Resized:
-        """Return an RGB picture as the model reads it."""
-        return Resized.of(image_id, picture, short=self.spec.short_side, long=self.spec.long_side)
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
@@ -99,39 +90,31 @@ def panoptic_class(category: int, thing: bool) -> int:
     return category if thing else THINGS + category - 1
 
 
-def occupancy(found: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:
+def occupancy(segments: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:
     """Return the share of each class in each cell, float32 [grid * grid, 133] in raster order.
 
-    Args:
-        found: the segment of each pixel, [H, W]; 0 is none.
-        classes: segment -> class.
-        grid: cells per edge.
+    ``segments`` [H, W] is the segment of each pixel, 0 for none; ``classes``: segment -> class.
     """
     shares = torch.zeros(CLASSES, grid, grid)
     for name in sorted(set(classes.values())):
         own = torch.tensor([segment for segment, class_ in classes.items() if class_ == name])
-        shares[name] = adaptive_avg_pool2d(torch.isin(found, own).float()[None], grid)[0]
+        shares[name] = adaptive_avg_pool2d(torch.isin(segments, own).float()[None], grid)[0]
     return shares.flatten(1).T.contiguous().numpy()
 
 
 def pooled(
-    found: Tensor, classes: dict[int, int], maps: Tensor, *, size: tuple[int, int], padded: tuple[int, int]
+    segments: Tensor, classes: dict[int, int], maps: Tensor, *, size: tuple[int, int], padded: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a segment.
 
     A picture in which no segment was found has one row for the whole of it, of class -1.
 
-    Args:
-        found: the segment of each pixel of the picture, [H, W].
-        classes: segment -> class.
-        maps: [C, h, w] of the resized and padded picture.
-        size: height and width of the resized picture.
-        padded: the same after padding.
+    ``maps`` [C, h, w] are those of the resized picture of height and width ``size``, ``padded`` to a larger one.
     """
     kinds = classes or {0: NOTHING}
     rows, boxes = [], []
     for segment in kinds:
-        mask = found == segment if classes else torch.ones_like(found, dtype=torch.bool)
+        mask = segments == segment if classes else torch.ones_like(segments, dtype=torch.bool)
         small = interpolate(mask.float()[None, None], size=size, mode="area")
         small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
         weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)

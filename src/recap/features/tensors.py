@@ -1,7 +1,8 @@
-"""Files of tensors from outside, read without running code: safetensors, torch.save's, and pickled arrays by name."""
+"""Tensors from outside, read without running code: safetensors, torch.save's, and pickled arrays by name."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from recap.core.errors import RecapError
+from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures, RecapError
 from recap.core.process import cause
 from recap.data.files.pickles import Opaque, plain
 
@@ -90,3 +91,48 @@ class _ArraysOnly(pickle.Unpickler):
         if (module, name) not in self._ALLOWED:
             raise pickle.UnpicklingError(f"it would run {module}.{name}")
         return super().find_class(module, name)
+
+
+def load_strictly(model: torch.nn.Module, path: Path, *, backbone: str) -> None:
+    """Load a safetensors file whose names and shapes are exactly those of ``model``."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
+    if path.suffix != ".safetensors":
+        raise FeatureError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFeatures(f"{path}: truncated or no safetensors file ({error}); fetch it again") from error
+    problem = _difference(model.state_dict(), tensors)
+    if problem:
+        raise FeatureError(
+            f"{path}: does not fit {backbone!r}: {problem}; correct `weights`, `backbone` or `image_size`"
+        )
+    model.load_state_dict(tensors, strict=True)
+
+
+def _difference(expected: dict[str, torch.Tensor], given: dict[str, torch.Tensor]) -> str:
+    """Say the first difference between two sets of tensors; empty if names and shapes are equal."""
+    missing = [name for name in expected if name not in given]
+    if missing:
+        return f"it lacks {missing[0]!r} and {len(missing) - 1} other tensors"
+    unknown = [name for name in given if name not in expected]
+    if unknown:
+        return f"it has {unknown[0]!r} and {len(unknown) - 1} other tensors that the backbone has not"
+    shapes = [name for name in expected if expected[name].shape != given[name].shape]
+    if shapes:
+        name = shapes[0]
+        return f"{name!r} is {list(given[name].shape)} instead of {list(expected[name].shape)}"
+    return ""
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """Return the sha256 of names, types, shapes and bytes of all tensors of a model."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\0".encode())
+        digest.update(memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()))
+    return digest.hexdigest()

@@ -42,19 +42,23 @@ class StandInSegments(SegmentFeatures):
 
 
 def extract(spec: StandInRegions | StandInSegments, job: Any) -> None:
-    """Write the store of a data set; `job` is a `recap.features.job.ExtractionJob`."""
+    """Write the store of a data set; `job` is a `recap.features.extraction.ExtractionJob`."""
     from recap.core.hashing import sha256_file
     from recap.features.attributes import describe
-    from recap.features.extraction import Pictures, extract_each
+    from recap.features.extraction import Pictures
+    from recap.features.extraction import extract as write_store
     from recap.features.records import SEGMENT
 
     regions = isinstance(spec, StandInRegions)
     streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
-    extract_each(
+    pictures, features = Pictures.find(job), found_regions if regions else occupancy
+    write_store(
         spec,
         job,
-        pictures=Pictures.find(job),
-        encode=lambda image_id, picture: (found_regions if regions else occupancy)(image_id, picture, spec),
+        encode=lambda batch: [features(image_id, picture, spec) for image_id, picture in batch],
+        ids=list(pictures.views),
+        origins=pictures.origins,
+        load=pictures.load,
         attributes=describe(spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=MADE_WITH),
         streams=streams,
         code=("recap.rehearsal.stand_in",),

@@ -418,10 +418,10 @@ class SegmentFeatures(FeaturesConfig):
 FORMATS = Registry(
     "format",
     {
-        "bottom_up_tsv": "recap.features.importers.bottom_up_tsv:BottomUpTsv",
+        "bottom_up_tsv": "recap.features.importers.tsv:BottomUpTsv",
         "m2_hdf5": "recap.features.importers.m2_hdf5:M2Hdf5",
         "grid_feats_pth": "recap.features.importers.folders:GridFeatsPth",
-        "vinvl_tsv": "recap.features.importers.vinvl_tsv:VinvlTsv",
+        "vinvl_tsv": "recap.features.importers.tsv:VinvlTsv",
         "npz_folder": "recap.features.importers.folders:NpzFolder",
     },
 )

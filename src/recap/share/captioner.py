@@ -24,7 +24,7 @@ from recap.core.files import csv_text, no_formula
 from recap.core.log import without_progress
 from recap.decoding.step import NonFiniteLogits
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
-from recap.features.prefetch import prefetch
+from recap.features.pictures import prefetch
 from recap.models.images import Images
 from recap.reporting.text import plain
 from recap.runs.saved import load_model

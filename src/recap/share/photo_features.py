@@ -16,8 +16,7 @@ from recap.core.plugins import resolve
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary.base import AnyVocabulary
 from recap.features.attributes import CHANNEL_SCALE
-from recap.features.grid import Backbone
-from recap.features.maps import ChannelScale
+from recap.features.grid import Backbone, ChannelScale
 from recap.features.pictures import decode
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.models.base import Captioner, streams_with_boxes

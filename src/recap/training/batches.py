@@ -10,7 +10,7 @@ from torch import Tensor
 
 from recap.core.hashing import generator
 from recap.data.caption_ids import CaptionIds
-from recap.features.prefetch import prefetch
+from recap.features.pictures import prefetch
 from recap.models.images import Images
 from recap.runs.captions import batch_tensor
 from recap.runs.inputs import ReadsImages

@@ -7,9 +7,8 @@ from safetensors.torch import load_file, save_file
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
-from recap.features.grid import Backbone
-from recap.features.maps import as_maps
-from recap.features.torchvision_ops import ensure_torchvision
+from recap.features.backbones import ensure_torchvision
+from recap.features.grid import Backbone, as_maps
 
 
 def test_rows_are_in_raster_order():

@@ -7,11 +7,10 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus.corpus import Caption, write_corpus
-from recap.features.batched import alike, extract_alike
-from recap.features.extraction import Pictures
-from recap.features.job import ExtractionJob
+from recap.features.extraction import ExtractionJob
+from recap.features.pictures import Resized, alike, resize_scale
 from recap.features.records import ImageFeatures
-from recap.features.resized import Resized, resize_scale
+from recap.features.regions import extract_alike
 from recap.features.store import FeatureStore
 from recap.settings.features import SegmentFeatures
 
@@ -51,9 +50,6 @@ class Means:
     def __init__(self):
         self.batches = []
 
-    def prepare(self, image_id, picture):
-        return Resized.of(image_id, picture, short=8, long=16)
-
     def __call__(self, pictures):
         self.batches.append([each.image_id for each in pictures])
         assert len({each.pixels.shape for each in pictures}) == 1
@@ -83,8 +79,7 @@ def photos(tmp_path):
 def extract(job, **changes):
     extractor = Means()
     spec = SegmentFeatures(kind="segments", weights="random", dtype="float32", **changes)
-    pictures = Pictures.find(job)
-    extract_alike(spec, job, pictures=pictures, extractor=extractor, streams=("segment",), code=())
+    extract_alike(spec, job, extractor, attributes=extractor.attributes, streams=("segment",), code=())
     return extractor, FeatureStore(job.out)
 
 

@@ -11,7 +11,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
-from recap.features.job import ExtractionJob
+from recap.features.extraction import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store

@@ -15,9 +15,7 @@ from helpers.plain_bottom_up import region_vectors
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.features import detectron
-from recap.features.attribute_head import AttributeHead
-from recap.features.bottom_up import CaffeStem, caffe_anchors
-from recap.features.detectors import DETECTORS
+from recap.features.detectron import DETECTORS, AttributeHead, CaffeStem, caffe_anchors
 from recap.features.regions import Detector
 from recap.features.segments import Segmenter
 from recap.settings.features import Features, RegionFeatures, SegmentFeatures

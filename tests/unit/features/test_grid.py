@@ -14,10 +14,9 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.attributes import CHANNEL_SCALE, check_extractor
-from recap.features.grid import extract_grid
-from recap.features.job import ExtractionJob
-from recap.features.maps import ChannelScale
-from recap.features.pictures import batches, in_order, resampling
+from recap.features.extraction import ExtractionJob
+from recap.features.grid import ChannelScale, extract_grid
+from recap.features.pictures import in_batches, in_order, resampling
 from recap.features.store import FeatureStore
 from recap.share.photo_features import grid
 from recap.share.run_files import extractor_of
@@ -207,8 +206,8 @@ def test_order_is_kept_and_few_items_run_ahead():
     assert list(results) == [number * number for number in range(1, 50)]
 
 
-def test_batches_stay_inside_their_group():
-    assert list(batches([[1, 2, 3], [4], [5, 6]], 2)) == [[1, 2], [3], [4], [5, 6]]
+def test_the_last_batch_has_the_rest():
+    assert list(in_batches([1, 2, 3], 2)) == [[1, 2], [3]]
 
 
 def test_unknown_interpolation_is_named():

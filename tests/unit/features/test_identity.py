@@ -5,7 +5,6 @@ import pytest
 from helpers.refusals import refused
 from recap.cli.features import _executed
 from recap.core.errors import ConfigError
-from recap.features.extraction import job_hash
 from recap.settings.features import Features, GridFeatures
 from recap.settings.params import validate
 
@@ -13,7 +12,7 @@ SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
 
 
 def job(**changes):
-    return job_hash(GridFeatures(**SPEC, **changes), {}, [], ("recap.features.grid",))
+    return GridFeatures(**SPEC, **changes).identity()
 
 
 def test_another_batch_or_shard_size_makes_no_store_again():

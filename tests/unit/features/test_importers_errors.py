@@ -45,8 +45,8 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         (with_field(six_columns(7), 3, lambda field: b"b'3'"), ["a.tsv, line 2", "print of bytes"]),
         (with_field(six_columns(7), 5, lambda field: b"b'" + field + b"'"), ["a.tsv, line 2", "print of bytes"]),
         (with_field(six_columns(7), 0, lambda field: b"image_id"), ["a.tsv, line 2", "header", "remove the line"]),
-        (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "half", "float32"]),
-        (with_field(six_columns(7), 5, lambda _: text(np.ones((3, 5), "f2"))), ["line 2: 30 bytes", "float16"]),
+        (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "float32"]),
+        (with_field(six_columns(7), 5, lambda _: text(np.ones((3, 5), "f2"))), ["line 2: 30 bytes", "float32"]),
     ],
 )  # fmt: skip
 def test_damaged_line_is_one_sentence(tmp_path, line, named):

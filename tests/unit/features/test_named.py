@@ -7,8 +7,7 @@ import torch
 
 from recap.features.backbones import create, timm_library
 from recap.features.crops import CropEncoder
-from recap.features.grid import Backbone
-from recap.features.maps import as_maps
+from recap.features.grid import Backbone, as_maps
 from recap.settings.features import CropFeatures, GridFeatures
 from recap.settings.params import load_named
 

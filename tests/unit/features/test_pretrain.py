@@ -12,8 +12,8 @@ from recap.cli import main
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
+from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid, weights_file
-from recap.features.job import ExtractionJob
 from recap.features.pretrain import cell_labels, pretrain_backbone
 from recap.features.store import FeatureStore
 from recap.settings.datasets import ScenesDataset

@@ -11,7 +11,7 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures
 from recap.features import detectron
-from recap.features.attribute_head import AttributeHead
+from recap.features.detectron import AttributeHead
 from recap.features.regions import Detector
 from recap.features.segments import NOTHING, occupancy, panoptic_class, pooled
 from recap.settings.features import Features, RegionFeatures

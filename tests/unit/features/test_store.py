@@ -8,7 +8,7 @@ import torch
 
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures
-from recap.features.info import info
+from recap.features.attributes import info
 from recap.features.records import ImageFeatures, image_digest
 from recap.features.store import FeatureStore, Index
 from recap.features.write import _fill, _lay_out, build_store

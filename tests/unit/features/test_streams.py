@@ -6,7 +6,7 @@ import torch
 
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
-from recap.features.info import info
+from recap.features.attributes import info
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store

@@ -14,8 +14,7 @@ from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features.grid import weights_file
-from recap.features.tune import tune_backbone
-from recap.features.word_head import word_loss
+from recap.features.pretrain import tune_backbone, word_loss
 from recap.settings.datasets import ScenesDataset
 from recap.settings.features import GridFeatures
 
@@ -53,7 +52,7 @@ def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
 def test_the_epoch_with_the_lowest_validation_loss_is_kept(scenes, tmp_path, monkeypatch):
     def kept(name, *losses):
         given = iter([0.5, *losses])  # before the first epoch, and after each
-        monkeypatch.setattr("recap.features.tune.mean_loss", lambda *_: next(given))
+        monkeypatch.setattr("recap.features.pretrain.mean_loss", lambda *_: next(given))
         tune(scenes, tmp_path / name, epochs=len(losses))
         return (tmp_path / name).read_bytes()
 

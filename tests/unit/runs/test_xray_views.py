@@ -6,8 +6,8 @@ import torch
 from helpers.backbones import spec
 from helpers.xray_files import SPEC, names, png, write_iu_xray
 from recap.data.corpus.build import build_corpus
+from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
-from recap.features.job import ExtractionJob
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.inputs import FeatureSources

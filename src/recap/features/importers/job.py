@@ -14,8 +14,8 @@ from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.features.attributes import describe
+from recap.features.extraction import ExtractionJob
 from recap.features.importers.base import ImageIdLookup, Source, existing
-from recap.features.job import ExtractionJob
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store

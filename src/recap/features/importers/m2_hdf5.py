@@ -15,7 +15,7 @@ import numpy as np
 from recap.core.errors import DamagedFeatures, FeatureError
 from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
 from recap.features.importers.base import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
-from recap.features.origins import Mark, file_mark
+from recap.features.origins import Mark, Origins, file_mark
 from recap.features.records import GRID, REGION, ImageFeatures, image_digest
 from recap.settings.features import ImportedFeatures
 
@@ -23,7 +23,7 @@ _LONGEST_SIDE = 2**20  # pixels
 _COLUMNS = {"boxes": "boxes", "cls_prob": "class_probabilities", "mask": "cells"}
 
 
-class M2Hdf5:
+class M2Hdf5(Origins):
     """Streams ``region`` and ``grid``, whichever the file has."""
 
     def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
