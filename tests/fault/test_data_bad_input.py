@@ -13,8 +13,8 @@ from recap.core import checksums
 from recap.core.errors import ChangedFile, ConfigError, DamagedData, DataError, MissingData
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import COLUMNS, Corpus
+from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource, TooManyPixels
-from recap.data.files.members import members
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
 
@@ -249,4 +249,4 @@ def test_a_zip_whose_member_has_no_name_is_damaged(tmp_path):
     content[place + 28 : place + 30] = b"\0\0"
     path.write_bytes(content)
     with refused(DataError, "z.zip"):
-        list(members(path, wanted=lambda name: True, max_bytes=100))
+        list(contents(path, wanted=lambda name: True, max_bytes=100))

@@ -24,8 +24,8 @@ from recap.data.datasets.csv_captions import read_rows
 from recap.data.datasets.iu_xray.reports import parse_report
 from recap.data.datasets.iu_xray.split import annotated
 from recap.data.datasets.karpathy import read_karpathy
+from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource
-from recap.data.files.members import members
 from recap.data.subsets.subsample import draw_subset, read_subset
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
@@ -220,7 +220,7 @@ def test_archives_of_pictures_and_reports(tmp_path):
 
     def read(path):
         source = ImageSource([path])
-        list(members(path, wanted=lambda name: True, max_bytes=2**20))
+        list(contents(path, wanted=lambda name: True, max_bytes=2**20))
         return [source.read(name) for name in ("a.json", "b.json")]
 
     check(as_file(tmp_path / "a.zip", read), [content])

@@ -31,8 +31,7 @@ def fetch(
     timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
     """Download outside files and verify them; without names, list them."""
-    from recap.data.files.download import Transfer
-    from recap.data.files.fetch import fetch_files
+    from recap.data.files.fetch import Transfer, fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)
@@ -63,40 +62,12 @@ def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RE
 @DATA.command("recap data spice --into resources")
 def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """Download SPICE's parser models to where pycocoevalcap looks for them."""
-    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import Transfer
     from recap.metrics.spice import install_spice_models
     from recap.settings.versions import read_versions
 
     for place in install_spice_models(read_versions(list_), into=into, transfer=Transfer()):
         print(place)
-
-
-@DATA.command("recap data check-addresses --write")
-def check_addresses(
-    names: Names = ("*",),
-    /,
-    *,
-    list_: List = VERSIONS,
-    into: Into = RESOURCES,  # as for the other commands of the list
-    write: Annotated[bool, "date the answers in the list"] = False,
-    workers: Annotated[int, "addresses asked at once (4)"] = 4,
-    timeout: Annotated[float, "seconds to wait for an answer (30)", "S"] = 30,
-) -> None:
-    """Check every address of the list once, without downloading."""
-    from datetime import UTC, datetime
-
-    from recap.data.files import addresses
-    from recap.settings.versions import choose, read_versions
-
-    _check_limits(workers, timeout)
-    wanted = choose(read_versions(list_), names, list_)
-    answers = addresses.check_addresses(wanted, timeout=timeout, workers=workers)
-    for answer in answers:
-        size = "        ?" if answer.bytes is None else f"{answer.bytes / 2**30:9.3f}"
-        print(f"{'yes' if answer.ok else 'NO '} {size} GiB  {answer.name}  {answer.url}  ({answer.said})")
-    print(f"{sum(answer.ok for answer in answers)} of {len(answers)} addresses have their file")
-    if write:
-        addresses.write_answers(list_, answers, datetime.now(UTC).date())
 
 
 @DATA.command("recap data unpack bottom_up/trainval --into resources")
@@ -110,8 +81,7 @@ def unpack(
 ) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
     from recap.core.errors import ConfigError
-    from recap.data.files.download import Transfer
-    from recap.data.files.fetch import fetch_files
+    from recap.data.files.fetch import Transfer, fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from recap.core.errors import DataError
+from recap.data.files.fetch import MOST, redirect_problem
 from recap.data.files.images import BrokenPicture, TooManyPixels, decode_rgb
-from recap.data.files.redirects import MOST, redirect_problem
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

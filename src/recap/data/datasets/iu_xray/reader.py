@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from recap.core.errors import DataError
 from recap.core.files import atomic_path, write_text
@@ -21,8 +21,8 @@ from recap.data.datasets.iu_xray.exclusions import count_lines, left_out, write_
 from recap.data.datasets.iu_xray.reports import Report, read_reports
 from recap.data.datasets.iu_xray.split import Study, annotated, drawn
 from recap.data.datasets.iu_xray.text import tokenize_report
+from recap.data.files.archives import contents
 from recap.data.files.images import MAX_BYTES
-from recap.data.files.members import members, stem
 from recap.settings.datasets import STUDIES, IuXrayDataset
 
 _PICTURES = (".png", ".jpg", ".jpeg")
@@ -63,16 +63,17 @@ def pack_pictures(sources: Sequence[Path], wanted: Iterable[str], out: Path) -> 
     files: dict[str, str] = {}
 
     def is_wanted(name: str) -> bool:
-        return name.lower().endswith(_PICTURES) and stem(name) in names
+        return name.lower().endswith(_PICTURES) and PurePosixPath(name).stem in names
 
     with atomic_path(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for source in sources:
-            found = members(source, wanted=is_wanted, max_bytes=MAX_BYTES)
+            found = contents(source, wanted=is_wanted, max_bytes=MAX_BYTES)
             for name, content in progress(found, name=source.name, unit="pictures", total=len(names)):
-                if stem(name) in files:
-                    raise DataError(f"{source}: there are two pictures {stem(name)}; remove one of them")
-                files[stem(name)] = name.rsplit("/", 1)[-1]
-                archive.writestr(zipfile.ZipInfo(files[stem(name)]), content)  # without a date: equal bytes
+                picture = PurePosixPath(name)
+                if picture.stem in files:
+                    raise DataError(f"{source}: there are two pictures {picture.stem}; remove one of them")
+                files[picture.stem] = picture.name
+                archive.writestr(zipfile.ZipInfo(picture.name), content)  # without a date: equal bytes
     return files
 
 

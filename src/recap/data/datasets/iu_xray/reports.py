@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import DamagedData, DataError
-from recap.data.files.members import members
+from recap.data.files.archives import contents
 
 MAX_BYTES = 2**20  # real reports have 4 to 12 KB
 
@@ -28,7 +28,7 @@ class Report:
 def read_reports(path: Path) -> dict[str, Report]:
     """Read all reports of a tgz, zip or folder of XML files, by uid and in the order of their numbers."""
     reports: dict[str, Report] = {}
-    for name, content in members(path, wanted=lambda name: name.endswith(".xml"), max_bytes=MAX_BYTES):
+    for name, content in contents(path, wanted=lambda name: name.endswith(".xml"), max_bytes=MAX_BYTES):
         report = parse_report(content, f"{path}: {name}")
         if report.uid in reports:
             raise DataError(f"{path}: {name}: the report {report.uid} is duplicated; remove one of them")
