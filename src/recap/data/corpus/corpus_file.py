@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -79,17 +79,14 @@ def write_corpus(
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
     if drawn_from is not None:
         about["drawn_from"] = list(drawn_from)
-    content, checks = ContentHash(), _Checks(dataset)
+    checks = _Checks(dataset)
     with (
         atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
     ):
         for group in _groups(rows):
-            table = _table(checks.passed(group))
-            content.add(table)
-            writer.write_table(table, row_group_size=ROWS)
+            writer.write_table(_table(checks.passed(group)), row_group_size=ROWS)
         about["split_hash"] = checks.split_hash()
-        about["content_hash"] = content.digest(about)
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if checks.changed:
         log.info(f"{dataset}: line breaks inside {checks.changed} captions became spaces")
@@ -170,40 +167,3 @@ def _pairs_hash(images: np.ndarray, codes: np.ndarray) -> str:
         digest.update(f"{',' if start else ''}{text}".encode())
     digest.update(b"]")
     return digest.hexdigest()[:16]
-
-
-class ContentHash:
-    """A hash of all values of a corpus that does not depend on how its rows are cut into groups."""
-
-    def __init__(self) -> None:
-        self._parts: dict[tuple[str, int], Any] = {}
-
-    def add(self, table: pa.Table) -> None:
-        """Add the next rows."""
-        for name in COLUMNS:
-            for chunk in table[name].chunks:
-                # The bytes of all strings and each one's length say which strings they are.
-                for number, part in enumerate(_bytes_of(chunk)):
-                    self._parts.setdefault((name, number), hashlib.sha256()).update(part)
-
-    def digest(self, about: Mapping[str, str]) -> str:
-        """Return the hash of the rows added and of what is said about them."""
-        whole = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
-        for name, number in sorted(self._parts):
-            whole.update(f"{name}/{number}/{self._parts[name, number].hexdigest()}".encode())
-        return whole.hexdigest()
-
-
-def _bytes_of(array: Any) -> list[Any]:
-    import pyarrow as pa
-
-    if array.null_count:
-        raise ValueError("a value is missing")
-    if pa.types.is_integer(array.type):
-        return [array.to_numpy()]
-    if pa.types.is_list(array.type):
-        return [np.diff(array.offsets.to_numpy()), *_bytes_of(array.flatten())]
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-    data = array.buffers()[2]
-    text = memoryview(data)[offsets[0] : offsets[-1]] if data is not None and len(array) else b""
-    return [text, np.diff(offsets)]

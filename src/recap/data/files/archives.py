@@ -60,18 +60,24 @@ def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
         raise MissingData(f"{path}: no such folder or archive; fetch it, or correct its path or the inputs folder")
     if path.is_dir():
         for file in filter(Path.is_file, sorted(path.rglob("*"))):
-            yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(file.open, "rb"))
+            yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(_opened, file))
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            for entry in archive.infolist() if names else ():
-                # An entry written on a system without Unix modes has 0 here.
-                regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
-                names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())
-            for entry in archive.infolist():
+            entries = archive.infolist()
+            if names:
+                for entry in entries:
+                    # An entry written on a system without Unix modes has 0 here.
+                    regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+                    names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())
+            for entry in entries:
                 if not entry.is_dir():
                     yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
     else:
         yield from _tar_members(path, names)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
 
 
 def _tar_members(path: Path, names: MemberNames | None) -> Iterator[Member]:
