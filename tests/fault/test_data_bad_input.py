@@ -15,7 +15,7 @@ from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource, TooManyPixels
-from recap.data.subsets.subsample import draw_subset, read_subset
+from recap.data.subsets.draw import draw_subset, read_subset
 from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}

@@ -122,7 +122,7 @@ def coco_server_ids(
 @DATA.command("recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
 def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
     """Write the captions and images that a subset leaves out, unpaired."""
-    from recap.data.subsets.unpaired import write_unpaired
+    from recap.data.subsets.draw import write_unpaired
 
     write_unpaired(corpus=corpus, subset=subset, out=out)
 
@@ -184,8 +184,8 @@ def wanted(
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
-    from recap.data.datasets.conceptual.tsv import count_rows
-    from recap.data.subsets.wanted import WebDraws, write_wanted
+    from recap.data.datasets.conceptual_pictures import count_rows
+    from recap.data.subsets.draw import WebDraws, write_wanted
     from recap.settings.params import validate
 
     write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
@@ -196,7 +196,7 @@ def overlap(
     *, corpus: Path, images: Annotated[Sequence[Path], "folders or zips: compare pictures as well"] = ()
 ) -> None:
     """Check that the splits of a corpus share no image."""
-    from recap.data.corpus.overlap import check_overlap
+    from recap.data.corpus.card import check_overlap
 
     print(json.dumps(check_overlap(corpus=corpus, images=images)))
 
@@ -213,7 +213,7 @@ def conceptual_download(
     published: Annotated[Path | None, "survivors.parquet of others: keep only pictures of its hashes"] = None,
 ) -> None:
     """Download the pictures of a Conceptual Captions TSV."""
-    from recap.data.datasets.conceptual.download import download
+    from recap.data.datasets.conceptual_pictures import download
 
     options: dict[str, Any] = {
         "min_side": min_side,

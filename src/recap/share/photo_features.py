@@ -14,7 +14,7 @@ import torch
 from recap.core.errors import DataError, FeatureError
 from recap.core.plugins import resolve
 from recap.data.files.images import ImageSource
-from recap.data.vocabulary.base import AnyVocabulary
+from recap.data.vocabulary.words import AnyVocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.grid import Backbone, ChannelScale
 from recap.features.pictures import decode

@@ -9,8 +9,8 @@ from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus.build import build_corpus
-from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
+from recap.data.corpus.corpus_file import Captions
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
