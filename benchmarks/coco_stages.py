@@ -58,7 +58,7 @@ def card(folder: Path, part: Part) -> int:
 
 def subset(folder: Path, part: Part) -> int:
     """corpus -> the training captions, all of them."""
-    from recap.data.subsets.subsample import draw_subset
+    from recap.data.subsets.draw import draw_subset
 
     with part():
         found = draw_subset(
@@ -70,7 +70,7 @@ def subset(folder: Path, part: Part) -> int:
 def captions_as_ids(folder: Path, part: Part) -> int:
     """The training captions as token ids."""
     from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.subsample import read_subset
+    from recap.data.subsets.draw import read_subset
     from recap.data.vocabulary.words import load_vocabulary
     from recap.runs.captions import training_captions
 
@@ -84,7 +84,7 @@ def captions_as_ids(folder: Path, part: Part) -> int:
 def training_ids(folder: Path) -> Any:
     """Return the training captions as token ids."""
     from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.subsample import read_subset
+    from recap.data.subsets.draw import read_subset
     from recap.data.vocabulary.words import load_vocabulary
     from recap.runs.captions import training_captions
 

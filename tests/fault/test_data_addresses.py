@@ -1,19 +1,24 @@
 """Every address of a list is asked once, without a download, and the answers are dated in the list."""
 
 import csv
+import runpy
 from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from helpers.fetching import line, listed, noise
 from helpers.web_server import serve
 from recap.cli import main
-from recap.data.files.addresses import check_addresses, write_answers
+
+SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "check_addresses.py"
+script = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 
 
 def answers_of(tmp_path, site, *lines):
     files = listed(tmp_path, *lines)
-    answers = check_addresses(files, timeout=5, workers=2)
+    answers = [script.answer_of(file, url, timeout=5) for file in files for url in file.urls]
     assert len(site.requests) == len(answers)
     assert not any(site.sent.values())
     return answers
@@ -29,13 +34,13 @@ def test_answers_are_read_and_dated(tmp_path):
     with serve({"a": noise(70), "b": noise(80)}, faults=faults) as site:
         urls = [line(f"d/{n}", f"{site.url}/{n}", size="70" if n in "ab" else "") for n in ("a", "b", "page", "away")]
         answers = answers_of(tmp_path, site, *urls, line("d/shy", f"{site.url}/shy"), "d/own,1,own,,,,,x,,ask\n")
-    said = {answer.name: (answer.ok, answer.said) for answer in answers}
+    said = {answer.name: (answer.ok, answer.text) for answer in answers}
     assert said["d/a"] == (True, "200 OK")
     assert said["d/b"] == (False, "200 OK, but 80 bytes where the list says 70")
     assert said["d/page"] == (False, "200 OK, but a web page")
     assert said["d/shy"] == (False, "403 Forbidden")
     assert not said["d/away"][0] and "no address of the web" in said["d/away"][1]
-    write_answers(tmp_path / "list.csv", answers, date(2026, 11, 24))
+    script.write_answers(tmp_path / "list.csv", answers, date(2026, 11, 24))
     rows = rows_of(tmp_path)
     assert (rows["a"]["checked_on"], rows["a"]["note"]) == ("2026-11-24", "")
     assert (rows["shy"]["checked_on"], rows["shy"]["note"]) == ("", "answer of 2026-11-24: 403 Forbidden")
@@ -46,9 +51,11 @@ def test_an_answer_takes_the_place_of_the_one_before_and_all_else_stays(tmp_path
     with serve({"a": noise(70)}, faults={"a": [(503, {}), (404, {})]}) as site:
         files = listed(tmp_path, line("d/a", f"{site.url}/a").replace(",none,,", ',none,,"gone, they say"'))
         for said in ("503 Service Unavailable", "404 Not Found"):
-            write_answers(tmp_path / "list.csv", check_addresses(files, timeout=5, workers=1), date(2026, 1, 2))
+            script.write_answers(
+                tmp_path / "list.csv", [script.answer_of(files[0], files[0].urls[0])], date(2026, 1, 2)
+            )
             assert rows_of(tmp_path)["a"]["note"] == f"gone, they say; answer of 2026-01-02: {said}"
-        write_answers(tmp_path / "list.csv", check_addresses(files, timeout=5, workers=1), date(2026, 1, 3))
+        script.write_answers(tmp_path / "list.csv", [script.answer_of(files[0], files[0].urls[0])], date(2026, 1, 3))
     assert (rows_of(tmp_path)["a"]["note"], rows_of(tmp_path)["a"]["checked_on"]) == ("gone, they say", "2026-01-03")
 
 
@@ -56,9 +63,9 @@ def test_the_command_prints_a_table_and_writes_only_if_asked(tmp_path, capsys):
     with serve({"a": noise(70)}) as site:
         listed(tmp_path, line("d/a", f"{site.url}/a"), line("d/b", f"{site.url}/b"))
         before = (tmp_path / "list.csv").read_text()
-        main(["data", "check-addresses", "--list", str(tmp_path / "list.csv")])
+        script.main(["--list", str(tmp_path / "list.csv")])
         assert (tmp_path / "list.csv").read_text() == before
-        main(["data", "check-addresses", "d/a", "--write", "--list", str(tmp_path / "list.csv")])
+        script.main(["d/a", "--write", "--list", str(tmp_path / "list.csv")])
     out = capsys.readouterr().out
     assert "NO          ? GiB  d/b" in out and "1 of 2 addresses have their file" in out
     assert rows_of(tmp_path)["a"]["checked_on"] and not rows_of(tmp_path)["b"]["checked_on"]

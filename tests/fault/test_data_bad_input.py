@@ -12,10 +12,10 @@ from helpers.refusals import refused
 from recap.core import checksums
 from recap.core.errors import ChangedFile, ConfigError, DamagedData, DataError, MissingData
 from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import COLUMNS, Corpus
+from recap.data.corpus.corpus import Corpus
+from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource, TooManyPixels
-from recap.data.files.members import members
-from recap.data.subsets.subsample import draw_subset, read_subset
+from recap.data.subsets.draw import draw_subset, read_subset
 from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
@@ -179,26 +179,17 @@ def built(tmp_path_factory):
     return folder / "corpus.parquet"
 
 
-def test_flipped_bytes_of_a_corpus_never_change_what_is_read(built, tmp_path):
-    content, whole = built.read_bytes(), Corpus.read(built)
-    random_numbers, refused = random.Random(0), 0
-    for number in range(100):
+def test_flipped_bytes_of_a_corpus_are_refused(built, tmp_path):
+    content, path = built.read_bytes(), tmp_path / "corpus.parquet"
+    path.write_bytes(content)
+    checksums.record(path)
+    random_numbers = random.Random(0)
+    for _ in range(100):
         broken = bytearray(content)
-        for place in random_numbers.sample(range(len(content)), 3):
-            broken[place] ^= random_numbers.randrange(1, 256)
-        path = tmp_path / f"{number}.parquet"
+        broken[random_numbers.randrange(len(content))] ^= random_numbers.randrange(1, 256)
         path.write_bytes(broken)
-        try:
-            corpus = Corpus.read(path)
-        except DataError as error:
-            refused += 1
-            assert str(path) in str(error)
-        else:
-            # Bytes outside the data (page statistics, the writer's name) may differ; what is read may not.
-            for column in COLUMNS:
-                assert corpus.column(column).equals(whole.column(column))
-            assert (corpus.dataset, corpus.split_hash) == (whole.dataset, whole.split_hash)
-    assert refused >= 50
+        with refused(ChangedFile, "corpus.parquet"):
+            Corpus.read(path)
 
 
 def test_a_missing_or_foreign_corpus(tmp_path):
@@ -249,4 +240,4 @@ def test_a_zip_whose_member_has_no_name_is_damaged(tmp_path):
     content[place + 28 : place + 30] = b"\0\0"
     path.write_bytes(content)
     with refused(DataError, "z.zip"):
-        list(members(path, wanted=lambda name: True, max_bytes=100))
+        list(contents(path, wanted=lambda name: True, max_bytes=100))

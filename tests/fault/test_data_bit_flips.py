@@ -12,8 +12,7 @@ from recap.data.corpus.build import build_corpus
 from recap.data.corpus.card import write_card
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.data.subsets.subsample import draw_subset, read_subset
-from recap.data.subsets.unpaired import write_unpaired
+from recap.data.subsets.draw import draw_subset, read_subset, write_unpaired
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.settings.datasets import ScenesDataset
 

@@ -17,9 +17,8 @@ from urllib3.exceptions import IncompleteRead, MaxRetryError, NewConnectionError
 from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
 from recap.core.errors import DataError
-from recap.data.files import download as downloads
-from recap.data.files import redirects
-from recap.data.files.download import Transfer
+from recap.data.files import fetch as downloads
+from recap.data.files.fetch import Transfer
 
 
 def test_several_at_once_and_again(tmp_path):
@@ -212,8 +211,8 @@ def redirected(tmp_path, site, target, *, host=None):
 
 def test_a_loop_of_redirects_costs_few_requests(tmp_path):
     with serve({}) as site:
-        assert f"redirects more than {redirects.MOST} times" in redirected(tmp_path, site, f"{site.url}/a")
-        assert len(site.requests) == redirects.MOST + 1
+        assert f"redirects more than {downloads.MOST} times" in redirected(tmp_path, site, f"{site.url}/a")
+        assert len(site.requests) == downloads.MOST + 1
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://host/a", "data:,x"])
@@ -296,12 +295,11 @@ def stopped(arguments, listening):
     return child, time.monotonic() - begun, said.splitlines()
 
 
-@pytest.mark.parametrize("command", ["fetch", "check-addresses"])
-def test_a_server_that_never_answers_does_not_keep_a_command_that_is_to_end(tmp_path, command):
+def test_a_server_that_never_answers_does_not_keep_a_command_that_is_to_end(tmp_path):
     with a_server_that_never_answers() as (listening, url):
         listed(tmp_path, line("d/a", f"{url}/a", b"x"), line("d/b", f"{url}/b", b"x"))
         places = ["--list", str(tmp_path / "list.csv"), "--into", str(tmp_path / "in")]
-        child, seconds, said = stopped([command, "d/*", *places], listening)
+        child, seconds, said = stopped(["fetch", "d/*", *places], listening)
     assert (child.returncode, said) == (-signal.SIGTERM, [])
     assert seconds < 10  # it is two; 60 is how long it waits for an answer
 
@@ -337,4 +335,4 @@ def test_a_download_killed_before_it_got_its_name(tmp_path):
     ],
 )  # fmt: skip
 def test_reason_of_a_failed_request_is_plain_words(error, words):
-    assert redirects.reason_of(error) == redirects.reason_of(requests.ConnectionError(error)) == words
+    assert downloads.reason_of(error) == downloads.reason_of(requests.ConnectionError(error)) == words

@@ -9,7 +9,7 @@ from helpers.fetching import fetch, flipped, left, line, listed, noise, sha, zip
 from helpers.refusals import refused
 from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError, UnknownName
-from recap.data.files.verify import record_of
+from recap.data.files.fetch import record_of
 from recap.rehearsal.faults import with_evil_member
 from recap.settings.versions import choose, read_versions
 

@@ -19,14 +19,13 @@ from helpers.mutate import outcomes
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus, write_corpus
 from recap.data.datasets.coco import read_list, read_plain
-from recap.data.datasets.conceptual.tsv import read_tsv
+from recap.data.datasets.conceptual_pictures import read_tsv
 from recap.data.datasets.csv_captions import read_rows
-from recap.data.datasets.iu_xray.reports import parse_report
-from recap.data.datasets.iu_xray.split import annotated
+from recap.data.datasets.iu_xray import annotated, parse_report
 from recap.data.datasets.karpathy import read_karpathy
+from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource
-from recap.data.files.members import members
-from recap.data.subsets.subsample import draw_subset, read_subset
+from recap.data.subsets.draw import draw_subset, read_subset
 from recap.data.vocabulary.bpe import load_byte_pairs
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
 from recap.settings import SECTIONS
@@ -220,7 +219,7 @@ def test_archives_of_pictures_and_reports(tmp_path):
 
     def read(path):
         source = ImageSource([path])
-        list(members(path, wanted=lambda name: True, max_bytes=2**20))
+        list(contents(path, wanted=lambda name: True, max_bytes=2**20))
         return [source.read(name) for name in ("a.json", "b.json")]
 
     check(as_file(tmp_path / "a.zip", read), [content])

@@ -10,7 +10,7 @@ from helpers import refusals
 from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
-from recap.data.datasets.iu_xray.reports import parse_report
+from recap.data.datasets.iu_xray import parse_report
 from recap.data.files.images import ImageSource
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId id="CXR1"/>&j;</eCitation>'.format(

@@ -43,7 +43,7 @@ def prepare(folder, without=()):
     """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
     from recap.data.corpus.build import build_corpus
     from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.subsample import draw_subset
+    from recap.data.subsets.draw import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
     from recap.settings.datasets import ScenesDataset
 

@@ -60,7 +60,7 @@ class TinyResults:
 def make_results(folder):
     """Make corpus, vocabulary, subset, backbone, features, a run and its scores, in seconds."""
     from recap.data.corpus.build import build_corpus
-    from recap.data.subsets.subsample import draw_subset
+    from recap.data.subsets.draw import draw_subset
     from recap.data.vocabulary.words import build_vocabulary
     from recap.evaluation.job import evaluate
     from recap.features.extraction import ExtractionJob

@@ -71,7 +71,7 @@ rule wanted_rows:
         f"{LOGS}/wanted_rows/{{pictures}}.log",
     params:
         draws=lambda w: as_json(web_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}"))),
-        code=code_digest("recap.data.subsets.wanted"),
+        code=code_digest("recap.data.subsets.draw"),
     shell:
         "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
 
@@ -165,7 +165,7 @@ rule subset:
         f"{LOGS}/subset/{{dataset}}/{SUBSET}.log",
     params:
         spec=lambda w: as_json(PLAN.spec("subsets", w.subset)),
-        code=code_digest("recap.data.subsets.subsample", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.subsets.draw", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q} run-step subset --corpus {input.corpus:q} --name {wildcards.subset:q}"
         " --spec {params.spec.file:q} --seed {wildcards.seed} --out {output:q}"
@@ -181,6 +181,6 @@ rule unpaired:
     log:
         f"{LOGS}/unpaired/{{dataset}}/{SUBSET}.log",
     params:
-        code=code_digest("recap.data.subsets.unpaired", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.subsets.draw", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

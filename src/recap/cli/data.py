@@ -31,8 +31,7 @@ def fetch(
     timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
     """Download outside files and verify them; without names, list them."""
-    from recap.data.files.download import Transfer
-    from recap.data.files.fetch import fetch_files
+    from recap.data.files.fetch import Transfer, fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)
@@ -63,40 +62,12 @@ def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RE
 @DATA.command("recap data spice --into resources")
 def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """Download SPICE's parser models to where pycocoevalcap looks for them."""
-    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import Transfer
     from recap.metrics.spice import install_spice_models
     from recap.settings.versions import read_versions
 
     for place in install_spice_models(read_versions(list_), into=into, transfer=Transfer()):
         print(place)
-
-
-@DATA.command("recap data check-addresses --write")
-def check_addresses(
-    names: Names = ("*",),
-    /,
-    *,
-    list_: List = VERSIONS,
-    into: Into = RESOURCES,  # as for the other commands of the list
-    write: Annotated[bool, "date the answers in the list"] = False,
-    workers: Annotated[int, "addresses asked at once (4)"] = 4,
-    timeout: Annotated[float, "seconds to wait for an answer (30)", "S"] = 30,
-) -> None:
-    """Check every address of the list once, without downloading."""
-    from datetime import UTC, datetime
-
-    from recap.data.files import addresses
-    from recap.settings.versions import choose, read_versions
-
-    _check_limits(workers, timeout)
-    wanted = choose(read_versions(list_), names, list_)
-    answers = addresses.check_addresses(wanted, timeout=timeout, workers=workers)
-    for answer in answers:
-        size = "        ?" if answer.bytes is None else f"{answer.bytes / 2**30:9.3f}"
-        print(f"{'yes' if answer.ok else 'NO '} {size} GiB  {answer.name}  {answer.url}  ({answer.said})")
-    print(f"{sum(answer.ok for answer in answers)} of {len(answers)} addresses have their file")
-    if write:
-        addresses.write_answers(list_, answers, datetime.now(UTC).date())
 
 
 @DATA.command("recap data unpack bottom_up/trainval --into resources")
@@ -110,8 +81,7 @@ def unpack(
 ) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
     from recap.core.errors import ConfigError
-    from recap.data.files.download import Transfer
-    from recap.data.files.fetch import fetch_files
+    from recap.data.files.fetch import Transfer, fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)
@@ -152,7 +122,7 @@ def coco_server_ids(
 @DATA.command("recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
 def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
     """Write the captions and images that a subset leaves out, unpaired."""
-    from recap.data.subsets.unpaired import write_unpaired
+    from recap.data.subsets.draw import write_unpaired
 
     write_unpaired(corpus=corpus, subset=subset, out=out)
 
@@ -214,8 +184,8 @@ def wanted(
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
-    from recap.data.datasets.conceptual.tsv import count_rows
-    from recap.data.subsets.wanted import WebDraws, write_wanted
+    from recap.data.datasets.conceptual_pictures import count_rows
+    from recap.data.subsets.draw import WebDraws, write_wanted
     from recap.settings.params import validate
 
     write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
@@ -226,7 +196,7 @@ def overlap(
     *, corpus: Path, images: Annotated[Sequence[Path], "folders or zips: compare pictures as well"] = ()
 ) -> None:
     """Check that the splits of a corpus share no image."""
-    from recap.data.corpus.overlap import check_overlap
+    from recap.data.corpus.card import check_overlap
 
     print(json.dumps(check_overlap(corpus=corpus, images=images)))
 
@@ -243,7 +213,7 @@ def conceptual_download(
     published: Annotated[Path | None, "survivors.parquet of others: keep only pictures of its hashes"] = None,
 ) -> None:
     """Download the pictures of a Conceptual Captions TSV."""
-    from recap.data.datasets.conceptual.download import download
+    from recap.data.datasets.conceptual_pictures import download
 
     options: dict[str, Any] = {
         "min_side": min_side,

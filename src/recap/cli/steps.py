@@ -79,7 +79,7 @@ _step("publish", "recap.share.tracking_store:publish", profile=str, results=Path
 @STEPS.command(spec="Subset")
 def subset(*, name: str, seed: int, spec: Any, corpus: Path, out: Path) -> None:
     """Sample a subset of the training captions."""
-    from recap.data.subsets.subsample import draw_subset
+    from recap.data.subsets.draw import draw_subset
 
     draw_subset(**spec.model_dump(), corpus=corpus, name=name, seed=seed, out=out)
 

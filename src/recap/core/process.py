@@ -206,17 +206,3 @@ def bounded(call: Callable[[], Result], seconds: float) -> Result:
 
     threading.Thread(target=answer, daemon=True).start()
     return future.result(timeout=seconds)
-
-
-def at_once(
-    call: Callable[[Item], Result], items: Sequence[Item], *, workers: int, stop: threading.Event
-) -> list[Result]:
-    """Return what a call returns for each item, several at once; an exception sets ``stop`` and leaves calls behind."""
-    from multiprocessing.pool import ThreadPool
-
-    with ThreadPool(workers) as pool:
-        try:
-            return list(pool.imap(call, items))
-        except BaseException:
-            stop.set()
-            raise

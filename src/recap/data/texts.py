@@ -13,8 +13,8 @@ from recap.core.process import cause, limited_memory
 from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.scenes.build import distinct_scenes
 from recap.data.datasets.scenes.captions import describe
+from recap.data.files.archives import DAMAGED
 from recap.data.files.json_files import read_jsons
-from recap.data.files.members import DAMAGED
 from recap.data.vocabulary.text import tokenize
 from recap.settings.models import LanguageModel, SceneTexts
 

@@ -24,7 +24,6 @@ from recap.core.log import progress
 from recap.data.corpus.build import CORPUS
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.features.backbones import ensure_torchvision
 from recap.metrics.base import Captions, Metric, Result
 from recap.reporting.figures import side_by_side
 from recap.settings.datasets import PICTURES
@@ -76,6 +75,8 @@ class Clip:
     """Both towers of a CLIP, from a folder with its configuration, tensors (safetensors alone), tokenizer and sizes."""
 
     def __init__(self, folder: Path) -> None:
+        from recap.features.backbones import ensure_torchvision
+
         ensure_torchvision()
         try:
             from transformers import CLIPImageProcessor, CLIPModel, CLIPTokenizer

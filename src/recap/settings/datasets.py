@@ -200,7 +200,7 @@ STUDIES = 2_952  # X-rays of the split of Chen et al., without the three whose p
 class ConceptualDataset(DatasetConfig):
     """Conceptual Captions: web pictures with one caption each; fetch them with `recap data conceptual-download`."""
 
-    reader: ClassVar[str] = "recap.data.datasets.conceptual.reader:build"
+    reader: ClassVar[str] = "recap.data.datasets.conceptual:build"
 
     kind: Literal["conceptual"]
     train: OutsideFile = Field(description="the training TSV (caption TAB url), plain or .gz; relative to `inputs`")
@@ -267,7 +267,7 @@ class CsvDataset(DatasetConfig):
 class IuXrayDataset(DatasetConfig):
     """Indiana University chest X-rays: studies of two views, with the findings of their reports."""
 
-    reader: ClassVar[str] = "recap.data.datasets.iu_xray.reader:build"
+    reader: ClassVar[str] = "recap.data.datasets.iu_xray:build"
     products: ClassVar[tuple[str, ...]] = (PICTURES, "studies.csv", "counts.md")
     of_captions: ClassVar[tuple[str, ...]] = ("vocabulary", "max_words")
 

@@ -36,7 +36,7 @@ class VersionRow(Strict):
     hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
     bytes: PositiveInt | None
     licence: str
-    checked_on: date | None = Field(description="when `recap data check-addresses` last met the file; empty: not asked")
+    checked_on: date | None = Field(description="when `.ci/check_addresses.py` last met the file; empty: not asked")
     note: str
     archive: str | None = Field(None, description="unpacked: name of the archive in this list")
     members: str | None = Field(

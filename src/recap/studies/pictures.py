@@ -9,8 +9,8 @@ from pathlib import Path
 
 from recap.core.errors import DamagedData
 from recap.core.files import atomic_path
+from recap.data.files.archives import DAMAGED
 from recap.data.files.images import ImageSource
-from recap.data.files.members import DAMAGED
 
 _MAX_BYTES = 2**26  # of one picture
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes

@@ -3,7 +3,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, MissingData
-from recap.data.corpus import card, parts_of_speech
+from recap.data.corpus import card
 from recap.data.corpus.card import Split, count_splits, write_card
 from recap.data.corpus.corpus import Caption, Corpus, write_corpus
 
@@ -60,21 +60,21 @@ def test_counts_of_the_reader_stand_on_the_card(corpus, tmp_path):
 
 
 def test_kinds_of_words_from_tags():
-    kinds = parts_of_speech.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
+    kinds = card.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
     assert kinds == {"nouns": 2, "verbs": 2, "determiners": 1, "pronouns": 1, "others": 1}
 
 
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
-    monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
-    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
-    text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
+    monkeypatch.setattr(card, "_spacy", lambda: None)
+    monkeypatch.setattr(card, "_nltk", lambda: None)
+    text = card.shares([["a", "dog", "runs", "on", "green", "grass"]])
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
-    monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
-    assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
+    monkeypatch.setattr(card, "_textblob", lambda: None)
+    assert "No tagger is installed" in card.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
-        parts_of_speech.needed_tagger()
-    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
-    text = parts_of_speech.shares([["a", "dog"]])
+        card.needed_tagger()
+    monkeypatch.setattr(card, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
+    text = card.shares([["a", "dog"]])
     assert text.startswith("Tagged by NLTK")
     assert "- nouns: 50.0 %" in text
 

@@ -11,8 +11,7 @@ from recap.core.errors import ConfigError, DataError, MissingData
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Caption, Corpus
 from recap.data.datasets import coco
-from recap.data.subsets.subsample import draw_subset, subset_size
-from recap.data.subsets.unpaired import write_unpaired
+from recap.data.subsets.draw import draw_subset, subset_size, write_unpaired
 from recap.settings.datasets import COCO_PARTS
 from recap.share.coco_server import write_server_ids
 

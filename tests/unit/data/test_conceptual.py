@@ -7,10 +7,10 @@ import pytest
 from helpers.conceptual_web import write_conceptual, write_tsv
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
+from recap.data.corpus.card import check_overlap
 from recap.data.corpus.corpus import SPLITS, Corpus
-from recap.data.corpus.overlap import check_overlap
-from recap.data.datasets.conceptual.reader import TEST_IDS
-from recap.data.datasets.conceptual.shards import Record, read_records, shard_path, write_shard
+from recap.data.datasets.conceptual import TEST_IDS
+from recap.data.datasets.conceptual_pictures import Record, read_records, shard_path, write_shard
 from recap.data.files.images import ImageSource
 
 SPEC = {

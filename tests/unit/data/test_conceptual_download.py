@@ -15,11 +15,8 @@ from helpers.conceptual_web import KINDS, photo, picture_server, write_tsv
 from helpers.refusals import refused
 from recap.core.errors import DamagedData, DataError, InUse, MissingData
 from recap.core.files import exclusive
-from recap.data.datasets.conceptual import download as conceptual_download
-from recap.data.datasets.conceptual import shards as conceptual_shards
-from recap.data.datasets.conceptual import web_pictures
-from recap.data.datasets.conceptual.download import download
-from recap.data.datasets.conceptual.shards import SHARD, file_of, read_records
+from recap.data.datasets import conceptual_pictures
+from recap.data.datasets.conceptual_pictures import SHARD, download, file_of, read_records
 
 pytestmark = pytest.mark.seconds
 
@@ -109,8 +106,8 @@ def test_a_changed_url_is_fetched_again(web, tmp_path):
 @pytest.mark.parametrize(("failing", "asked"), [(1, 1), (2, 2)])
 def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, tmp_path, monkeypatch, failing, asked):
     # 20 rows per shard: one failure is 5 %, two are more.
-    monkeypatch.setattr(conceptual_shards, "SHARD", 20)
-    monkeypatch.setattr(conceptual_download, "SHARD", 20)
+    monkeypatch.setattr(conceptual_pictures, "SHARD", 20)
+    monkeypatch.setattr(conceptual_pictures, "SHARD", 20)
     urls = [web.url("flaky" if 20 <= number < 20 + failing else "ok", number) for number in range(60)]
     counts = run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)
     assert {web.asked[f"/flaky/{number}.jpg"] for number in range(20, 20 + failing)} == {asked}
@@ -206,7 +203,7 @@ def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
     run(tmp_path, [web.url("ok", 0)])
     with refused(DataError, "min_side"):
         run(tmp_path, [web.url("ok", 0)], min_side=64)
-    held = exclusive(tmp_path / "out" / conceptual_download.LOCK, wait_seconds=0, what="the download")
+    held = exclusive(tmp_path / "out" / conceptual_pictures.LOCK, wait_seconds=0, what="the download")
     with held, refused(InUse, tmp_path / "out", "process"):
         run(tmp_path, [web.url("ok", 0)])
 
@@ -246,8 +243,8 @@ def rows_file(tmp_path, *numbers):
 
 
 def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(web, tmp_path, monkeypatch):
-    monkeypatch.setattr(conceptual_shards, "SHARD", 4)
-    monkeypatch.setattr(conceptual_download, "SHARD", 4)
+    monkeypatch.setattr(conceptual_pictures, "SHARD", 4)
+    monkeypatch.setattr(conceptual_pictures, "SHARD", 4)
     urls = [web.url("404" if number == 5 else "ok", number) for number in range(12)]
     counts = run(tmp_path, urls, only=rows_file(tmp_path, 1, 5))
     assert dict(web.asked) == {"/ok/1.jpg": 1, "/404/5.jpg": 1}
@@ -304,5 +301,5 @@ def test_errors_say_something_and_no_address_of_memory(tmp_path):
         def __str__(self):
             return "no way to <aiohttp.client.Key object at 0x7f21dd10> of a.Key object at 0xAB"
 
-    assert web_pictures._said(Odd()) == "no way to aiohttp.client.Key of a.Key"
-    assert web_pictures._said(TimeoutError()) == "TimeoutError"
+    assert conceptual_pictures._said(Odd()) == "no way to aiohttp.client.Key of a.Key"
+    assert conceptual_pictures._said(TimeoutError()) == "TimeoutError"

@@ -9,8 +9,8 @@ from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus.build import build_corpus
-from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
+from recap.data.corpus.corpus_file import Captions
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -122,7 +122,7 @@ def test_a_stream_must_rise(tmp_path):
 
 
 def test_a_foreign_parquet_is_no_corpus(tmp_path):
-    table = pa.table({"image_id": [1]}).replace_schema_metadata({"recap": '{"content_hash": "0"}'})
+    table = pa.table({"image_id": [1]}).replace_schema_metadata({"recap": "{}"})
     pq.write_table(table, tmp_path / "c")
     with refused(DataError, "columns", "corpus"):
         Corpus.read(tmp_path / "c")

@@ -7,7 +7,7 @@ from helpers.xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus.build import build_corpus
 from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.iu_xray.split import Study, drawn
+from recap.data.datasets.iu_xray import Study, drawn
 from recap.data.files.images import ImageSource
 
 

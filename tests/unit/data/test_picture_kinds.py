@@ -9,7 +9,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.datasets.conceptual.web_pictures import Failure, shrunk
+from recap.data.datasets.conceptual_pictures import Failure, shrunk
 from recap.data.files.images import BrokenPicture, decode_rgb
 
 pytestmark = pytest.mark.seconds

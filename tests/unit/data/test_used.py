@@ -3,7 +3,7 @@ import pytest
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, DataError
 from recap.data.corpus.corpus import Caption, write_corpus
-from recap.data.subsets.subsample import draw_subset
+from recap.data.subsets.draw import draw_subset
 from recap.data.subsets.used import read_used, write_used
 
 

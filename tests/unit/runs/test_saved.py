@@ -12,9 +12,8 @@ from helpers.refusals import refused
 from helpers.tiny_results import MODEL
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus.captions import Caption
 from recap.data.corpus.corpus import Corpus
-from recap.data.corpus.corpus_file import write_corpus
+from recap.data.corpus.corpus_file import Caption, write_corpus
 from recap.data.vocabulary.words import Vocabulary, load_vocabulary
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels

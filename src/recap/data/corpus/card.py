@@ -1,19 +1,23 @@
-"""The card of a corpus: how many captions, how long, which words, which parts of speech; as Markdown."""
+"""The card of a data set: its numbers, its words by part of speech, and captions that its splits share."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
 from recap.core import checksums
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
 from recap.core.files import write_text
+from recap.core.log import progress
 from recap.data.corpus.corpus import SPLITS, Corpus
-from recap.data.corpus.parts_of_speech import shares
+from recap.data.files.images import ImageSource
 
 THRESHOLDS = (1, 2, 3, 4, 5, 6, 10)
 PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
@@ -130,3 +134,177 @@ def _unknown(split: Split, train: Split, threshold: int) -> float:
 def _table(heads: list[str], rows: list[list[str]]) -> str:
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
+
+# The start of a Penn Treebank tag.
+_KINDS = {
+    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": "adverbs",
+    "IN": "prepositions", "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": "pronouns",
+    "CD": "numbers", "CC": "conjunctions",
+}  # fmt: skip
+_OTHERS, _PUNCTUATION = "others", "punctuation"
+GET = "pip install 'recap[tagger]'"
+HINT = (
+    f"No tagger is installed, so they are not counted: `{GET}`, or `pip install spacy` and "
+    "`python -m spacy download en_core_web_sm`"
+)
+
+
+def shares(token_lists: Sequence[Sequence[str]]) -> str:
+    """Return a sentence and a Markdown list with the share of each kind of word, or how to install a tagger."""
+    found = tagger()
+    if found is None:
+        return f"{HINT}, then delete this card and repeat the command."
+    name, tag = found
+    return f"Tagged by {name}.\n\n{_listed(count_kinds(tag(token_lists)))}"
+
+
+def tagger() -> tuple[str, Tagger] | None:
+    """Return the name of the tagger that is installed and the function that tags sentences, or None."""
+    taggers = {
+        "spaCy en_core_web_sm": _spacy,
+        "NLTK's averaged perceptron": _nltk,
+        "TextBlob's pattern tagger": _textblob,
+    }
+    for name, load in taggers.items():
+        tag = load()
+        if tag is not None:
+            return name, tag
+    return None
+
+
+def has_tagger() -> bool:
+    """Return whether a tagger is installed; one whose package brings its model is not loaded, which takes seconds."""
+    complete = (("textblob",), ("spacy", "en_core_web_sm"))
+    return any(all(map(find_spec, packages)) for packages in complete) or _nltk() is not None
+
+
+def needed_tagger() -> tuple[str, Tagger]:
+    """Return the name of the tagger that is installed and the function that tags sentences."""
+    found = tagger()
+    if found is None:
+        raise ConfigError(f"parts of speech: {HINT[0].lower()}{HINT[1:]}")
+    return found
+
+
+def parts_of_speech() -> list[str]:
+    """Return the names of all kinds of words."""
+    return [*dict.fromkeys(_KINDS.values()), _OTHERS, _PUNCTUATION]
+
+
+def kind_of(tag: str) -> str:
+    """Return the kind of word of a Penn Treebank tag."""
+    if not tag[:1].isalpha():
+        return _PUNCTUATION
+    return next((kind for start, kind in _KINDS.items() if tag.startswith(start)), _OTHERS)
+
+
+def count_kinds(tag_lists: Sequence[Sequence[str]]) -> Counter[str]:
+    """Count kinds of words from Penn Treebank tags; punctuation is no word."""
+    kinds: Counter[str] = Counter()
+    for tag in (tag for tags in tag_lists for tag in tags if tag[:1].isalpha()):
+        kinds[kind_of(tag)] += 1
+    return kinds
+
+
+def _listed(kinds: Counter[str]) -> str:
+    total = max(1, kinds.total())
+    return "".join(f"- {kind}: {100 * count / total:.1f} %\n" for kind, count in kinds.most_common()).rstrip()
+
+
+def _spacy() -> Tagger | None:
+    try:
+        import spacy
+        from spacy.tokens import Doc
+
+        model = spacy.load("en_core_web_sm", exclude=["parser", "ner", "lemmatizer"])
+    except (ImportError, OSError):  # the library, or its model
+        return None
+
+    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
+        documents = (Doc(model.vocab, words=list(words)) for words in token_lists if words)
+        return [[word.tag_ for word in document] for document in model.pipe(documents)]
+
+    return tag
+
+
+def _nltk() -> Tagger | None:
+    try:
+        from nltk.tag import PerceptronTagger
+
+        model = PerceptronTagger()
+    except (ImportError, LookupError):  # the library, or its model
+        return None
+
+    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
+        return [[tag for _, tag in model.tag(list(words))] for words in token_lists if words]
+
+    return tag
+
+
+def _textblob() -> Tagger | None:
+    """Return the tagger whose lexicon and rules come with its package."""
+    try:
+        from textblob.en.taggers import PatternTagger
+    except ImportError:
+        return None
+    model = PatternTagger()
+
+    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
+        texts = (" ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words)
+        return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
+
+    return tag
+
+
+def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int]:
+    """Return the number of images of each split, if no two splits share an image id, a file or (asked for) a picture.
+
+    Args:
+        corpus: the corpus file.
+        images: folders or zips with the pictures; if given, equal bytes under two names count as shared as well.
+    """
+    table = Corpus.read(corpus)
+    present = [split for split in SPLITS if (table.split == split).any()]
+    for place, one in enumerate(present):
+        for other in present[place + 1 :]:
+            ids = np.intersect1d(table.image_id[table.rows(one)], table.image_id[table.rows(other)])
+            _refuse(corpus, one, other, "image ids", set(ids.tolist()))
+            _refuse(corpus, one, other, "files", _shared_files(table, one, other))
+    if images:
+        _refuse_equal_pictures(table, ImageSource(images))
+    return {split: len(table.image_ids(split)) for split in present}
+
+
+def _shared_files(table: Corpus, one: str, other: str) -> set[str]:
+    import pyarrow.compute as pc
+
+    files = table.column("file", one)
+    return set(files.filter(pc.is_in(files, value_set=table.column("file", other))).to_pylist())
+
+
+def _refuse(corpus: Path, one: str, other: str, what: str, shared: set[int] | set[str]) -> None:
+    if shared:
+        first = min(shared)
+        raise DataError(
+            f"{corpus}: the splits {one!r} and {other!r} share {len(shared)} {what}, first {first}; "
+            f"take them out of one split"
+        )
+
+
+def _refuse_equal_pictures(table: Corpus, source: ImageSource) -> None:
+    seen: dict[bytes, tuple[str, str]] = {}
+    shared: list[str] = []
+    split_of = dict(zip(table.image_id.tolist(), table.split.tolist(), strict=True))
+    for image, file in progress(table.files().items(), name="pictures", unit="pictures", total=len(split_of)):
+        digest = hashlib.sha256(source.read(file)).digest()
+        split, first = seen.setdefault(digest, (split_of[image], file))
+        if split != split_of[image]:
+            shared.append(f"{file} ({split_of[image]}) is {first} ({split})")
+    if shared:
+        raise DataError(
+            f"{table.path}: {len(shared)} pictures have the same bytes as one of another split, first {shared[0]}; "
+            f"take them out of one split"
+        )

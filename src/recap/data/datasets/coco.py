@@ -12,8 +12,8 @@ from typing import Any
 from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
+from recap.data.corpus.corpus_file import Captions
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.datasets.karpathy import read_karpathy
 from recap.data.files.images import ImageSource

@@ -8,8 +8,8 @@ from typing import Any
 
 from recap.core.errors import DataError, nearest
 from recap.core.hashing import sha256_file
-from recap.data.corpus.captions import Captions
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
+from recap.data.corpus.corpus_file import Captions
 from recap.data.datasets.base import Built, check_pictures
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import each_of

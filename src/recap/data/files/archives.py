@@ -1,33 +1,45 @@
-"""Unpacks untrusted zip and tgz files: members that are chosen, each whole, continued after any interruption."""
+"""Untrusted archives: their files one after the other, read or unpacked, each whole, continued after interruptions."""
 
 from __future__ import annotations
 
 import errno
 import gzip
+import lzma
 import os
 import shutil
 import stat
+import struct
 import tarfile
+import unicodedata
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
 from recap.core.files import exclusive, writing
 from recap.core.log import progress
-from recap.core.process import limited_memory
-from recap.data.files.member_names import Chosen, MemberNames
-from recap.data.files.members import DAMAGED, damage
+from recap.core.process import cause, limited_memory
 
+# What the standard library raises for archives that are damaged or packed in a way it does not know.
+DAMAGED = (
+    *(OSError, EOFError, MemoryError, ValueError, LookupError, OverflowError, NotImplementedError, RuntimeError),
+    *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
+)
 CHUNK = 2**20
 # Pictures hardly shrink and XML shrinks tenfold; what grows more than this is made to fill a disk.
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
+_LONGEST = 255  # bytes of one name on the usual file systems
+# Control characters end lines and steer terminals, invisible ones make two names look alike, half a pair is no text.
+_REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,84 @@ class Member:
     name: str
     size: int
     open: Callable[[], IO[bytes]]
+
+
+def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
+    """Yield the regular files of a folder, zip, tar or tgz; with ``names``, what is not to be unpacked is refused.
+
+    A tar is read once from start to end, which is the only way it can be read.
+    """
+    if not path.exists():
+        raise MissingData(f"{path}: no such folder or archive; fetch it, or correct its path or the inputs folder")
+    if path.is_dir():
+        for file in filter(Path.is_file, sorted(path.rglob("*"))):
+            yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(_opened, file))
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if names:
+                for entry in entries:
+                    # An entry written on a system without Unix modes has 0 here.
+                    regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+                    names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())
+            for entry in entries:
+                if not entry.is_dir():
+                    yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
+    else:
+        yield from _tar_members(path, names)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _tar_members(path: Path, names: MemberNames | None) -> Iterator[Member]:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
+    with gzip.open(path) if packed else path.open("rb") as stream:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for entry in archive:
+                if names:
+                    names.check(entry.name, regular=entry.isfile() or entry.isdir(), folder=entry.isdir())
+                if entry.isfile():
+                    yield Member(entry.name, entry.size, partial(_content, archive, entry))
+        # tarfile takes an end between two files for the end; only gzip's own end tells that nothing is missing.
+        while stream.read(CHUNK):
+            pass
+
+
+def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    content = archive.extractfile(entry)
+    assert content is not None  # it is of a regular file
+    return content
+
+
+def contents(path: Path, *, wanted: Callable[[str], bool], max_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of every file that is wanted of a folder or archive; memory holds one at a time."""
+    try:
+        for member in members(path):
+            if not wanted(member.name):
+                continue
+            if member.size > max_bytes:
+                raise DataError(
+                    f"{path}: {member.name} unpacks to {member.size} bytes, more than {max_bytes}; is this the right "
+                    "archive?"
+                )
+            with member.open() as stream:
+                yield member.name, stream.read()
+    except DAMAGED as error:
+        raise damage(path, error) from error
+
+
+def damage(path: Path, error: Exception) -> DataError:
+    """Return the sentence about an archive that raised one of DAMAGED."""
+    reason = cause(error)
+    if isinstance(error, NotImplementedError):
+        return DataError(f"{path}: packed in a way that is not supported ({reason}); pack its files again as a zip")
+    if isinstance(error, RuntimeError) and "encrypted" in reason:
+        return DataError(f"{path}: {reason}; unpack it by hand with its password")
+    return DataError(f"{path}: truncated or damaged ({reason}); fetch it again")
 
 
 @limited_memory()
@@ -58,12 +148,6 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     return len(places)
 
 
-def check_names(archive: Path) -> None:
-    """Read the names in a zip, tar or tgz to the end."""
-    for _ in _members(archive):
-        pass
-
-
 @contextmanager
 def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
     """Yield a folder beside the one to fill, held by one process at a time; what came of the same archive is in it.
@@ -74,8 +158,8 @@ def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
     folder, mark = place / "files", place / "archive.json"
     place.mkdir(parents=True, exist_ok=True)
     with exclusive(place / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"):
-        found = archive.stat()
-        about = {"archive": archive.name, "bytes": found.st_size, "changed_ns": found.st_mtime_ns}
+        status = archive.stat()
+        about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
         if not mark.is_file() or read_json(mark) != about:
             shutil.rmtree(folder, ignore_errors=True)
             write_json(mark, about)
@@ -103,7 +187,7 @@ def _unpack(archive: Path, folder: Path, into: Path, chosen: Chosen, limit: int)
     """Write every chosen member that is nowhere yet below ``folder``; return the places of all."""
     total, places = 0, []
     try:
-        for member in progress(_members(archive), name=f"unpack {archive.name}", unit="files"):
+        for member in progress(members(archive, MemberNames(archive)), name=f"unpack {archive.name}", unit="files"):
             place = chosen.place(member.name)
             if place is None:
                 continue
@@ -151,43 +235,59 @@ def _write(member: Member, path: Path, archive: Path) -> None:
         raise EOFError(f"{member.name!r} ends early")
 
 
-def _members(archive: Path) -> Iterator[Member]:
-    """Yield the files of an archive; folders are made as files need them."""
-    yield from _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive)
+class MemberNames:
+    """The names seen so far in one archive.
+
+    What is unpacked must not depend on the disk. Two names that are one on disks that ignore case, or that normalize
+    Unicode, are therefore refused everywhere: there the second file would take the place of the first.
+    """
+
+    def __init__(self, archive: Path) -> None:
+        self._archive = archive
+        self._files: dict[str, str] = {}
+        self._folders: set[str] = set()
+
+    def check(self, name: str, *, regular: bool, folder: bool) -> None:
+        """Take note of the next name."""
+        path = PurePosixPath(name)
+        drive = len(name) > 1 and name[1] == ":"
+        unprintable = any(unicodedata.category(character) in _REFUSED for character in name)
+        if not name or path.is_absolute() or ".." in path.parts or "\\" in name or unprintable or drive:
+            raise self._refusal(f"holds the unsafe name {name!r}")
+        if any(len(part.encode()) > _LONGEST for part in path.parts):
+            raise DataError(
+                f"{self._archive}: the name {name!r} is too long for most disks ({_LONGEST} bytes); unpack it by hand"
+            )
+        if not regular:
+            raise self._refusal(f"{name!r} is a link or a device")
+        key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", str(path)).casefold())
+        parents = {str(parent) for parent in PurePosixPath(key).parents}
+        if parents & self._files.keys() or (key in self._files if folder else key in self._folders):
+            raise self._refusal(f"{str(path)!r} needs a folder where a file has the same name")
+        self._folders |= {key, *parents} if folder else parents
+        if not folder and key in self._files:
+            twin = self._files[key]
+            raise self._refusal(
+                f"holds {twin!r} twice"
+                if twin == str(path)
+                else f"{twin!r} and {str(path)!r} are one file on disks that ignore case or forms of Unicode"
+            )
+        if not folder:
+            self._files[key] = str(path)
+
+    def _refusal(self, what: str) -> DataError:
+        return DataError(f"{self._archive}: {what}; do not use this archive")
 
 
-def _zip_members(archive: Path) -> Iterator[Member]:
-    """Check all names of a zip, then yield its files."""
-    with zipfile.ZipFile(archive) as opened:
-        names = MemberNames(archive)
-        for entry in opened.infolist():
-            # An entry written on a system without Unix modes has 0 here.
-            kind = stat.S_IFMT(entry.external_attr >> 16)
-            names.check(entry.orig_filename, regular=kind in (0, stat.S_IFREG, stat.S_IFDIR), folder=entry.is_dir())
-        for entry in opened.infolist():
-            if not entry.is_dir():
-                yield Member(entry.filename, entry.file_size, partial(opened.open, entry))
+class Chosen:
+    """The members that a glob chooses, and their places: `trainval/*.tsv` writes `trainval/a.tsv` to `a.tsv`."""
 
+    def __init__(self, members: str) -> None:
+        self.members = members  # a `*` stands for folders, too
+        folders = PurePosixPath(members).parent.parts
+        self._fixed = PurePosixPath(*takewhile(lambda part: not set("*?[") & set(part), folders))
 
-def _tar_members(archive: Path) -> Iterator[Member]:
-    """Yield the files of a tar or tgz in one pass, so that nothing is unpacked twice."""
-    with archive.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
-    with (
-        gzip.open(archive) if packed else archive.open("rb") as stream,
-        tarfile.open(fileobj=stream, mode="r|") as opened,
-    ):
-        names = MemberNames(archive)
-        for entry in opened:
-            names.check(entry.name, regular=entry.isfile() or entry.isdir(), folder=entry.isdir())
-            if entry.isfile():
-                yield Member(entry.name, entry.size, partial(_content, opened, entry))
-        while stream.read(CHUNK):
-            pass
-
-
-def _content(opened: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
-    content = opened.extractfile(entry)
-    assert content is not None  # it is of a regular file
-    return content
+    def place(self, name: str) -> str | None:
+        """Return where a member is written, relative to the folder; None: it is not chosen."""
+        path = PurePosixPath(name)
+        return str(path.relative_to(self._fixed)) if fnmatchcase(str(path), self.members) else None

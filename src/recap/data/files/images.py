@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.data.files.members import DAMAGED
+from recap.data.files.archives import DAMAGED
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -11,7 +11,7 @@ from recap.core import checksums
 from recap.core.errors import DataError
 from recap.core.files import write_text
 from recap.data.corpus.corpus import Corpus
-from recap.data.subsets.subsample import read_subset
+from recap.data.subsets.draw import read_subset
 
 
 def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:

@@ -1,10 +1,14 @@
-"""What every vocabulary can do, whatever its tokens are."""
+"""What every vocabulary has and can do, whatever its tokens are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
+BANNED = (PAD, BOS, UNK)  # never part of a decoded caption
 
 
 class AnyVocabulary(Protocol):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from recap.core.documents import write_json
 from recap.core.errors import DamagedData, DataError, MissingData, first_line
 from recap.core.hashing import value_hash
-from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
+from recap.data.vocabulary.base import BOS, EOS, PAD, SPECIAL, UNK
 from recap.settings.base import HUB
 from recap.settings.datasets import BytePairRule
 from recap.settings.params import validate

@@ -1,4 +1,4 @@
-"""Words and their ids."""
+"""Vocabularies of whole words: which words of the training captions have an id, and captions as ids and back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.base import AnyVocabulary
+from recap.data.vocabulary.base import BANNED, BOS, EOS, PAD, SPECIAL, UNK, AnyVocabulary
 from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
-from recap.data.vocabulary.special import BOS, EOS, PAD, SPECIAL, UNK
 from recap.settings.datasets import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.settings.params import validate
 
-__all__ = ["BOS", "EOS", "PAD", "SPECIAL", "UNK", "AnyVocabulary", "Vocabulary", "build_vocabulary", "load_vocabulary"]
+__all__ = [
+    "BANNED",
+    "BOS",
+    "EOS",
+    "PAD",
+    "SPECIAL",
+    "UNK",
+    "AnyVocabulary",
+    "Vocabulary",
+    "build_vocabulary",
+    "load_vocabulary",
+]
 
 
 @dataclass(frozen=True)

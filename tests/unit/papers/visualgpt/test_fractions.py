@@ -6,7 +6,7 @@ import pytest
 
 from helpers.plans import PARAMS, planned
 from recap.data.corpus.corpus import Caption, write_corpus
-from recap.data.subsets.subsample import draw_subset
+from recap.data.subsets.draw import draw_subset
 from recap.training.batches import CaptionBatches
 
 pytestmark = pytest.mark.seconds

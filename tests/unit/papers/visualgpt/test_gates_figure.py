@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.data.vocabulary.bpe import SPECIAL_PIECES, load_byte_pairs
-from recap.data.vocabulary.special import UNK
-from recap.data.vocabulary.words import Vocabulary
+from recap.data.vocabulary.words import UNK, Vocabulary
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt.figure_settings import GatesFigure

@@ -1,4 +1,4 @@
-"""Conceptual Captions: the rows whose pictures were fetched, one caption per image, streamed."""
+"""Conceptual Captions: a list of captions and addresses, and the pictures that were left of it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus_file import Caption, DrawnFrom
 from recap.data.datasets.base import Built, warn_of_part
-from recap.data.datasets.conceptual.shards import SHARD, Record, file_of, read_records
-from recap.data.datasets.conceptual.tsv import Row, count_rows, read_tsv
-from recap.data.subsets.ranking import rank
-from recap.data.subsets.wanted import VALIDATION, first_survivors
+from recap.data.datasets.conceptual_pictures import SHARD, Record, Row, count_rows, file_of, read_records, read_tsv
+from recap.data.subsets.draw import VALIDATION, first_survivors, rank
 from recap.data.vocabulary.text import tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 

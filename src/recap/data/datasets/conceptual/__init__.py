@@ -1,1 +1,0 @@
-"""Conceptual Captions: its TSV, the pictures behind its addresses, and its reader."""

@@ -1,1 +1,0 @@
-"""IU X-ray: reports, studies, their split, and what was excluded."""
