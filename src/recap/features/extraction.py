@@ -139,7 +139,8 @@ class Pictures:
 
 def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.device) -> Encoder:
     """Return the encoder that settings name."""
-    assert spec.encoder is not None
+    if spec.encoder is None:
+        raise ConfigError(f"kind {spec.kind!r}: its class names neither an `encoder` nor an `extractor`; name one")
     encoder: Encoder = resolve(spec.encoder)(spec, weights=weights, device=device)
     return encoder
 

@@ -1,11 +1,13 @@
 """Pictures of one size are taken together, and their features come in the order that was asked for."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from helpers.refusals import refused
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features import extraction
 from recap.features.ahead import alike
@@ -13,7 +15,7 @@ from recap.features.detectors import Resized, resize_scale
 from recap.features.extraction import Encoder, ExtractionJob, Pictures
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.settings.features import SegmentFeatures
+from recap.settings.features import FeaturesConfig, SegmentFeatures
 
 
 def test_items_of_one_key_are_taken_together():
@@ -122,3 +124,12 @@ def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():
 
 def test_items_that_weigh_more_fill_a_batch_sooner():
     assert list(alike([1, 1, 5, 1, 4, 1], 4, weight=lambda item: item)) == [[1, 1, 5], [1, 4], [1]]
+
+
+class Nothing(FeaturesConfig):
+    kind: Literal["nothing"]
+
+
+def test_a_kind_without_encoder_and_extractor_is_refused(photos):
+    with refused(ConfigError, "'nothing'", "`encoder`"):
+        extraction.extract_pictures(Nothing(kind="nothing"), photos("x.h5"))
