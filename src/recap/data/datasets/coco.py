@@ -77,14 +77,10 @@ def read_coco(spec: CocoDataset, inputs: Path) -> Captions:
 
 
 def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], *, partial: bool) -> Captions:
-    """Read plain annotations (``captions_train2014.json`` ...); pictures on no list are for training.
+    """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
 
-    Words are those of ``text.tokenize``: lower case, without punctuation, as in Karpathy's JSON.
-
-    Args:
-        annotations: JSON files, or zips that hold ``captions_*.json``.
-        lists: image id -> name, for 'val' and 'test'.
-        partial: True allows listed pictures without annotations.
+    Pictures on no list are for training; with ``partial``, listed ones may be absent. Words are those of
+    ``text.tokenize``: lower case, without punctuation, as in Karpathy's JSON.
     """
     split = _splits(lists)
     names: dict[int, str] = {}

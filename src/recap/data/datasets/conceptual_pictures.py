@@ -341,12 +341,7 @@ async def opened_web(*, workers: int, attempts: int, timeout: float, backoff: fl
 
 
 def shrunk(content: bytes, *, min_side: int) -> Picture:
-    """Return fetched bytes as RGB JPEG; metadata is left behind.
-
-    Args:
-        content: of any picture.
-        min_side: most pixels of the shorter side; 0: all that there are.
-    """
+    """Return fetched bytes as RGB JPEG without metadata, with a shorter side of at most ``min_side`` (0: as it is)."""
     from PIL import Image
 
     if not content:
