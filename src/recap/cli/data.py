@@ -210,7 +210,6 @@ def conceptual_download(
     workers: Annotated[int, "requests at once (64)"] = 64,
     timeout: Annotated[float, "seconds per request (30)", "S"] = 30.0,
     only: Annotated[Path | None, "list of rows, a number per line from 0: fetch no others"] = None,
-    published: Annotated[Path | None, "survivors.parquet of others: keep only pictures of its hashes"] = None,
 ) -> None:
     """Download the pictures of a Conceptual Captions TSV."""
     from recap.data.datasets.conceptual_pictures import download
@@ -219,7 +218,6 @@ def conceptual_download(
         "min_side": min_side,
         "workers": workers,
         "timeout": timeout,
-        "published": published,
         "only": only,
     }
     print(json.dumps(download(tsv=tsv, out=out, **options), indent=1))

@@ -127,18 +127,18 @@ CHANGES = {
     "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 names image id 7"),
     "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 has no caption"),
     "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "caption id 500 of image id 42 has no word"),
-    "caption a number": (lambda t, v: v["annotations"][0].update(caption=3), "'caption' = 3 where str is needed"),
+    "caption a number": (lambda t, v: v["annotations"][0].update(caption=3), "annotations.0.caption"),
     "half a surrogate": (
         lambda t, v: v["annotations"][0].update(caption="a \ud800 dog"),
-        "an entry has half of a surrogate pair in 'caption'",
+        "annotations.0.caption: half of a surrogate pair",
     ),
-    "id a text": (lambda t, v: t["images"][0].update(id="9"), "'id' = '9' where int is needed"),
-    "id below 0": (lambda t, v: t["annotations"][0].update(id=-1), "'id' = -1 where int is needed"),
+    "id a text": (lambda t, v: t["images"][0].update(id="9"), "images.0.id"),
+    "id below 0": (lambda t, v: t["annotations"][0].update(id=-1), "annotations.0.id"),
     "strange name": (
         lambda t, v: t["images"][0].update(file_name="../x.jpg"),
         "the file name '../x.jpg', which is not",
     ),
-    "no images": (lambda t, v: t.pop("images"), "no list under the key 'images'"),
+    "no images": (lambda t, v: t.pop("images"), "the key 'images' is missing"),
 }
 
 

@@ -134,19 +134,6 @@ def test_a_killed_run_leaves_nothing_half_written_behind(web, tmp_path):
     assert hashlib.sha256((leftover.parent / "0000002.jpg").read_bytes()).hexdigest() == records(tmp_path)[2].sha256
 
 
-def test_only_pictures_with_the_published_hashes_are_kept(web, tmp_path):
-    first = [web.url("ok", 0), web.url("ok", 1), web.url("404", 2)]
-    run(tmp_path / "theirs", first)
-    second = [web.url("ok", 0), web.url("ok", 8), web.url("ok", 2)]
-    published = tmp_path / "theirs" / "out" / "survivors.parquet"
-    run(tmp_path / "ours", second, published=published)
-    found = records(tmp_path / "ours")
-    assert [record.status for record in found] == ["ok", "other picture", "other picture"]
-    assert "hash is not the published one" in found[1].error
-    assert web.asked["/ok/2.jpg"] == 0
-    assert [path.name for path in (tmp_path / "ours" / "out" / "00000").iterdir()] == ["0000000.jpg"]
-
-
 def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):
     run(
         tmp_path,

@@ -23,13 +23,7 @@ CORPUS = "corpus.parquet"
 def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path) -> None:
     """Write ``corpus.parquet`` of a data set, and the products of its kind (images.zip), into the folder ``out``.
 
-    All files written are listed in the folder's `SHA256SUMS`.
-
-    Args:
-        name: name of the data set.
-        spec: its config object, or the mapping of it.
-        inputs: folder that the paths in the spec are relative to.
-        out: folder of the data set.
+    All files written are listed in the folder's `SHA256SUMS`. Paths in the spec are relative to ``inputs``.
     """
     checked: DatasetConfig
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec

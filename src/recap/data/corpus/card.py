@@ -63,14 +63,7 @@ class Split:
 
 
 def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> None:
-    """Write the card of a corpus file, which is read piece by piece.
-
-    Args:
-        name: the data set.
-        corpus: corpus.parquet.
-        counts: a Markdown list that leads from the source's files to the captions in use, if the reader made one.
-        out: the Markdown file.
-    """
+    """Write the card of a corpus file as Markdown; ``counts`` says how its reader came to its captions."""
     table = Corpus.read(corpus)
     used = count_splits(table)
     train = used["train"]
@@ -262,9 +255,7 @@ def _textblob() -> Tagger | None:
 def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int]:
     """Return the number of images of each split, if no two splits share an image id, a file or (asked for) a picture.
 
-    Args:
-        corpus: the corpus file.
-        images: folders or zips with the pictures; if given, equal bytes under two names count as shared as well.
+    With folders or zips of ``images``, equal bytes under two names count as shared, too.
     """
     table = Corpus.read(corpus)
     present = [split for split in SPLITS if (table.split == split).any()]

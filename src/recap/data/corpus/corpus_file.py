@@ -183,15 +183,16 @@ class Captions(Sequence[Caption]):
 
     def extend(self, rows: Iterable[Caption]) -> None:
         """Add captions, whose words have no spaces."""
-        images, ids = self._numbers
-        files, splits, captions, words = self._texts
         for row in rows:
-            images.append(row.image_id)
-            ids.append(row.caption_id)
-            files.append(row.file)
-            splits.append(row.split)
-            captions.append(row.caption)
-            words.append(" ".join(row.tokens))
+            self.append(row)
+
+    def append(self, row: Caption) -> None:
+        """Add a caption, whose words have no spaces."""
+        self._numbers[0].append(row.image_id)
+        self._numbers[1].append(row.caption_id)
+        texts = (row.file, row.split, row.caption, " ".join(row.tokens))
+        for column, text in zip(self._texts, texts, strict=True):
+            column.append(text)
 
     def __len__(self) -> int:
         return len(self._numbers[0])

@@ -4,14 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from recap.core.errors import DataError
 from recap.core.log import log
+from recap.core.problems import first_problem
 from recap.data.corpus.corpus_file import VIEWS, Caption, DrawnFrom
+from recap.data.vocabulary.text import is_storable
 
 if TYPE_CHECKING:
     from recap.data.files.images import ImageSource
+
+
+Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
+
+
+def _storable(text: str) -> str:
+    if not is_storable(text):
+        raise ValueError("half of a surrogate pair cannot be stored")
+    return text
+
+
+String = Annotated[str, AfterValidator(_storable)]
+Text = Annotated[String, Field(min_length=1)]
+
+
+class Entry(BaseModel):
+    """An entry of a foreign file; other keys that it has are passed over."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+def parsed(kind: type[EntryT], value: Any, where: str) -> EntryT:
+    """Return an entry of a foreign file; what is wrong with it is one sentence with its place and key."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise DataError(f"{where}: {first_problem(error, kind)}; correct it, or remove the entry") from error
 
 
 class Built(NamedTuple):

@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus.corpus import SPLITS, Caption, need_splits
 from recap.data.corpus.corpus_file import Captions
-from recap.data.datasets.base import Built, check_pictures
+from recap.data.datasets.base import Built, Entry, Id, String, Text, check_pictures, parsed
 from recap.data.datasets.karpathy import read_karpathy
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_jsons
-from recap.data.vocabulary.text import is_storable, tokenize
+from recap.data.vocabulary.text import tokenize
 from recap.settings.datasets import COCO_CAPTIONS as CAPTIONS
 from recap.settings.datasets import COCO_IMAGES as IMAGES
 from recap.settings.datasets import CocoDataset
@@ -26,6 +28,28 @@ from recap.settings.datasets import CocoDataset
 # The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)
 _NAME = re.compile(r"(?:COCO_(?:train|val|test)20\d\d_)?(\d{12})\.jpg")
+
+
+class CocoImage(Entry):
+    """An image of COCO's annotations."""
+
+    id: Id
+    file_name: Text
+
+
+class CocoCaption(Entry):
+    """A caption of COCO's annotations."""
+
+    id: Id
+    image_id: Id
+    caption: String
+
+
+class CocoCaptions(Entry):
+    """A file of COCO's caption annotations."""
+
+    images: Annotated[list[CocoImage], Field(min_length=1)]
+    annotations: Annotated[list[CocoCaption], Field(min_length=1)]
 
 
 def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
@@ -53,14 +77,10 @@ def read_coco(spec: CocoDataset, inputs: Path) -> Captions:
 
 
 def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], *, partial: bool) -> Captions:
-    """Read plain annotations (``captions_train2014.json`` ...); pictures on no list are for training.
+    """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
 
-    Words are those of ``text.tokenize``: lower case, without punctuation, as in Karpathy's JSON.
-
-    Args:
-        annotations: JSON files, or zips that hold ``captions_*.json``.
-        lists: image id -> name, for 'val' and 'test'.
-        partial: True allows listed pictures without annotations.
+    Pictures on no list are for training; with ``partial``, listed ones may be absent. Words are those of
+    ``text.tokenize``: lower case, without punctuation, as in Karpathy's JSON.
     """
     split = _splits(lists)
     names: dict[int, str] = {}
@@ -172,39 +192,24 @@ def _captions(
     content: Any, path: Path, names: dict[int, str], caption_ids: set[int], split: Mapping[int, str]
 ) -> Iterator[Caption]:
     """Check one annotation file and yield its captions; ``names`` and ``caption_ids`` grow."""
-    for image in _entries(content, "images", path):
-        image_id, name = _field(image, "id", int, path), _field(image, "file_name", str, path)
-        if image_id in names:
-            raise DataError(f"{path}: image id {image_id} is duplicated in the annotations; name each file once")
-        if image_id_of(name) != image_id:
-            raise DataError(f"{path}: image id {image_id} has the file name {name!r}, which is not COCO's")
-        names[image_id] = f"{name.split('_')[1]}/{name}" if name.startswith("COCO_") else name
-    for entry in _entries(content, "annotations", path):
-        caption_id, image_id = _field(entry, "id", int, path), _field(entry, "image_id", int, path)
-        text = _field(entry, "caption", str, path)
-        if caption_id in caption_ids:
-            raise DataError(f"{path}: caption id {caption_id} is duplicated; give each caption a different id")
-        if image_id not in names:
-            raise DataError(f"{path}: caption id {caption_id} names image id {image_id}, which is not there; remove it")
-        words = tokenize(text)
+    file = parsed(CocoCaptions, content, str(path))
+    for image in file.images:
+        if image.id in names:
+            raise DataError(f"{path}: image id {image.id} is duplicated in the annotations; name each file once")
+        if image_id_of(image.file_name) != image.id:
+            raise DataError(f"{path}: image id {image.id} has the file name {image.file_name!r}, which is not COCO's")
+        name = image.file_name
+        names[image.id] = f"{name.split('_')[1]}/{name}" if name.startswith("COCO_") else name
+    for entry in file.annotations:
+        if entry.id in caption_ids:
+            raise DataError(f"{path}: caption id {entry.id} is duplicated; give each caption a different id")
+        if entry.image_id not in names:
+            raise DataError(
+                f"{path}: caption id {entry.id} names image id {entry.image_id}, which is not there; remove it"
+            )
+        words = tokenize(entry.caption)
         if not words:
-            raise DataError(f"{path}: caption id {caption_id} of image id {image_id} has no word in it; remove it")
-        caption_ids.add(caption_id)
-        yield Caption(image_id, names[image_id], split.get(image_id, "train"), caption_id, text, words)
-
-
-def _entries(content: Any, key: str, path: Path) -> list[Any]:
-    entries = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise DataError(f"{path}: no list under the key {key!r}; is this a caption annotation of COCO?")
-    return entries
-
-
-def _field(entry: Any, key: str, kind: type, path: Path) -> Any:
-    value = entry.get(key) if isinstance(entry, dict) else None
-    outside = isinstance(value, int) and not 0 <= value < 2**63
-    if isinstance(value, str) and not is_storable(value):
-        raise DataError(f"{path}: an entry has half of a surrogate pair in {key!r} = {value!r}; correct it")
-    if not isinstance(value, kind) or isinstance(value, bool) or outside:
-        raise DataError(f"{path}: an entry has {key!r} = {value!r} where {kind.__name__} is needed: {str(entry)[:80]}")
-    return value
+            raise DataError(f"{path}: caption id {entry.id} of image id {entry.image_id} has no word in it; remove it")
+        caption_ids.add(entry.id)
+        image_split = split.get(entry.image_id, "train")
+        yield Caption(entry.image_id, names[entry.image_id], image_split, entry.id, entry.caption, words)

@@ -31,12 +31,7 @@ def build(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> B
 
 
 def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str]:
-    """Return image id -> file name of a listing, ids rising.
-
-    Args:
-        path: a JSON of COCO with the key `images`, or the zip that holds it.
-        member: name or pattern of the JSON in the zip.
-    """
+    """Return image id -> file name of a JSON of COCO, or of the one named like ``member`` in a zip; ids rise."""
     content = read_json_of(path, member)
     images: Any = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not images or not all(isinstance(image, dict) for image in images):

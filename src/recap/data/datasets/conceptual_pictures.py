@@ -85,7 +85,7 @@ def _row(line: bytes, number: int, path: Path) -> Row:
 OK = "ok"
 NOT_ASKED = "not asked"
 # Failures that asking again will not change; all others are asked again by the next run.
-GONE = ("http 404", "http 410", "bad url", "other picture")
+GONE = ("http 404", "http 410", "bad url")
 SHARD = 500
 
 
@@ -183,17 +183,12 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
     """Join the records of all shards to ``survivors.parquet``, count them in ``survivors.json``, return the counts.
 
     A row without a record of its url has the status NOT_ASKED. The counts: rows, ok, success_rate of those asked for,
-    bytes, statuses, and the ten hosts with most failures.
-
-    Args:
-        out: the folder of the download.
-        shards: number and rows of every shard of the TSV.
+    bytes, and statuses.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     statuses: Counter[str] = Counter()
-    hosts: Counter[str] = Counter()
     size = 0
     with (
         atomic_path(out / "survivors.parquet") as temporary,
@@ -205,22 +200,16 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
             writer.write_table(pa.Table.from_pylist([asdict(record) for record in records], schema=schema()))
             statuses.update(record.status for record in records)
             size += sum(record.bytes for record in records)
-            hosts.update(_host(record.url) for record in records if record.status not in (OK, NOT_ASKED))
     rows_of_all = statuses.total()
     asked = rows_of_all - statuses[NOT_ASKED]
     counts: dict[str, Any] = {"rows": rows_of_all, "ok": statuses[OK], "bytes": size, "statuses": dict(statuses)}
     counts["success_rate"] = round(statuses[OK] / asked, 6) if asked else 0.0
-    counts["worst_hosts"] = dict(hosts.most_common(10))
     write_json(out / "survivors.json", counts)
     return counts
 
 
 def _of(row: Row, known: Record | None) -> Record:
     return known if known is not None and known.url == row.url else Record(row.number, row.url, NOT_ASKED)
-
-
-def _host(url: str) -> str:
-    return url.split("/", 3)[2] if url.count("/") > 1 else url
 
 
 MAX_DOWNLOAD = 64 * 2**20
@@ -352,12 +341,7 @@ async def opened_web(*, workers: int, attempts: int, timeout: float, backoff: fl
 
 
 def shrunk(content: bytes, *, min_side: int) -> Picture:
-    """Return fetched bytes as RGB JPEG; metadata is left behind.
-
-    Args:
-        content: of any picture.
-        min_side: most pixels of the shorter side; 0: all that there are.
-    """
+    """Return fetched bytes as RGB JPEG without metadata, with a shorter side of at most ``min_side`` (0: as it is)."""
     from PIL import Image
 
     if not content:
@@ -396,7 +380,6 @@ class _Run:
     min_side: int
     web: Web
     pool: Executor
-    expected: Mapping[int, str] | None
     wanted: Collection[int] | None
     counts: dict[str, int] = field(default_factory=lambda: {"kept": 0, "gone": 0, "fetched": 0, "failures": 0})
 
@@ -411,7 +394,6 @@ def download(
     timeout: float = 30.0,
     backoff: float = 1.0,
     rounds: int = 3,
-    published: Path | None = None,
     only: Path | None = None,
 ) -> dict[str, Any]:
     """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command continues.
@@ -429,7 +411,6 @@ def download(
         workers: requests at once.
         attempts, timeout, backoff, rounds: requests per url in a round, seconds per request, seconds before the second
             one (then doubled), rounds per shard.
-        published: the survivors list of another download; only pictures with the hashes listed there are kept.
         only: text file with the number of a row per line, from 0; no others are asked for. A later run with other
             rows adds theirs.
     """
@@ -438,12 +419,9 @@ def download(
         out.mkdir(parents=True, exist_ok=True)
     with exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
         _same_min_side(out, min_side)
-        expected = None
-        if published is not None:
-            expected = {record.row: record.source_sha256 for record in read_records(published) if record.ok}
         wanted = None if only is None else _numbers(only)
         web = {"workers": workers, "attempts": attempts, "timeout": timeout, "backoff": backoff}
-        counts = asyncio.run(_download(tsv, out, min_side, expected, wanted, rounds, web))
+        counts = asyncio.run(_download(tsv, out, min_side, wanted, rounds, web))
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
@@ -463,7 +441,6 @@ async def _download(
     tsv: Path,
     out: Path,
     min_side: int,
-    expected: Mapping[int, str] | None,
     wanted: Collection[int] | None,
     rounds: int,
     web: Mapping[str, Any],
@@ -472,7 +449,7 @@ async def _download(
     again = None if wanted is None else sorted({number // SHARD for number in wanted})
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         async with opened_web(**web) as opened:
-            run = _Run(out, min_side, opened, pool, expected, wanted)
+            run = _Run(out, min_side, opened, pool, wanted)
             for turn in range(rounds):
                 again = await _round(run, _shards(tsv, again), first=turn == 0)
                 log.info(
@@ -537,8 +514,6 @@ def _whole(run: _Run, shard: int, rows: list[Row]) -> dict[int, Record]:
     urls = {row.number: row.url for row in rows}
     before = read_shard(run.out, shard).values()
     same = [record for record in before if urls.get(record.row) == record.url]
-    if run.expected is not None:
-        same = [record for record in same if not record.ok or record.source_sha256 == run.expected.get(record.row)]
     return {record.row: record for record in same if not record.ok or kept(run.out, record)}
 
 
@@ -546,11 +521,7 @@ async def _record(run: _Run, row: Row) -> Record:
     """Fetch one picture and store it; the record says what became of it."""
     file = file_of(row.number)
     try:
-        if run.expected is not None and row.number not in run.expected:
-            raise Failure("other picture", "not in the published list")
         content = await run.web.fetch(row.url)
-        if run.expected is not None and sha256(content).hexdigest() != run.expected[row.number]:
-            raise Failure("other picture", "its hash is not the published one")
         return await asyncio.get_running_loop().run_in_executor(run.pool, _store, run, row, file, content)
     except Failure as failure:
         with suppress(FileNotFoundError):

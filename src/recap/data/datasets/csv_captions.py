@@ -65,13 +65,10 @@ def draw(files: Iterable[str], shares: Shares) -> dict[str, str]:
 
 
 def read_rows(path: Path, *, drawn: bool) -> Iterator[Row]:
-    """Yield the rows of a CSV, one at a time; rows without any text are left out.
+    """Yield the rows of a CSV in UTF-8, one at a time; rows without any text are left out.
 
-    The separator is the one that the first line uses: a comma, a semicolon or a tab.
-
-    Args:
-        path: the CSV, in UTF-8.
-        drawn: whether the splits are drawn, so that there must be no column `split`.
+    The separator is the one that the first line uses: a comma, a semicolon or a tab. Where splits are ``drawn``, there
+    must be no column `split`.
     """
     if not path.is_file():
         raise MissingData(f"{path}: no such CSV file; correct the key 'captions' or the inputs folder")

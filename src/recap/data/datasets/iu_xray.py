@@ -305,11 +305,7 @@ def left_out(
 ) -> dict[str, tuple[str, str]]:
     """Return of every report that is not used, by uid, the reason and what it lacks.
 
-    Args:
-        reports: all reports.
-        studies: those in use.
-        lacking: missing pictures of studies that were left out for them.
-        views: pictures that a study needs.
+    ``lacking`` are missing pictures of studies that were left out for them; a study needs so many ``views``.
     """
     used = {study.uid for study in studies}
     return {uid: _reason(report, lacking.get(uid, []), views) for uid, report in reports.items() if uid not in used}

@@ -294,18 +294,10 @@ class Version:
 
 
 def download(url: str, part: Path, file: IO[bytes], *, size: int | None, hashed: bool, transfer: Transfer) -> bool:
-    """Fetch ``url`` into ``part``, continuing what is there already if it is the beginning of the same version.
+    """Fetch ``url`` into a part file, continuing what is there already if it is the beginning of the same version.
 
-    Args:
-        url: http or https address.
-        part: the part file; ``<part>.json`` beside it says what it is the beginning of.
-        file: the same, opened by ``locked_part``.
-        size: bytes of the file where before.
-        hashed: True if a published hash will check the bytes; then a beginning may come from elsewhere.
-        transfer: time limits and progress.
-
-    Returns:
-        True if the file was put together from more than one answer.
+    ``<part>.json`` says what that is the beginning of. If a published hash will check the bytes (``hashed``), a
+    beginning may come from elsewhere. Returns whether the file was put together from more than one answer.
     """
     import requests
     from urllib3.exceptions import HTTPError

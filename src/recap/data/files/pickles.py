@@ -84,9 +84,7 @@ def read_plain_pickle(path: Path) -> Any:
 def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
     """Return what a pickle holds as dictionaries, lists and single values; an object's attributes are a dictionary.
 
-    Args:
-        values: what was read.
-        check: raises ValueError at a single value that is refused.
+    ``check`` raises ValueError at a single value that is refused.
     """
     read: dict[int, tuple[Any, int, int]] = {}  # by identity: the plain value, how many it has, levels below it
 

@@ -54,13 +54,8 @@ UNITS = ("pair", "image")
 def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
     """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed) are nested in larger.
 
-    Args:
-        corpus: the corpus file.
-        name: name of the subset, for messages.
-        fraction: share of the training pairs or images, above 0, at most 1 (everything).
-        unit: 'pair' draws single captions, 'image' draws images with all their captions.
-        seed: of the draw.
-        out: JSON with dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
+    The unit 'pair' draws single captions, 'image' images with all their captions; a fraction of 1 is everything. The
+    JSON has dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
     """
     if unit not in UNITS:
         raise DataError(f"subset {name!r}: no such unit as {unit!r}; {nearest(unit, UNITS)}")
@@ -105,12 +100,8 @@ def read_subset(path: str | Path) -> dict[str, Any]:
 def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
     """Write the training pictures and captions outside a subset of whole images.
 
-    Captions come in the order of a hash of their ids, so that their places say nothing of their pictures.
-
-    Args:
-        corpus: the corpus that the subset was drawn from.
-        subset: a subset with unit 'image'.
-        out: JSON with dataset, subset (its hash), image_ids, caption_ids, hash.
+    Captions come in the order of a hash of their ids, so that their places say nothing of their pictures. The JSON has
+    dataset, subset (its hash), image_ids, caption_ids and hash.
     """
     source, drawn = Corpus.read(corpus), read_subset(subset)
     if drawn["dataset"] != source.dataset or drawn["unit"] != "image":
@@ -157,13 +148,7 @@ class WebDraws:
 
 
 def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> None:
-    """Write the numbers of all rows to ask for, from 0, one a line, ascending.
-
-    Args:
-        datasets: name of a data set -> its draws.
-        rows: of the list.
-        out: the file.
-    """
+    """Write the numbers of all rows of a list that draws of data sets ask for, from 0, one a line, ascending."""
     wanted = np.zeros(rows, bool)
     for name, said in datasets.items():
         lines = DrawnFrom(rows, said.held_out, said.seed, said.survival)
@@ -195,14 +180,7 @@ def _validation(lines: DrawnFrom, dataset: str) -> list[int]:
 
 
 def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str) -> list[int]:
-    """Return the rows of a draw: the first of its order that have a picture.
-
-    Args:
-        there: the rows that have one.
-        lines: the list that is drawn from.
-        draw: the draw; None: that of the validation split.
-        dataset: name of the data set.
-    """
+    """Return the rows of a draw (None: of the validation split): the first of its order that have a picture."""
     order, known = asked(lines, draw, dataset=dataset), frozenset(there)
     count = lines.held_out if draw is None else _size(lines, draw)
     chosen = [row for row in order if row in known][:count]

@@ -17,11 +17,7 @@ from recap.data.subsets.draw import read_subset
 def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
     """Write the ids of all images that runs on these subsets read, one a line, ascending.
 
-    Args:
-        corpora: of the data sets that the subsets were drawn from, all with the same pictures.
-        subsets: JSON files of subsets.
-        out: the list.
-        parts: folders of pictures' names, such as val2014, all of which are captioned.
+    All corpora have the same pictures. Of ``parts``, folders such as val2014, all pictures are captioned.
     """
     sources = {corpus.dataset: corpus for corpus in map(Corpus.read, corpora)}
     found = [source.image_id[source.split != "train"] for source in sources.values()]

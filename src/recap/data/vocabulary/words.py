@@ -56,11 +56,7 @@ class Vocabulary:
     def build(cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str) -> Vocabulary:
         """Count words, in lower case and over whole captions, and keep those seen at least ``min_count`` times.
 
-        Args:
-            token_lists: the words of each caption.
-            min_count: rarer words have no id.
-            max_length: captions are cut to this many words by ``encode``.
-            splits: where the captions come from ('train' or 'all'); recorded in the rule.
+        ``splits`` is where the captions come from ('train' or 'all'), which the rule records.
         """
         counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
         # A caption that spells "<eos>" must not end itself.
@@ -128,11 +124,7 @@ def build_vocabulary(
 ) -> AnyVocabulary:
     """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it.
 
-    Args:
-        corpus: where words are counted; byte pairs are the same for every corpus.
-        rule: its config object, or the mapping of it.
-        inputs: folder that a tokenizer's files are relative to.
-        out: vocabulary.json.
+    Byte pairs are the same for every corpus; files of their tokenizer are relative to ``inputs``.
     """
     rule = validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
     vocabulary: AnyVocabulary

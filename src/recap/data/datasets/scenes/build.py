@@ -45,16 +45,8 @@ def render_scenes(
     """Write images.zip and boxes.json into ``out`` and return five captions per picture.
 
     Equal arguments give equal bytes. No two pictures share a description. Pictures are numbered test first, then val,
-    then train, so that another number of training pictures leaves the test pictures as they are.
-
-    Args:
-        train: number of training pictures, at least 1, as ``val`` and ``test``.
-        val: number of validation pictures.
-        test: number of test pictures.
-        size: edge of a picture in pixels, at least 32.
-        max_per_kind: maximum number of objects of one kind in a picture, 1 to 5.
-        seed: of scenes and captions.
-        out: folder for the files.
+    then train, so that another number of training pictures leaves the test pictures as they are. ``size`` is the edge
+    of a picture, at least 32; of one kind a picture has 1 to ``max_per_kind`` (at most 5) objects.
     """
     if not 1 <= max_per_kind <= MAX_PER_KIND:
         raise DataError(f"scenes: max_per_kind is {max_per_kind}; it must be between 1 and {MAX_PER_KIND}")

@@ -53,13 +53,7 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
 
 
 def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -> np.ndarray:
-    """Return where an object was painted on the large canvas, bool [3 size, 3 size].
-
-    Args:
-        shape: of the object.
-        drawn: as of its `Box`.
-        size: edge of the finished picture in pixels.
-    """
+    """Return where an object, drawn as its `Box` says, was painted on the large canvas, bool [3 size, 3 size]."""
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
