@@ -4,6 +4,7 @@ or a half-written store."""
 import gzip
 import io
 import itertools
+import os
 import warnings
 from pathlib import Path
 
@@ -190,6 +191,12 @@ def of_an_earlier_version(path):
     return path
 
 
+def with_a_header(path):
+    """Turn the small store into the same of a version that had a header of its own before HDF5, and return it."""
+    path.write_bytes(gzip.decompress((Path(__file__).parent / "with_header.h5.gz").read_bytes()))
+    return path
+
+
 def everything(path):
     """Return all that a store gives to a training or a decoding."""
     found = FeatureStore(path)
@@ -200,8 +207,11 @@ def everything(path):
     return {**found.attributes, "streams": found.streams, "dim": found.dim}, [array.tobytes() for array in arrays]
 
 
+FORMS = {"this": lambda path: path, "with a header": with_a_header, "earlier": of_an_earlier_version}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [lambda path: path, of_an_earlier_version], ids=["this", "earlier"])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_mutated_store_is_refused_or_gives_the_same(tmp_path, impatient, form):
     path = form(small_store(tmp_path))
     whole = everything(path)
@@ -234,10 +244,22 @@ def test_every_flipped_bit_of_a_store_is_refused_or_changes_nothing(tmp_path):
             everything(path)
 
 
-def test_store_of_an_earlier_version_is_read(tmp_path):
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_store_of_an_earlier_version_is_read(tmp_path, form):
     path = small_store(tmp_path)
     whole = everything(path)
-    assert everything(of_an_earlier_version(path)) == whole
+    assert everything(form(path)) == whole
+
+
+def test_fork_does_not_read_the_answers_to_its_parent(tmp_path):
+    path, reader = small_store(tmp_path), hdf5.Reader()
+    names = reader.ask(hdf5.names, path)
+    of_parent = reader._child.pid
+    fork = os.fork()
+    if not fork:
+        os._exit(int(reader.ask(hdf5.names, path) == names and reader._child.pid != of_parent))
+    assert os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]) == 1
+    assert reader.ask(hdf5.names, path) == names and reader._child.pid == of_parent
 
 
 def test_flipped_bit_in_the_index_of_an_old_store_is_refused(tmp_path, impatient):

@@ -78,7 +78,8 @@ class CropEncoder(TimmEncoder):
         crops = np.empty((len(boxes), edge, edge, 3), np.uint8)
         for place, box in enumerate(boxes):
             part = picture.crop(pixels(box, picture.size, margin=self.spec.margin))
-            side, middle = min(part.size), (0.0, 0.0, *part.size)
+            side = min(part.size)
+            middle: tuple[float, float, float, float] = (0, 0, part.width, part.height)
             if self.spec.crop == "centre":  # the shorter side is scaled, and the middle of the longer one is taken
                 left, top = (part.width - side) / 2, (part.height - side) / 2
                 middle = (left, top, left + side, top + side)

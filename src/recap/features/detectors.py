@@ -122,12 +122,14 @@ class Detector(_Detecting):
         images = self.model.preprocess_image(self.inputs(pictures))
         needs_maps = self.spec.regions or self._undilated is None
         maps = self.model.backbone(images.tensor) if needs_maps else {}
-        regions = self._regions(images, maps, size) if self.spec.regions else [(0, {}) for _ in pictures]
+        regions: list[tuple[Any, dict[str, Tensor]]] = [(0, {})] * len(pictures)
+        if self.spec.regions:
+            regions = self._regions(images, maps, size)
         grids: Sequence[Tensor | None] = [None] * len(pictures)
         if self.spec.grid:  # [B, grid * grid, 2048] in raster order
             plain = self._undilated
             fifth = plain(images.tensor)["res5"] if plain else self.model.roi_heads.res5(maps["res4"])
-            grids = adaptive_avg_pool2d(fifth, self.spec.grid).flatten(2).transpose(1, 2)
+            grids = list(adaptive_avg_pool2d(fifth, self.spec.grid).flatten(2).transpose(1, 2))
         records = []
         # All pictures are computed before the first is fetched, so that a GPU is waited for once.
         for picture, (count, arrays), grid in zip(pictures, regions, grids, strict=True):
@@ -141,7 +143,7 @@ class Detector(_Detecting):
 
     def _regions(
         self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
-    ) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    ) -> list[tuple[Any, dict[str, Tensor]]]:
         """Return how many regions to keep, and arrays whose first rows these are, of each picture of a batch."""
         smallest = self._release.least_side if self.spec.least_side is None else self.spec.least_side
         scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)

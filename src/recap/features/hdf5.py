@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import resource
 import signal
@@ -34,10 +35,13 @@ class Reader:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
+        self._owner = 0
 
     def ask(self, function: Callable[..., Result], path: Path, *arguments: str) -> Result:
         """Return what a function of a module gives for a file."""
         with self._lock:
+            if self._owner != os.getpid():  # a fork must not read the answers to its parent
+                self._child, self._owner = None, os.getpid()
             # Not multiprocessing, which would run the script of whoever uses this package once more.
             child = self._child or subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(self._seconds)],

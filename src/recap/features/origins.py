@@ -195,7 +195,11 @@ class Earlier:
         wanted = own & [image_id not in self.stores for image_id in store.ids.tolist()]
         if wanted.any() or others:
             intact = store.intact()
-            current = self._current(store, store.origins, wanted & intact)
+            current = wanted & intact
+            if self._notes is not None:
+                for position in np.flatnonzero(current).tolist():
+                    content = self._notes.content(int(store.ids[position]))
+                    current[position] = store.origins[position].tobytes() == hashed(content)
             damaged, stale = int((wanted & ~intact).sum()), int((wanted & intact & ~current).sum())
             if damaged and not path.name.endswith(MERGING):  # which lacks what has not been copied yet
                 log.warning(f"{path}: {damaged} images do not match their checksums (making them again)")
@@ -204,16 +208,6 @@ class Earlier:
             taken = current | (intact & ~own) if others else current
             self.stores |= dict.fromkeys(store.ids[taken].tolist(), store)
         return store
-
-    def _current(self, store: FeatureStore, origins: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return which of the wanted images are made from the bytes of now."""
-        if self._notes is None:
-            return wanted
-        current = np.zeros(len(wanted), bool)
-        for position in np.flatnonzero(wanted).tolist():
-            content = self._notes.content(int(store.ids[position]))
-            current[position] = origins[position].tobytes() == hashed(content)
-        return current
 
     def forget(self, path: Path) -> None:
         """Leave out the images of a store that is going to be replaced."""

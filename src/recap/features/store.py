@@ -66,20 +66,13 @@ class Rows:
     """Where the rows of one array are in a file."""
 
     path: Path
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    offset: int
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+    row: np.dtype  # with the shape of a row
+    count: int
+    offset: int  # of the first, in bytes
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Read rows into memory; unlike mapped pages they are given back when they are not used any more."""
-        shape = (stop - start, *self.shape[1:])
-        begin = self.offset + start * self.row_bytes
-        return np.fromfile(self.path, self.dtype, int(np.prod(shape)), offset=begin).reshape(shape)
+        return np.fromfile(self.path, self.row, stop - start, offset=self.offset + start * self.row.itemsize)
 
 
 def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
@@ -102,59 +95,47 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
                 data = file[stream][name]
                 types = [np.dtype(dtype) for dtype in (DTYPES if name == VALUES else (COLUMNS[name],))]
                 place = data.id.get_offset()  # None where it is not in one piece
-                if place is None or data.dtype not in types or len(data) != ends[-1]:
+                whole = place is not None and data.dtype in types and len(data) == ends[-1]
+                if not whole or (name == VALUES and data.ndim != 2):
                     raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
-                arrays[f"{stream}/{name}"] = Rows(path, data.dtype, data.shape, place)
+                row = np.dtype((data.dtype, data.shape[1:]))
+                arrays[f"{stream}/{name}"] = Rows(path, row, len(data), place)
     return attributes, Index(ids, sizes, digests, origins, offsets), arrays
 
 
 class FeatureStore:
-    """The features of a store; opens in milliseconds, holds no file handle, may be pickled and forked.
-
-    Attributes:
-        ids: image ids, int64 [images], rising.
-        image_sizes: int32 [images, 2], width and height in pixels.
-        streams: names of the streams; the extractor put the main one first.
-        stream: the one that is read if no other is named.
-        dim: length of its feature vectors.
-        attributes: what the file says of itself (extractor, extractor_hash, weights_sha256, checksum, ...).
-        feature_hash: changes when extractor, weights, images or any stored number change.
-        origins: the sha256 of what each image is made from, uint8 [images, 32]; None in stores of earlier versions.
-        arrays: where the arrays of features are, by path (``grid/values``).
-    """
+    """The features of a store; opens in milliseconds, holds no file handle, may be pickled and forked."""
 
     def __init__(self, path: str | Path, stream: str | None = None) -> None:
         """Open a store; ``stream`` is the one to read (default: the main one)."""
-        self.path = Path(path)
+        self.path, self._chosen = Path(path), stream
         if not self.path.is_file():
             raise MissingFeatures(f"{self.path}: no such feature store; run `recap features extract` first")
         try:
-            self._open()
+            with self.path.open("rb") as file:
+                ours = file.read(len(MAGIC)) == MAGIC
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            # HDF5 may hang over a damaged file of somebody else, or of an earlier version.
+            self.attributes, index, self.arrays = contents(self.path) if ours else ask(contents, self.path)
+            expected = index.attributes(self.attributes)
+            own = {"attributes_checksum": expected["attributes_checksum"], **self.attributes}  # early stores lack it
+            for name, text in expected.items():
+                if own.get(name) != text:
+                    raise ValueError(f"its {name} does not match the content")
+            self._mapped = {
+                path: np.frombuffer(self._map, rows.row, rows.count, rows.offset) for path, rows in self.arrays.items()
+            }
         except (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, UnreadableHdf5) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise DamagedFeatures(
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
             ) from error
-        self._chosen = stream
-        self.stream = self._named(stream or self.streams[0])
-        self.dim = self.shape(self.stream)[1]
-
-    def _open(self) -> None:
-        with self.path.open("rb") as file:
-            ours = file.read(len(MAGIC)) == MAGIC
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        # HDF5 may hang over a damaged file of somebody else, or of an earlier version.
-        self.attributes, index, self.arrays = contents(self.path) if ours else ask(contents, self.path)
         self.ids, self.image_sizes, self.digests, self.origins = index.ids, index.sizes, index.digests, index.origins
-        self._offsets, self.streams = index.offsets, list(index.offsets)
-        for name, text in index.attributes(self.attributes).items():
-            if self.attributes.get(name, text) != text:  # early stores lack `attributes_checksum`
-                raise ValueError(f"its {name} does not match the content")
+        self._offsets, self.streams = index.offsets, list(index.offsets)  # the extractor put the main one first
+        self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
+        self.dim = self.shape(self.stream)[1]  # length of its feature vectors
+        # Changes when extractor, weights, images or any stored number change.
         self.feature_hash = self.attributes["feature_hash"]
-        self._mapped = {
-            path: np.frombuffer(self._map, rows.dtype, int(np.prod(rows.shape)), rows.offset).reshape(rows.shape)
-            for path, rows in self.arrays.items()
-        }
         self._tensors: dict[str, torch.Tensor] = {}
         self._compared = np.zeros(len(self.ids), bool)  # images whose digest this process has looked at
 
@@ -163,9 +144,6 @@ class FeatureStore:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def __contains__(self, image_id: object) -> bool:
-        return isinstance(image_id, (int, np.integer)) and not len(self._unknown(np.asarray([image_id]))[0])
 
     def rows(self, image_ids: Sequence[int], stream: str | None = None) -> np.ndarray:
         """Return how many feature vectors each image has, int64 [B]."""
@@ -206,11 +184,11 @@ class FeatureStore:
 
     def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
         """Return the shape of one array of the file, [rows of all images, ...]."""
-        return self.arrays[f"{self._named(stream)}/{name}"].shape
+        return self._mapped[f"{self._named(stream)}/{name}"].shape
 
     def dtype(self, stream: str) -> str:
         """Return the stored type of a stream's features."""
-        return self.arrays[f"{stream}/{VALUES}"].dtype.name
+        return self._mapped[f"{stream}/{VALUES}"].dtype.name
 
     def made_by(self) -> str:
         """Return the hash of extractor, weights and type of the numbers: equal for stores of other images, too."""
@@ -221,7 +199,7 @@ class FeatureStore:
 
         A block holds about 16 MiB, so that memory stays bounded however large the file is.
         """
-        size = sum(rows.row_bytes * rows.shape[0] for rows in self.arrays.values())
+        size = sum(array.nbytes for array in self._mapped.values())
         step = max(1, int(_PIECE // (size / len(self.ids) + 1)))
         end = len(self.ids) if last is None else last
         for start in range(first, end, step):
@@ -240,7 +218,8 @@ class FeatureStore:
     def positions(self, image_ids: Sequence[int]) -> np.ndarray:
         """Return where in the order of the file images are, int64 [B]; one that is not there is named."""
         wanted = np.asarray(image_ids, dtype=np.int64)
-        missing, positions = self._unknown(wanted)
+        positions = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        missing = wanted[self.ids[positions] != wanted]
         if len(missing):
             missing = np.unique(missing)
             others = f" (nor for {len(missing) - 1} others of the {len(np.unique(wanted))})" if len(missing) > 1 else ""
@@ -288,7 +267,7 @@ class FeatureStore:
             self._compared[position] = True
         offsets, rows = self._offsets[path.split("/")[0]], self.arrays[path]
         starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
-        places, width = np.arange(int(counts.max(initial=0))), rows.row_bytes
+        places, width = np.arange(int(counts.max(initial=0))), rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
         # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses microseconds.
         for image in np.argsort(starts, kind="stable").tolist():
@@ -299,7 +278,7 @@ class FeatureStore:
         taken = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
         values = self._tensor(path).index_select(0, taken)
         # torch widens float16 twelve times faster than numpy.
-        values = values.view(*mask.shape, *rows.shape[1:]).to(dtype or values.dtype)
+        values = values.view(*mask.shape, *rows.row.shape).to(dtype or values.dtype)
         if not bool(mask.all()):
             values[~mask] = 0
         return values, mask
@@ -321,8 +300,3 @@ class FeatureStore:
         if stream not in self.streams:
             raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
         return stream
-
-    def _unknown(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of ``wanted`` that are not in the store, and the positions of all (wrong for the former)."""
-        positions = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
-        return wanted[self.ids[positions] != wanted], positions

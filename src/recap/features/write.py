@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -32,8 +32,8 @@ from recap.features.records import GRID, VALUES, ImageFeatures, image_digest, st
 from recap.features.store import MAGIC, FeatureStore, Index, Rows
 
 Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
-Form = Mapping[str, tuple[str, tuple[int, ...]]]  # type and shape of a row of each array by its path (``grid/values``)
-Sources = Sequence[tuple[FeatureStore, list[int]]]  # stores and shards with the ids of images, ascending
+Form = Mapping[str, np.dtype]  # a row of each array by its path (``grid/values``), with its shape
+Sources = dict[Path, tuple[FeatureStore, list[int]]]  # stores and shards with the ids of images, ascending
 
 _OURS = re.compile(r"[0-9a-f]{16}-([0-9a-f]{16}|\d{6})\.(shard|merging|origins)\.(h5|json)(\.origins\.json)?")
 _PAGE = 4096  # bytes
@@ -69,36 +69,22 @@ class Finished(BaseModel):
 
 def build_store(
     *,
-    out: Path,
-    shards: Path,
-    ids: Sequence[int],
-    shard_size: int,
-    dtype: str,
-    job: str,
-    attributes: Mapping[str, str],
-    extract: Extract,
-    streams: Sequence[str] = (GRID,),
-    origins: Origins | None = None,
-    kept: Path | None = None,
-    part: Part | None = None,
+    out: Path,  # the store; written last, in one step
+    shards: Path,  # folder for the unfinished work; other files in it are left alone
+    ids: Sequence[int],  # all image ids, in any order
+    shard_size: int,  # images per shard; an interrupted run loses at most one shard of work
+    dtype: str,  # float16 or float32, the type of the stored values
+    job: str,  # 16 hex digits, a hash of all that an image's values depend on but the bytes that `origins` tells of
+    attributes: Mapping[str, str],  # extractor, extractor_hash, weights_sha256, made_with
+    extract: Extract,  # gets the ids of the missing shards, one list per shard, and yields features in that order
+    streams: Sequence[str] = (GRID,),  # names of the streams that every image has, the main one first
+    origins: Origins | None = None,  # what each image is made from; None: nothing that could change
+    kept: Path | None = None,  # another name of the store, which grows from it when `out` is gone and drops no image
+    part: Part | None = None,  # extract a share of the shards alone, and note what all parts are merged by
 ) -> None:
     """Extract what earlier runs have not left, pack all into ``out``, and remove the shards.
 
-    Args:
-        out: the store; written last, in one step.
-        shards: folder for the unfinished work; other files in it are left alone.
-        ids: all image ids, in any order.
-        shard_size: images per shard; an interrupted run loses at most one shard of work.
-        dtype: float16 or float32, the type of the stored values.
-        job: 16 hex digits, a hash of everything the values of an image depend on but the bytes that ``origins`` tells
-            of; images of another job, or made from other bytes, are never used.
-        attributes: extractor, extractor_hash, weights_sha256, made_with.
-        extract: gets the image ids of the missing shards, one list per shard, and yields their features in that order.
-        streams: names of the streams that every image has, the main one first.
-        origins: what each image is made from (default: nothing that could change).
-        kept: another name of the finished store. When ``out`` is gone and more images are asked for, those that it has
-            are taken; none of them is dropped.
-        part: extract a share of the shards alone, and note what all parts are merged by.
+    Images of another ``job``, or made from other bytes, are never used.
     """
     ordered = sorted({int(image_id) for image_id in ids})
     if not ordered:
@@ -125,7 +111,12 @@ def build_store(
         earlier.add(path)
     pieces = {path: lacking for path, group in pieces.items() if (lacking := earlier.lacks(group))}
     own = list(pieces) if part is None else list(pieces)[part.number :: part.count]
-    missing = [path for path in own if not _is_finished(path, pieces[path], earlier)]
+    missing = []
+    for path in own:
+        earlier.add(path)
+        if earlier.lacks(pieces[path]):
+            earlier.forget(path)
+            missing.append(path)
     if len(missing) < len(own):
         log.info(f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier run")
     wanted = [pieces[path] for path in missing]
@@ -170,22 +161,17 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
     _finish(earlier, out, shards=shards, kept=kept, header=first.header, notes=notes)
 
 
-def _is_finished(path: Path, ids: Sequence[int], earlier: Earlier) -> bool:
-    """Return whether an earlier run has made a shard whole."""
-    earlier.add(path)
-    if earlier.lacks(ids):
-        earlier.forget(path)
-        return False
-    return True
-
-
 def _finish(
     earlier: Earlier, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str], notes: Notes
 ) -> None:
-    by_path: dict[Path, tuple[FeatureStore, list[int]]] = {}
+    """Write the store of all finished images, and remove the shards that they come from."""
+    sources: Sources = {}
     for image_id, store in sorted(earlier.stores.items()):
-        by_path.setdefault(store.path, (store, []))[1].append(image_id)
-    _merge(list(by_path.values()), out, shards=shards, kept=kept, header=header)
+        sources.setdefault(store.path, (store, []))[1].append(image_id)
+    if kept is not None and list(sources) == [kept] and len(sources[kept][1]) == len(sources[kept][0]):
+        _or_copy(_link, kept, out)  # it has all, and nothing else
+    else:
+        _merge(sources, out, shards=shards, kept=kept, header=header)
     if kept is not None:
         notes.write(notes_of(kept), sorted(earlier.stores))
     _remove_shards(shards)
@@ -244,10 +230,10 @@ def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) ->
         for name, array in small.items():
             file.create_dataset(name, data=array, track_times=False)
         rows = {}
-        for name, (dtype, row) in form.items():
-            shape = (int(index.offsets[name.split("/")[0]][-1]), *row)
-            data = file.create_dataset(name, shape, dtype, dcpl=places, track_times=False)
-            rows[name] = Rows(path, data.dtype, shape, data.id.get_offset())
+        for name, row in form.items():
+            count = int(index.offsets[name.split("/")[0]][-1])
+            data = file.create_dataset(name, (count, *row.shape), row.base, dcpl=places, track_times=False)
+            rows[name] = Rows(path, row, count, data.id.get_offset())
         # Texts of fixed length lie under these checksums; those of any length do not, and damaged ones hang HDF5.
         file.attrs.update({key: np.bytes_(text.encode()) for key, text in index.attributes(header).items()})
     with path.open("r+b") as block:
@@ -263,15 +249,14 @@ def _fill(
     with path.open("r+b") as file:
         for block in blocks:
             for name, piece in block.items():
-                file.seek(arrays[name].offset + at[name] * arrays[name].row_bytes)
+                file.seek(arrays[name].offset + at[name] * arrays[name].row.itemsize)
                 file.write(np.ascontiguousarray(piece).data)
                 at[name] += len(piece)
 
 
 def _need_room(path: Path, form: Form, rows: Mapping[str, int]) -> None:
     """Check that the disk has room for so many rows of each stream."""
-    width = {name: int(np.prod(row)) * np.dtype(dtype).itemsize for name, (dtype, row) in form.items()}
-    size = sum(rows[name.split("/")[0]] * each for name, each in width.items()) + _SPARE
+    size = sum(rows[name.split("/")[0]] * row.itemsize for name, row in form.items()) + _SPARE
     free = shutil.disk_usage(path.parent).free
     if free < size:
         raise FeatureError(
@@ -291,7 +276,7 @@ def _write_shard(
         if record.image_id != image_id:
             raise FeatureError(f"{path}: the extractor gave image id {record.image_id} where {image_id} was asked for")
         arrays = stored_arrays(record, dtype=header["dtype"], streams=streams)
-        form = {name: (array.dtype.name, array.shape[1:]) for name, array in arrays.items()}
+        form = {name: np.dtype((array.dtype, array.shape[1:])) for name, array in arrays.items()}
         images.append(arrays)
         sizes.append(record.size)
         if len(images) == 1:
@@ -315,7 +300,7 @@ def _write_shard(
 
 
 def _described(form: Form) -> str:
-    return ", ".join(f"{name} [rows, {', '.join(map(str, row))}]" if row else name for name, (_, row) in form.items())
+    return ", ".join(f"{name} {['rows', *row.shape]}".replace("'", "") for name, row in form.items())
 
 
 def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -326,34 +311,35 @@ def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str]) -> None:
-    """Write a store of these images, and remove the shards that they come from."""
-    if kept is not None and [(store.path, len(store)) for store, _ in sources] == [(kept, len(sources[0][1]))]:
-        _or_copy(_link, kept, out)  # it has all, and nothing else
-        return
-    form = _one_form([store for store, _ in sources])
-    index = _joint_index(sources, list(dict.fromkeys(name.split("/")[0] for name in form)))
+    """Lay a store out, copy images into it, shard by shard, and give it its names."""
+    form: Form = {}
+    for store, _ in sources.values():
+        own = {name: rows.row for name, rows in store.arrays.items()}
+        form = form or own
+        if own != form:
+            raise FeatureError(f"{store.path}: its features are of another form than those before it; delete it")
+    index = _joint_index(sources.values(), header["streams"].split())
     name = _set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
     unfinished = shards / f"{header['job']}-{name}{MERGING}"
     with writing(unfinished):
-        if unfinished not in [store.path for store, _ in sources]:
+        if unfinished not in sources:
             with atomic_path(unfinished) as temporary:
                 _lay_out(temporary, index, form, header)
-        needed = {unfinished, *(store.path for store, _ in sources)}
-        for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - needed:
+        for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - {unfinished, *sources}:
             path.unlink()
-        sources = [(store, ids) for store, ids in sources if store.path != unfinished]
+        copied = {path: source for path, source in sources.items() if path != unfinished}
         # Room for what is copied from stores that stay, and for the largest shard.
         room = {}
         for stream in index.offsets:
-            rows = [(_is_shard(store), int(store.rows(own, stream).sum())) for store, own in sources]
-            largest = max((count for shard, count in rows if shard), default=0)
-            room[stream] = largest + sum(count for shard, count in rows if not shard)
+            rows = {path: int(store.rows(ids, stream).sum()) for path, (store, ids) in copied.items()}
+            staying = [rows.pop(path) for path in copied if not path.name.endswith(SHARD)]
+            room[stream] = sum(staying) + max(rows.values(), default=0)
         _need_room(unfinished, form, room)
         target = FeatureStore(unfinished)
-        for store, ids in sources:
+        for path, (store, ids) in copied.items():
             _copy(store, target, ids)
-            if _is_shard(store):
-                store.path.unlink()
+            if path.name.endswith(SHARD):
+                path.unlink()
         if kept is not None:
             try:
                 _link(unfinished, kept)
@@ -362,10 +348,6 @@ def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, head
                 log.warning(f"{kept}: {reason}, so it cannot grow later")
         _or_copy(Path.replace, unfinished, out)
         unfinished.unlink(missing_ok=True)
-
-
-def _is_shard(store: FeatureStore) -> bool:
-    return store.path.name.endswith(SHARD)
 
 
 def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None:
@@ -379,7 +361,7 @@ def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None
         os.fsync(written.fileno())
 
 
-def _joint_index(sources: Sources, streams: Sequence[str]) -> Index:
+def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: Sequence[str]) -> Index:
     """Return the index of images from those of their stores."""
     ids = np.sort(np.concatenate([np.asarray(own, np.int64) for _, own in sources]))
     sizes, counts = np.zeros((len(ids), 2), np.int32), {stream: np.zeros(len(ids), np.int64) for stream in streams}
@@ -392,15 +374,6 @@ def _joint_index(sources: Sources, streams: Sequence[str]) -> Index:
         for stream in streams:
             counts[stream][places] = store.rows(own, stream)
     return Index(ids, sizes, digests, origins, {stream: _offsets(count) for stream, count in counts.items()})
-
-
-def _one_form(stores: Sequence[FeatureStore]) -> Form:
-    """Return types and shapes of the arrays, which all stores must share."""
-    forms = [{path: (rows.dtype.name, rows.shape[1:]) for path, rows in store.arrays.items()} for store in stores]
-    for store, form in zip(stores, forms, strict=True):
-        if form != forms[0]:
-            raise FeatureError(f"{store.path}: its features are of another form than those before it; delete it")
-    return forms[0]
 
 
 def _link(path: Path, name: Path) -> None:

@@ -86,7 +86,7 @@ def test_unknown_stream_and_column_are_named(store):
 def test_verify_names_the_image_that_was_damaged(store):
     content = bytearray(store.path.read_bytes())
     place = store.arrays["region/boxes"]
-    content[place.offset + place.row_bytes * int(store._offsets["region"][6])] ^= 1
+    content[place.offset + place.row.itemsize * int(store._offsets["region"][6])] ^= 1
     store.path.write_bytes(content)
     with refused(FeatureError, "f.h5", f"image id {IDS[6]}", "checksum"):
         FeatureStore(store.path).verify()

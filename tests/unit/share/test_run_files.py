@@ -30,15 +30,15 @@ def copied(results, tmp_path):
 @pytest.fixture
 def described_as(monkeypatch):
     """A function that changes what every feature store says of its extractor."""
-    opened = FeatureStore._open
+    opened = FeatureStore.__init__
 
     def change(new):
-        def other(self):
-            opened(self)
+        def other(self, *arguments):
+            opened(self, *arguments)
             said = new(json.loads(self.attributes["extractor"]))
             self.attributes = {**self.attributes, "extractor": json.dumps(said)}
 
-        monkeypatch.setattr(FeatureStore, "_open", other)
+        monkeypatch.setattr(FeatureStore, "__init__", other)
 
     return change
 
