@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from recap.core.device import select_device
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import value_hash
 from recap.core.plugins import resolve
 from recap.data.corpus.corpus import Corpus
@@ -202,6 +202,10 @@ def encoded(
         while awaited in early:
             yield early.pop(awaited)
             awaited = next(ids, None)
+    if awaited is not None:
+        raise FeatureError(
+            f"image id {awaited}: {type(encoder).__name__} gave no features of it; look at what it returns"
+        )
 
 
 def write(
@@ -218,8 +222,6 @@ def write(
     """Write the store of a job, or take up an interrupted run.
 
     Args:
-        spec: the settings.
-        job: what the extractor works on.
         features: groups of image ids -> their features, in that order.
         ids: of all images.
         attributes: what the store says of the extractor.

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.data.corpus.corpus import Caption, write_corpus
 from recap.features import extraction
 from recap.features.ahead import alike
@@ -114,6 +114,13 @@ def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
     assert sorted(resumed.made) == [[6], [7, 8]]
     _, fresh = extract(photos("y.h5"), batch_size=2, shard_size=6)
     assert store.attributes["feature_hash"] == fresh.attributes["feature_hash"]
+
+
+def test_an_encoder_that_leaves_an_image_out_is_refused(photos, monkeypatch):
+    whole = Means.__call__
+    monkeypatch.setattr(Means, "__call__", lambda self, pictures: whole(self, pictures)[:-1])
+    with refused(FeatureError, "image id", "Means"):
+        extract(photos("x.h5"), batch_size=2, shard_size=6)
 
 
 def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():
