@@ -40,7 +40,7 @@ def test_each_picture_is_an_image_of_the_test_split_without_a_caption(tmp_path):
     [
         ([{"id": 7, "file_name": name(7)}] * 2, ["info.zip", "image id 7"]),
         ([{"id": 8, "file_name": name(7)}], ["info.zip", f"'{name(7)}'", "id 8"]),
-        ([], ["info.zip", "key 'images'"]),
+        ([], ["info.zip", "images"]),
         ([{"id": 9, "file_name": name(9)}], [f"test2014/{name(9)}", "image id 9", "test2014.zip"]),
     ],
 )

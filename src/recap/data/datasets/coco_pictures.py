@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.data.corpus.corpus import Caption
-from recap.data.datasets.base import Built, check_pictures
-from recap.data.datasets.coco import image_id_of
+from recap.data.datasets.base import Built, Entry, check_pictures, parsed
+from recap.data.datasets.coco import CocoImage, image_id_of
 from recap.data.files.images import ImageSource
 from recap.data.files.json_files import read_json_of
 from recap.settings.datasets import COCO_PARTS, CocoPicturesDataset
+
+
+class Listing(Entry):
+    """A listing of pictures without captions."""
+
+    images: Annotated[list[CocoImage], Field(min_length=1)]
 
 
 def build(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:
@@ -32,18 +40,13 @@ def build(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> B
 
 def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str]:
     """Return image id -> file name of a JSON of COCO, or of the one named like ``member`` in a zip; ids rise."""
-    content = read_json_of(path, member)
-    images: Any = content.get("images") if isinstance(content, dict) else None
-    if not isinstance(images, list) or not images or not all(isinstance(image, dict) for image in images):
-        raise DataError(f"{path}: no list of images under the key 'images'; is this {member}?")
     files: dict[int, str] = {}
-    for image in images:
-        number, file = image.get("id"), str(image.get("file_name"))
-        if type(number) is not int or image_id_of(file) != number:
-            raise DataError(f"{path}: the image {file!r} has the id {number!r}, which is not COCO's")
-        if number in files:
-            raise DataError(f"{path}: image id {number} is duplicated; fetch it again")
-        files[number] = file
+    for image in parsed(Listing, read_json_of(path, member), str(path)).images:
+        if image_id_of(image.file_name) != image.id:
+            raise DataError(f"{path}: the image {image.file_name!r} has the id {image.id}, which is not COCO's")
+        if image.id in files:
+            raise DataError(f"{path}: image id {image.id} is duplicated; fetch it again")
+        files[image.id] = image.file_name
     return dict(sorted(files.items()))
 
 

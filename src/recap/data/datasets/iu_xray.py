@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from recap.core.documents import read_json
 from recap.core.errors import DamagedData, DataError, RecapError
@@ -24,10 +26,10 @@ from recap.core.files import atomic_path, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
 from recap.data.corpus.corpus import SPLITS, VIEWS, Caption, need_splits
-from recap.data.datasets.base import Built, warn_of_part
+from recap.data.datasets.base import Built, Entry, String, parsed, warn_of_part
 from recap.data.files.archives import contents
 from recap.data.files.images import MAX_BYTES
-from recap.data.vocabulary.text import is_storable, tokenize
+from recap.data.vocabulary.text import tokenize
 from recap.settings.datasets import STUDIES, IuXrayDataset
 
 _PICTURES = (".png", ".jpg", ".jpeg")
@@ -187,9 +189,6 @@ def parse_report(content: bytes, where: str) -> Report:
     return Report(uid, " ".join(sections.get("FINDINGS", "").split()), pictures)
 
 
-_ID = re.compile(r"(CXR\d+)_\S+")
-
-
 @dataclass(frozen=True)
 class Study:
     """One example: the report's uid, its split, its text and its pictures' names without suffix."""
@@ -200,30 +199,41 @@ class Study:
     pictures: tuple[str, ...]
 
 
-def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
-    """Return the studies that an annotation names, in its order.
+class AnnotatedStudy(Entry):
+    """A study of the annotation: its id starts with the report's uid, and ``k.png`` is picture k of the report."""
 
-    The form is ``{"train": [{"id": "CXR2384_IM-0942", "report": ..., "image_path": ["CXR2384_IM-0942/0.png", ...]}]}``:
-    the id starts with the report's uid, and ``k.png`` is picture k in the order of the report's XML.
-    """
+    id: Annotated[String, Field(pattern=r"^CXR\d+_\S+$")]
+    report: Annotated[String, Field(pattern=r"\S")]
+    image_path: Annotated[list[String], Field(min_length=1)]
+
+
+class Annotation(Entry):
+    """The annotation of Chen et al."""
+
+    train: list[AnnotatedStudy]
+    val: list[AnnotatedStudy]
+    test: list[AnnotatedStudy]
+
+
+def annotated(path: Path, reports: Mapping[str, Report]) -> list[Study]:
+    """Return the studies that an annotation names, in its order."""
     try:
         content = read_json(path)
     except RecapError as error:
         raise DataError(str(error)) from error
-    if not isinstance(content, dict) or not all(isinstance(content.get(split), list) for split in SPLITS):
-        raise DataError(f"{path}: no lists under 'train', 'val' and 'test'; is this the annotation of Chen et al.?")
-    studies: list[Study] = []
-    splits: dict[str, str] = {}
+    annotation = parsed(Annotation, content, str(path))
+    studies: dict[str, Study] = {}
     for split in SPLITS:
-        for entry in content[split]:
-            study = _entry(entry, split, reports, path)
-            if study.uid in splits:
-                raise DataError(
-                    f"{path}: {study.uid} is duplicated (in {splits[study.uid]!r} and {split!r}); list it once"
-                )
-            splits[study.uid] = split
-            studies.append(study)
-    return studies
+        for entry in getattr(annotation, split):
+            report = reports.get(entry.id.partition("_")[0])
+            if report is None:
+                raise DataError(f"{path}: names the study {entry.id}, of which there is no report; fetch all reports")
+            if report.uid in studies:
+                first = studies[report.uid].split
+                raise DataError(f"{path}: {report.uid} is duplicated (in {first!r} and {split!r}); list it once")
+            pictures = tuple(_picture(file, report, f"{path}: the study {entry.id}") for file in entry.image_path)
+            studies[report.uid] = Study(report.uid, split, entry.report, pictures)
+    return list(studies.values())
 
 
 def drawn(studies: Sequence[Study], *, seed: int) -> list[Study]:
@@ -236,24 +246,6 @@ def drawn(studies: Sequence[Study], *, seed: int) -> list[Study]:
     places = generator(seed, "iu_xray", "split").permutation(len(ordered)).tolist()
     splits = ["train" if place < train else "val" if place < train + val else "test" for place in places]
     return [replace(study, split=split) for study, split in zip(ordered, splits, strict=True)]
-
-
-def _entry(entry: Any, split: str, reports: Mapping[str, Report], path: Path) -> Study:
-    name = entry.get("id") if isinstance(entry, dict) else None
-    match = _ID.fullmatch(name) if isinstance(name, str) else None
-    if match is None:
-        raise DataError(f"{path}: {split!r} holds an entry with the id {name!r}; ids are like 'CXR2384_IM-0942'")
-    report = reports.get(match[1])
-    if report is None:
-        raise DataError(f"{path}: names the study {name}, but there is no report {match[1]}; fetch all reports")
-    text, files = entry.get("report"), entry.get("image_path")
-    if not isinstance(text, str) or not text.strip():
-        raise DataError(f"{path}: the study {name} has no text under 'report'; add it or remove the study")
-    if not is_storable(text):
-        raise DataError(f"{path}: the study {name} has half of a surrogate pair under 'report'; correct it")
-    if not isinstance(files, list) or not files or not all(isinstance(file, str) for file in files):
-        raise DataError(f"{path}: the study {name} has no pictures under 'image_path'; add some or remove the study")
-    return Study(report.uid, split, text, tuple(_picture(file, report, f"{path}: the study {name}") for file in files))
 
 
 def _picture(file: str, report: Report, where: str) -> str:
