@@ -10,6 +10,7 @@ import shutil
 import stat
 import struct
 import tarfile
+import traceback
 import unicodedata
 import zipfile
 import zlib
@@ -122,6 +123,8 @@ def contents(path: Path, *, wanted: Callable[[str], bool], max_bytes: int) -> It
 def damage(path: Path, error: Exception) -> DataError:
     """Return the sentence about an archive that raised one of DAMAGED."""
     reason = cause(error)
+    # What filled the memory is still held by the library's frames, and removing a folder needs some.
+    traceback.clear_frames(error.__traceback__)
     if isinstance(error, NotImplementedError):
         return DataError(f"{path}: packed in a way that is not supported ({reason}); pack its files again as a zip")
     if isinstance(error, RuntimeError) and "encrypted" in reason:
