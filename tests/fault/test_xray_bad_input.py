@@ -122,7 +122,7 @@ def test_an_archive_cut_between_two_files_is_noticed(tmp_path):
 def test_missing_and_wrong_archives(tmp_path):
     inputs = write_iu_xray(tmp_path)
     refused(inputs, "none.tgz: no such folder or archive", reports="none.tgz")
-    refused(inputs, "annotation.json: neither a folder nor a whole zip or tgz", images=["annotation.json"])
+    refused(inputs, "annotation.json: truncated or damaged", images=["annotation.json"])
     refused(inputs, "NLMCXR_png.tgz: no XML reports in it", reports="NLMCXR_png.tgz")
     refused(inputs, "annotation.json: no lines under the columns filename", projections="annotation.json")
     (inputs / "other.csv").write_text("uid,file\n1,a\n")

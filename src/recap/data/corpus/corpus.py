@@ -63,8 +63,7 @@ class Corpus:
                 pieces["image_id"].append(table["image_id"].to_numpy())
                 pieces["caption_id"].append(table["caption_id"].to_numpy())
                 pieces["split"].append(_codes(table["split"]))
-            ids = {name: np.concatenate(parts) for name, parts in pieces.items()}
-        return cls(path, about, ids)
+            return cls(path, about, {name: np.concatenate(parts) for name, parts in pieces.items()})
 
     @cached_property
     def split(self) -> np.ndarray:
