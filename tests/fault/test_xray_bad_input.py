@@ -71,9 +71,9 @@ def first(content):
 
 
 ANNOTATIONS = {
-    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "names the study CXR999_IM-1, but there is no re"),
-    "an id of another form": (lambda c: first(c).update(id="study 3"), "entry with the id 'study 3'"),
-    "no id": (lambda c: first(c).pop("id"), "entry with the id None"),
+    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "names the study CXR999_IM-1"),
+    "an id of another form": (lambda c: first(c).update(id="study 3"), "train.0.id"),
+    "no id": (lambda c: first(c).pop("id"), "'train.0.id' is missing"),
     "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3 is duplicated (in 'train' and 'test')"),
     "a view that the report lacks": (
         lambda c: first(c).update(image_path=["CXR3_IM-0003/0.png", "CXR3_IM-0003/2.png"]),
@@ -84,11 +84,11 @@ ANNOTATIONS = {
         lambda c: first(c).update(image_path=[f"a/{'9' * 5000}.png"]),
         "the number counting views from 0",
     ),
-    "no pictures": (lambda c: first(c).update(image_path=[]), "has no pictures under 'image_path'"),
-    "no text": (lambda c: first(c).update(report=" "), "CXR3_IM-0003 has no text under 'report'"),
-    "half a surrogate": (lambda c: first(c).update(report="a \ud83d"), "CXR3_IM-0003 has half of a surrogate pair"),
+    "no pictures": (lambda c: first(c).update(image_path=[]), "train.0.image_path"),
+    "no text": (lambda c: first(c).update(report=" "), "train.0.report"),
+    "half a surrogate": (lambda c: first(c).update(report="a \ud83d"), "train.0.report: half of a surrogate pair"),
     "text without a word": (lambda c: first(c).update(report="?!"), "the findings of CXR3 hold no word"),
-    "no list": (lambda c: c.pop("val"), "no lists under 'train', 'val' and 'test'"),
+    "no list": (lambda c: c.pop("val"), "'val' is missing"),
     "a split without studies": (lambda c: c["val"].clear(), "the split 'val' has no images"),
 }
 
