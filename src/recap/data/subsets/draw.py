@@ -23,6 +23,9 @@ from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
 from recap.data.corpus.corpus_file import DrawnFrom
 
+UNITS = ("pair", "image")
+VALIDATION = "validation"  # the unit of the draw of a validation split
+
 
 def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
     """Return ids in the order in which they enter growing subsets: by the sha256 of who they are."""
@@ -46,9 +49,6 @@ def _order(numbers: np.ndarray, prefix: str) -> np.ndarray:
 def subset_size(total: int, fraction: float) -> int:
     """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is written."""
     return int(Fraction(str(fraction)) * total + Fraction(1, 2))
-
-
-UNITS = ("pair", "image")
 
 
 def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
@@ -123,9 +123,6 @@ def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
         f"{len(images):,} images and {len(captions):,} captions unpaired"
     )
     return values
-
-
-VALIDATION = "validation"  # the unit of the draw of a validation split
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ _MOST = 2**31 - 1  # of a whole number: sides are stored as int32
 _WITH_BOX = 2054  # numbers of a VinVL vector, which ends with its box
 
 
-class Lines(Origins):
+class Lines(Origins, ABC):
     """The lines of several files by image id; memory holds their positions, never their content."""
 
     streams = (REGION,)
@@ -77,9 +78,9 @@ class Lines(Origins):
                     yield position, line[:_LONGEST_ID]
                 position += len(line)
 
+    @abstractmethod
     def read(self, image_id: int) -> ImageFeatures:
         """Return the features of one image."""
-        raise NotImplementedError
 
     def fields(self, image_id: int, counts: tuple[int, int]) -> tuple[list[bytes], str]:
         """Return the fields of an image's line, of which there is one of two numbers, and what messages call it."""
