@@ -14,7 +14,7 @@ from benchmarks.shapes import batch
 from recap.models.base import Captioner
 from recap.settings import CrossEntropy, Stage
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.operations import Operations
+from recap.measure.operations import Operations
 from recap.training.optim import build_optimizer, clip_gradients
 
 Step = Callable[[], None]

@@ -50,7 +50,7 @@ def plan(
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cost.report import costs_of, report
     from recap.cost.screen import screen
-    from recap.cost.timing import time_steps
+    from recap.measure.timing import time_steps
     from recap.plan.named import named_plan
     from recap.plan.step_costs import ASSUMED_TFLOPS, TIMED
 

@@ -10,8 +10,8 @@ from helpers.plans import PARAMS, planned
 from recap.nn.fast.linear import Linear, fixed_weights
 from recap.plan.amounts import Amounts
 from recap.plan.step_shapes import decoding_shape, training_shape
-from recap.training.measure import measure
-from recap.training.operations import Operations
+from recap.measure.steps import measure
+from recap.measure.operations import Operations
 
 CPU = torch.device("cpu")
 

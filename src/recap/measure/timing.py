@@ -22,7 +22,7 @@ def time_steps(costs: Costs, table: Path, *, device: str, minutes: float) -> Non
         minutes: no measurement begins after so many.
     """
     from recap.core.device import select_device
-    from recap.training.measure import machine, measure
+    from recap.measure.steps import machine, measure
 
     processor = select_device(device)
     here = processor.type, machine(processor)

@@ -31,7 +31,7 @@ from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.objectives.cross_entropy import CrossEntropyObjective
 from recap.training.objectives.self_critical import SelfCriticalObjective
-from recap.training.operations import Operations
+from recap.measure.operations import Operations
 from recap.training.step import Objective, OptimizerStep
 
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
