@@ -30,7 +30,7 @@ from recap.papers.acf.clusters import LineClusters
 from recap.runs.captions import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
 CELLS, WIDTH, BATCH = 144, 512, 40

@@ -18,6 +18,7 @@ from recap.core.hashing import derived_seed
 from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.diverse import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
+from recap.measure.operations import Operations
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
@@ -29,10 +30,8 @@ from recap.runs.folder import Counters
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.distributed import Group
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective
-from recap.measure.operations import Operations
-from recap.training.step import Objective, OptimizerStep
+from recap.training.loop import Objective, OptimizerStep
+from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows

@@ -47,7 +47,7 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
     """Return the definitions that a job may run.
 
     Args:
-        starts: definitions, ``recap.training.job:train``, or modules, whose definitions all count.
+        starts: definitions, ``recap.training.run:train``, or modules, whose definitions all count.
         without: modules and packages that are not followed, beside `MACHINERY`: what is imported, but does not bear
             on the result.
     """
@@ -108,7 +108,7 @@ def _code_digest(starts: tuple[str, ...], without: tuple[str, ...]) -> str:
 
 
 def module_file(name: str) -> Path | None:
-    """Return the file of a module, ``recap.training.job`` or one outside of the package; None if there is none."""
+    """Return the file of a module, ``recap.training.run`` or one outside of the package; None if there is none."""
     if name == _PACKAGE.name or name.startswith(f"{_PACKAGE.name}."):
         path = _PACKAGE.parent.joinpath(*name.split("."))
         return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from helpers.plans import PARAMS, planned
+from recap.measure.operations import Operations
+from recap.measure.steps import measure
 from recap.nn.fast.linear import Linear, fixed_weights
 from recap.plan.amounts import Amounts
 from recap.plan.step_shapes import decoding_shape, training_shape
-from recap.measure.steps import measure
-from recap.measure.operations import Operations
 
 CPU = torch.device("cpu")
 

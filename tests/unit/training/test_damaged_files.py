@@ -12,7 +12,7 @@ from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.saved import load_weights
 from recap.runs.weights import plain_weights, save_weights
-from recap.training.checkpoint import load_state
+from recap.training.loop import load_state
 
 
 def flipped(path, seed):
