@@ -33,27 +33,20 @@ class Batch:
         return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True))
 
 
+@dataclass(kw_only=True, eq=False)
 class CaptionBatches:
-    """Reads captions (image id -> token ids of each, without <bos> and <eos>) and, where there are any, features.
+    """Reads captions and, where there are any, features."""
 
-    `seed` and `label` are of the shuffling. With `pin` the thread that reads batches pins their tensors, so that `to`
-    a GPU does not wait.
-    """
+    features: ReadsImages | None
+    captions: Mapping[int, list[list[int]]]  # image id -> token ids of each, without <bos> and <eos>
+    images_per_batch: int
+    seed: int  # of the shuffling
+    label: str = "order"  # of the shuffling, beside the seed
+    pin: bool = False  # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
 
-    def __init__(
-        self,
-        *,
-        features: ReadsImages | None,
-        captions: Mapping[int, list[list[int]]],
-        images_per_batch: int,
-        seed: int,
-        pin: bool = False,
-        label: str = "order",
-    ) -> None:
-        self.features, self.images_per_batch, self.pin = features, images_per_batch, pin
-        self.seed, self.label = seed, label
-        self.captions = CaptionIds.of(captions)
-        self._images = list(self.captions)
+    def __post_init__(self) -> None:
+        self.captions = self._captions = CaptionIds.of(self.captions)
+        self._images = list(self._captions)
         self._cut: list[list[int]] | None = None
 
     def __len__(self) -> int:
@@ -76,7 +69,7 @@ class CaptionBatches:
         if not image_ids:
             return Batch([], Images({}), torch.empty(0, 0, 0).long())
         images = self.features.read(image_ids) if self.features else Images({})
-        tokens = batch_tensor(self.captions, image_ids)
+        tokens = batch_tensor(self._captions, image_ids)
         if self.pin:
             images, tokens = images.pinned(), tokens.pin_memory()
         return Batch(list(image_ids), images, tokens)

@@ -65,15 +65,8 @@ def pretrain_language_model(
         f"that were read; {texts.in_corpus} were left out because the data set has them, duplicates and empty ones, too"
     )
     torch.manual_seed(derived_seed(spec.seed, "weights"))
-    model = LanguageModel(
-        vocabulary_size=len(words),
-        d_model=spec.d_model,
-        heads=spec.heads,
-        d_feed_forward=spec.d_feed_forward,
-        layers=spec.layers,
-        positions=spec.positions,
-        dropout=spec.dropout,
-    ).to(group.device)
+    sizes = spec.model_dump(include={"d_model", "heads", "d_feed_forward", "layers", "positions", "dropout"})
+    model = LanguageModel(vocabulary_size=len(words), **sizes).to(group.device)
     stage = CrossEntropy(
         epochs=spec.epochs,
         schedule=CosineSchedule(learning_rate=spec.learning_rate, warmup=spec.warmup),
@@ -91,15 +84,14 @@ def pretrain_language_model(
         losses = token_losses(model, batch.tokens)
         return Logged(losses.mean(), len(losses))
 
+    places = range(spec.validation_texts)
+    parts = [places[first : first + spec.texts_per_batch] for first in places[:: spec.texts_per_batch]]
+
     @torch.no_grad()
     def perplexity() -> float:
         """Return exp of the mean cross-entropy of a token of the validation texts."""
         model.eval()
-        size = spec.texts_per_batch
-        parts = [
-            range(first, min(first + size, spec.validation_texts)) for first in range(0, spec.validation_texts, size)
-        ]
-        losses = [token_losses(model, validation.batch(part).tokens.to(group.device)) for part in parts]
+        losses = [token_losses(model, batch.tokens.to(group.device)) for batch in map(validation.batch, parts)]
         return math.exp(torch.cat(losses).double().mean().item())
 
     with exclusive(state / "lock", wait_seconds=60.0, what=f"the state folder {state}"):

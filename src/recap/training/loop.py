@@ -7,7 +7,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,6 @@ from recap.training.optim import WeightAverage, build_optimizer, clip_gradients,
 
 STATE, BEST = "last.pt", "best.safetensors"
 SAVED = "the state is saved, and the same command continues from here"
-Identity = dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
 Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
 
@@ -48,23 +47,20 @@ class Metric(NamedTuple):
 CIDER_D = Metric("CIDEr-D", "val_cider_d")
 
 
+@dataclass(kw_only=True, eq=False)
 class OptimizerStep:
     """Updates the weights with one batch; a step whose numbers are lost is noted in the folder `state`."""
 
-    def __init__(
-        self,
-        *,
-        model: nn.Module,
-        objective: Objective,
-        stage: Stage,
-        d_model: int,
-        group: Group,
-        state: Path,
-        items: str = "images",  # of a batch, in errors
-    ) -> None:
-        self.model, self.objective, self.stage, self.d_model = model, objective, stage, d_model
-        self.group, self.state, self.items = group, state, items
-        self.optimizer = build_optimizer(model.parameters(), stage)
+    model: nn.Module
+    objective: Objective
+    stage: Stage
+    d_model: int
+    group: Group
+    state: Path
+    items: str = "images"  # of a batch, in errors
+
+    def __post_init__(self) -> None:
+        self.optimizer = build_optimizer(self.model.parameters(), self.stage)
         self._logged: list[str] | None = None  # names that the objective logs, once they are known
 
     @property
@@ -115,9 +111,6 @@ class OptimizerStep:
             return numbers
         if self._logged is None:  # the main process has images in every batch, so it knows all names
             self._logged = self.group.of_main(list(numbers))
-        if weight and set(numbers) != set(self._logged):
-            some = ", ".join(sorted(set(numbers) ^ set(self._logged)))
-            raise TrainingError(f"the objective logs {some} in some steps only; let it log the same in every step")
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
 
@@ -132,34 +125,26 @@ class OptimizerStep:
         )
 
 
+@dataclass(kw_only=True, eq=False)
 class Training:
-    """One stage of one run, or the training of a language model.
+    """One stage of one run, or the training of a language model."""
 
-    `validate` returns this process's part of the validation's metric. With `trained` the weights that the stage begins
-    with are a candidate for the best, like those of any epoch.
-    """
+    step: OptimizerStep
+    batches: CaptionBatches
+    validate: Callable[[], float]  # returns this process's part of the validation's metric
+    identity: dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
+    name: str
+    metric: Metric = CIDER_D
+    checkpoint_minutes: float = 5.0
+    keep_state: bool = False
+    trained: bool = False  # the weights that the stage begins with are a candidate for the best, as those of an epoch
 
-    def __init__(
-        self,
-        *,
-        step: OptimizerStep,
-        batches: CaptionBatches,
-        validate: Callable[[], float],
-        identity: Identity,
-        name: str,
-        metric: Metric = CIDER_D,
-        checkpoint_minutes: float = 5.0,
-        keep_state: bool = False,
-        trained: bool = False,
-    ) -> None:
-        self.step, self.batches, self.validate, self.identity = step, batches, validate, identity
+    def __post_init__(self) -> None:
+        step, decay = self.step, self.step.stage.weight_average
         self.model, self.stage, self.group, self.state = step.model, step.stage, step.group, step.state
-        self.name, self.metric, self.trained = name, metric, trained
-        self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
-        decay = self.stage.weight_average
         self.average = WeightAverage(self.model.parameters(), decay) if decay else None
         self.progress = Counters()
-        self._stop, self._since = GracefulStop(name), time.monotonic()
+        self._stop, self._since = GracefulStop(self.name), 0.0
 
     @property
     def best_weights(self) -> Path:
@@ -224,10 +209,10 @@ class Training:
                 "seconds": self._seconds(),
             }
         )
-        numbers_text = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
+        logged = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
         validated = "" if score is None else f", validation {self.metric.name} {score:.4f}"
-        log.info(f"{name}: {numbers_text}{validated}{left}")
+        log.info(f"{name}: {logged}{validated}{left}")
         if score is not None:
             progress.lr_drops = plateaus(self.stage.schedule, self._scores)
             progress.epochs_since_best += 1
@@ -350,7 +335,7 @@ def load_state(folder: Path) -> dict[str, Any] | None:
     return state
 
 
-def has_more_epochs(old: Identity, new: Identity) -> bool:
+def has_more_epochs(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether two trainings differ only in more epochs, before which nothing changes.
 
     A cosine depends on the number of epochs; a last epoch that was validated out of turn may have dropped the rate.

@@ -12,16 +12,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from recap.nn.fast import fast
-from recap.settings import (
-    CosineSchedule,
-    NoamSchedule,
-    PlateauSchedule,
-    Schedule,
-    Stage,
-    StepSchedule,
-    StepThenPlateauSchedule,
-    TableSchedule,
-)
+from recap.settings import Schedule, Stage
 
 BETTER = 1e-4  # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
 TRUSTED_LENGTH = 5.0  # of the average behind RAdam's second moment, rho_t: the update is rectified above it
@@ -40,20 +31,20 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
     constant: learning_rate
     All but noam rise linearly over the first `warmup` steps. Steps count from 1, epochs from 0.
     """
-    if isinstance(schedule, NoamSchedule):
+    if schedule.kind == "noam":
         return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
     warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
-    if isinstance(schedule, TableSchedule):
+    if schedule.kind == "table":
         return float(warm * schedule.table[max(start for start in schedule.table if start <= epoch)])
     rate = warm * schedule.learning_rate
-    if isinstance(schedule, StepSchedule):
+    if schedule.kind == "step":
         return float(rate * schedule.factor ** (epoch // schedule.step_size))
-    if isinstance(schedule, PlateauSchedule):
+    if schedule.kind == "plateau":
         return float(rate * schedule.factor**lr_drops)
-    if isinstance(schedule, StepThenPlateauSchedule):
+    if schedule.kind == "step_then_plateau":
         first = schedule.factor ** (min(epoch, schedule.plateau_from - 1) // schedule.step_size)
         return float(rate * first * schedule.plateau_factor**lr_drops)
-    if isinstance(schedule, CosineSchedule):
+    if schedule.kind == "cosine":
         return rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2
     return rate
 
@@ -63,9 +54,9 @@ def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
 
     Of `step_then_plateau` only epochs after the step decay count.
     """
-    if not isinstance(schedule, PlateauSchedule | StepThenPlateauSchedule):
+    if schedule.kind != "plateau" and schedule.kind != "step_then_plateau":
         return 0
-    first = schedule.plateau_from if isinstance(schedule, StepThenPlateauSchedule) else 0
+    first = schedule.plateau_from if schedule.kind == "step_then_plateau" else 0
     best, since, met = -math.inf, 0, 0
     for epoch, score in scores:
         if score > best * (1 + BETTER):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice
@@ -93,6 +93,7 @@ def train(
         }
         if weights is not None:  # named only where there are some, so that finished runs of other models stay valid
             hashes["weights_sha256"] = sha256_file(weights)
+        del table, chosen  # the training needs their memory
 
         # What is trained. A training that is cut short is one epoch of few batches.
         if cut:
@@ -127,19 +128,25 @@ def train(
 
         # All that the weights depend on. Whoever started torchrun by hand may have asked for other processes than the
         # spec has; without fast paths dropout draws other random numbers.
-        processes = {"processes": group.size} if group.size > 1 else {}
-        plain = {} if fast() else {"fast": False}
-        settings = {**spec.model_dump(mode="json"), **processes, **plain}
-        source, losses = job_code(TRAINING, spec.model_settings.kind), list[float]()
+        source, settings = job_code(TRAINING, spec.model_settings.kind), spec.model_dump(mode="json")
+        if group.size > 1:
+            settings["processes"] = group.size
+        if not fast():
+            settings["fast"] = False
+        losses: list[float] = []  # of each step, of a training that is cut short
         if cut:
             steps, one_batch = cut.max_steps or OVERFIT_STEPS, cut.overfit_one_batch
             settings |= {"max_steps": steps, "overfit_one_batch": one_batch}
             batches.cut(steps, one_batch=one_batch)
-            objective = recorded(objective, losses)
+
+        def recorded(batch: Batch, epoch: int) -> Logged:
+            logged = objective(batch, epoch)
+            losses.append(logged.loss.item())
+            return logged
 
         step = OptimizerStep(
             model=model,
-            objective=objective,
+            objective=recorded if cut else objective,
             stage=stage,
             d_model=spec.model_settings.noam_width,
             group=group,
@@ -217,22 +224,11 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
     model.decode_words = torch.compile(model.decode_words, dynamic=True, backend=backend)  # type: ignore[method-assign]
 
 
-def recorded(objective: Objective, losses: list[float]) -> Objective:
-    """Return the objective, which also notes its losses."""
-
-    def recorded_objective(batch: Batch, epoch: int) -> Logged:
-        logged = objective(batch, epoch)
-        losses.append(logged.loss.item())
-        return logged
-
-    return recorded_objective
-
-
 def validator(
     model: Captioner,
     stage: Stage,
     features: ReadsImages,
-    references: Mapping[int, list[list[int]]],
+    references: CaptionIds,
     max_length: int,
     group: Group,
     name: str,
