@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,7 +24,7 @@ from recap.features.ahead import prefetch
 from recap.models.base import Captioner
 from recap.nn.fast import fixed_weights
 from recap.plan.identities import job_code
-from recap.runs.folder import CONFIG, WEIGHTS, InputFiles, open_runs, run_model_config
+from recap.runs.folder import CONFIG, WEIGHTS, open_runs, run_model_config
 from recap.runs.inputs import ReadsImages
 from recap.settings.recipes import DecodingRules, DecodingSettings
 
@@ -106,13 +106,15 @@ class Decoder:
         runs: Sequence[Path],
         settings: DecodingSettings,
         *,
+        vocabulary: Path,
+        features: Sequence[Path],
         device: str = "cpu",
         other_pictures: bool = False,
-        **files: Unpack[InputFiles],
     ) -> None:
         self.runs, self.settings, self.device = runs, settings, select_device(device)
-        opened = open_runs(runs, device=self.device, other_pictures=other_pictures, **files)
-        self.model, self.sources, self.vocabulary = opened
+        self.model, self.sources, self.vocabulary = open_runs(
+            runs, vocabulary=vocabulary, features=features, device=self.device, other_pictures=other_pictures
+        )
         self._endings = ending_ids(settings.rules, self.vocabulary)
 
     def candidates(self, image_ids: Sequence[int], name: str) -> Candidates:

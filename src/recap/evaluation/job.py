@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import torch
 
@@ -19,7 +19,6 @@ from recap.data.datasets.coco_pictures import check_size
 from recap.evaluation.decode import Decoder
 from recap.metrics.base import sanitize
 from recap.metrics.scores import evaluate_captions
-from recap.runs.folder import InputFiles
 from recap.settings import EvaluationSpec, Execution
 from recap.settings.metrics import score_info
 
@@ -32,9 +31,10 @@ def evaluate(
     spec: EvaluationSpec,
     execution: Execution,
     corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
     model: Sequence[Path],
     out: Path,
-    **files: Unpack[InputFiles],
 ) -> None:
     """Write captions, per-image scores and corpus scores of the spec's split into `out`; log the latter.
 
@@ -46,7 +46,7 @@ def evaluate(
     table = Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
-    decoder = Decoder(model, settings, device=execution.device, **files)
+    decoder = Decoder(model, settings, vocabulary=vocabulary, features=features, device=execution.device)
     decoder.sources.require(images)
     # Decoded captions stay until they are scored, so that a scorer that fails does not cost another search.
     cache = out / f".decoded.{settings.split}.json"
@@ -85,9 +85,10 @@ def caption_part(
     part: str,
     partial: bool,
     corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
     model: Sequence[Path],
     out: Path,
-    **files: Unpack[InputFiles],
 ) -> None:
     """Write one caption of each picture of a part of COCO as ``[{"image_id": 1, "caption": "..."}, ...]``, ids rising.
 
@@ -102,7 +103,8 @@ def caption_part(
             f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO with its pictures of 2014"
         )
     check_size(part, len(images), str(corpus), partial=partial)
-    decoder = Decoder(model, spec.evaluation, device=execution.device, other_pictures=True, **files)
+    files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
+    decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
     decoder.sources.require(images)
     captions: dict[int, str] = {}
     pieces = {out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)}
@@ -129,11 +131,12 @@ def caption_few(
     device: str,
     run: Path,
     corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
     images: Sequence[int] | None = None,
-    **files: Unpack[InputFiles],
 ) -> dict[int, tuple[str, str]]:
     """Return the caption and a reference of the first images, by default of the validation split."""
-    decoder = Decoder([run], spec.evaluation, device=device, **files)
+    decoder = Decoder([run], spec.evaluation, vocabulary=vocabulary, features=features, device=device)
     references = Corpus.read(corpus).captions(None if images else "val")
     candidates = decoder.candidates(list(images or references)[:FEW], "captions")
     return {image: (decoder.text(ranked[0]), references[image][0]) for image, ranked in candidates.items()}

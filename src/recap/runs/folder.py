@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import torch
 import yaml
@@ -95,7 +95,7 @@ def write_run(
 
 def history_text(history: Sequence[Mapping[str, float | None]]) -> str:
     """Return one CSV line per epoch; of an epoch without validation, or before the first step, a cell is empty."""
-    names = list(max(history, key=len))
+    names = list(max(history, key=lambda line: len(line)))
     cells = ([line.get(name) for name in names] for line in history)
     # Floats have enough digits to plot and compare; integers stay as they are.
     return csv_text([names, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in cells)])
@@ -194,24 +194,18 @@ def load_model(run: Path, inputs: InputSpec) -> Captioner:
     return model
 
 
-class InputFiles(TypedDict):
-    """What a trained model reads: a vocabulary, and feature stores of the same images."""
-
-    vocabulary: Path
-    features: Sequence[Path]
-
-
 def open_runs(
     runs: Sequence[Path],
     *,
+    vocabulary: Path,
+    features: Sequence[Path],
     device: torch.device | str = "cpu",
     other_pictures: bool = False,
-    **files: Unpack[InputFiles],
 ) -> tuple[Captioner, FeatureSources, AnyVocabulary]:
     """Return a trained model, or the ensemble of several, and what it reads: what each run was trained with."""
-    words, sources = load_vocabulary(files["vocabulary"]), FeatureSources(files["features"])
+    words, sources = load_vocabulary(vocabulary), FeatureSources(features)
     for run in runs:
-        check_inputs(run, files["vocabulary"], words, sources.stores, other_pictures=other_pictures)
+        check_inputs(run, vocabulary, words, sources.stores, other_pictures=other_pictures)
     inputs = sources.input_spec(words)
     models = [load_model(run, inputs) for run in runs]
     sources.choose(models, inputs)

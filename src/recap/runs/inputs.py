@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -84,29 +85,27 @@ class FeatureSources:
         """Return how many vectors each image has, int64 [B], of every stream that is read."""
         return {name: self._store_of[name].rows(image_ids, name) for name in self._streams}
 
-    def require(self, image_ids: Iterable[int]) -> None:
+    def require(self, image_ids: Sequence[int]) -> None:
         """Check that all of these images have features."""
-        wanted = list(image_ids)
         for store in self.stores:
-            store.require(wanted)
+            store.require(image_ids)
 
-    def hash_of(self, image_ids: Iterable[int]) -> str:
+    def hash_of(self, image_ids: Sequence[int]) -> str:
         """Return a hash of what made the features and of those of these images; others in the stores do not count."""
-        wanted = np.unique(np.asarray(list(image_ids), np.int64)).tolist()
+        wanted = np.unique(np.array(image_ids, np.int64)).tolist()
         digests = [store.digests[store.positions(wanted)] for store in self.stores]
         return value_hash([self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]])
 
     def read(self, image_ids: Sequence[int]) -> Images:
         """Return images in the order given (an id may be repeated)."""
-        return Images({name: self._read(name, image_ids) for name in self._streams})
-
-    def _read(self, name: str, image_ids: Sequence[int]) -> Stream:
-        store = self._store_of[name]
-        values, mask = store.read(image_ids, name)
-        if name not in self._boxes:
-            return Stream(values, mask)
-        boxes = store.column(image_ids, BOXES, name).float()
-        return Stream(values, mask, boxes, torch.from_numpy(store.sizes(image_ids)).float())
+        streams = {}
+        for name in self._streams:
+            store = self._store_of[name]
+            streams[name] = Stream(*store.read(image_ids, name))
+            if name in self._boxes:
+                boxes, sizes = store.column(image_ids, BOXES, name), torch.from_numpy(store.sizes(image_ids))
+                streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
+        return Images(streams)
 
 
 def joint_maker(stores: Sequence[FeatureStore]) -> str:
@@ -154,20 +153,20 @@ class GpuFeatures:
     def read(self, image_ids: Sequence[int]) -> Images:
         """Return images as `FeatureSources.read` does, on the GPU."""
         index = torch.tensor([self._index[image] for image in image_ids])
-        return Images({name: self._read(name, index) for name in self._vectors})
-
-    def _read(self, name: str, index: Tensor) -> Stream:
-        starts, counts = self._starts[name][index], self._counts[name][index]
-        positions = torch.arange(int(counts.max()))
-        mask = positions < counts[:, None]  # [B, N]
-        rows = (starts[:, None] + positions).where(mask, 0).to(self._device).flatten()
-        mask = mask.to(self._device)
-        batch = {
-            part: vectors.index_select(0, rows).view(*mask.shape, -1).masked_fill_(~mask[..., None], 0.0)
-            for part, vectors in self._vectors[name].items()
-        }
-        sizes = self._sizes[name][index.to(self._device)] if name in self._sizes else None
-        return Stream(batch["values"], mask, batch.get("boxes"), sizes)
+        streams = {}
+        for name, vectors in self._vectors.items():
+            starts, counts = self._starts[name][index], self._counts[name][index]
+            positions = torch.arange(int(counts.max()))
+            mask = positions < counts[:, None]  # [B, N]
+            rows = (starts[:, None] + positions).where(mask, 0).to(self._device).flatten()
+            mask = mask.to(self._device)
+            batch = {
+                part: values.index_select(0, rows).view(*mask.shape, -1).masked_fill_(~mask[..., None], 0.0)
+                for part, values in vectors.items()
+            }
+            sizes = self._sizes[name][index.to(self._device)] if name in self._sizes else None
+            streams[name] = Stream(batch["values"], mask, batch.get("boxes"), sizes)
+        return Images(streams)
 
 
 def check_vectors(model: ModelConfig, store: Path) -> None:
@@ -255,10 +254,10 @@ def pretrained_file(source: str | None, file: Path | None) -> Path | None:
         raise ConfigError(f"weights {source!r}: write hub:NAME@REVISION with the 40 digits of a commit of the hub")
     try:
         from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(match[1], WEIGHTS, revision=match[2]))
     except ImportError as error:
         raise ConfigError(f"weights {source!r}: needs the package huggingface_hub; pip install 'recap[hub]'") from error
-    try:
-        return Path(hf_hub_download(match[1], WEIGHTS, revision=match[2]))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise ConfigError(
             f"{source}: cannot be fetched ({first_line(error)}); without a network, put {WEIGHTS} into the folder "

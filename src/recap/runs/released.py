@@ -143,10 +143,8 @@ def read_options(path: Path) -> dict[str, Any]:
 
 def _flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+        path = f"{prefix}{key}"
+        yield from _flat(value, f"{path}.") if isinstance(value, Mapping) else [(path, value)]
 
 
 def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
