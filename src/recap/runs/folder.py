@@ -149,7 +149,7 @@ def load_weights(model: Captioner, path: Path) -> None:
         value = weights.get(name, own)
         if value.dtype != own.dtype or not bool(value.isfinite().all()):
             raise TrainingError(
-                f"{path}: {name!r} is not {own.dtype}, or has numbers that are not finite; train it again"
+                f"{path}: {name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite numbers; train it again"
             )
     try:
         model.load_state_dict(weights)
