@@ -19,8 +19,8 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.vocabulary.words import BOS, PAD, AnyVocabulary
 from recap.evaluation.decode import Decoder, best
 from recap.features.store import FeatureStore
-from recap.models.attention_maps import attention_maps
 from recap.models.base import Captioner
+from recap.models.explained import attention_maps
 from recap.models.images import Images
 from recap.nn.fast import fixed_weights
 from recap.reporting.attention import AttentionMap, Box, grid_boxes, write_attention
