@@ -93,12 +93,12 @@ def write_run(
     record(*(out / name for name in (CONFIG, "history.csv", "training.json")))
 
 
-def history_text(history: Sequence[Mapping[str, float | None]]) -> str:
+def history_text(history: list[dict[str, float | None]]) -> str:
     """Return one CSV line per epoch; of an epoch without validation, or before the first step, a cell is empty."""
-    names = list(max(history, key=lambda line: len(line)))
-    cells = ([line.get(name) for name in names] for line in history)
+    columns = max(history, key=len)
+    rows = ([line.get(name) for name in columns] for line in history)
     # Floats have enough digits to plot and compare; integers stay as they are.
-    return csv_text([names, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in cells)])
+    return csv_text([columns, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in rows)])
 
 
 def plain_weights(model: Captioner) -> dict[str, Tensor]:
@@ -159,7 +159,7 @@ def load_weights(model: Captioner, path: Path) -> None:
 
 def misfit(error: RuntimeError) -> str:
     """Return what `load_state_dict` says of the first tensors that do not fit; the line before names the model."""
-    return str(error).splitlines()[1].strip(" \t.")
+    return str(error).splitlines()[:2][-1].strip(" \t.")
 
 
 @dataclass(frozen=True)
