@@ -22,7 +22,7 @@ from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import save_language_model
 from recap.nn.fast import PackedIndex
 from recap.plan.source import code_digest
-from recap.runs.weights import read_weights
+from recap.runs.folder import read_weights
 from recap.settings import CosineSchedule, CrossEntropy
 from recap.settings.models import LanguageModel as Settings
 from recap.training.batches import Batch, CaptionBatches

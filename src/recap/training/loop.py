@@ -23,8 +23,7 @@ from recap.core.log import log, time_left
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
-from recap.runs.folder import Counters
-from recap.runs.weights import plain_weights, save_weights
+from recap.runs.folder import Counters, plain_weights, save_weights
 from recap.settings import Stage
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from recap.core.errors import TrainingError
 from recap.data.caption_ids import CaptionIds
 from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, UNK
 from recap.decoding.beam import beam_search
@@ -240,7 +241,11 @@ class SelfCriticalObjective:
         captions = [[token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist()]
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
         parts = [weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight]
-        return torch.from_numpy(sum(parts[1:], parts[0])).unflatten(0, tuple(tokens.shape[:2]))
+        rewards = torch.from_numpy(sum(parts[1:], parts[0]))
+        lost = (~torch.isfinite(rewards)).nonzero()
+        if len(lost):
+            raise TrainingError(f"the reward of image {owners[int(lost[0])]} is NaN or infinite")
+        return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
     def policy(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities [R, V] of what may stand at each of R sampled tokens, and where these are (True)."""

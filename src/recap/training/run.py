@@ -27,12 +27,8 @@ from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.nn.fast import fast, prepare_compilation
 from recap.plan.identities import TRAINING, job_code
-from recap.runs.captions import split_captions, training_captions
-from recap.runs.folder import Counters, write_run
-from recap.runs.inputs import FeatureSources, ReadsImages
-from recap.runs.pretrained import pretrained_file
-from recap.runs.resident import ResidentFeatures
-from recap.runs.saved import load_weights
+from recap.runs.folder import Counters, load_weights, write_run
+from recap.runs.inputs import FeatureSources, GpuFeatures, ReadsImages, pretrained_file, split_captions
 from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, RunSpec, SelfCritical, Stage
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group, init_group
@@ -82,7 +78,8 @@ def train(
         weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
         words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
         table = Corpus.read(corpus)
-        captions, validation = training_captions(table, words, chosen), split_captions(table, words, "val")
+        captions = split_captions(table, words, "train", chosen["caption_ids"])
+        validation = split_captions(table, words, "val")
         sources.require([*captions, *validation])
         hashes = {
             "vocabulary_hash": words.hash,
@@ -117,13 +114,14 @@ def train(
         else:
             assert isinstance(stage, CrossEntropy)
             objective = CrossEntropyObjective(model, stage, word_beginnings(stage, words, group))
-        resident = execution.features_in_memory
+        on_gpu = group.device.type == "cuda"
+        resident = on_gpu and execution.features_in_memory
         batches = CaptionBatches(
-            features=ResidentFeatures(sources, list(captions), group.device) if resident else sources,
+            features=GpuFeatures(sources, list(captions), group.device) if resident else sources,
             captions=captions,
             images_per_batch=stage.images_per_batch,
             seed=spec.seed,
-            pin=group.device.type == "cuda" and not resident,  # those are on the GPU already
+            pin=on_gpu and not resident,
         )
 
         # All that the weights depend on. Whoever started torchrun by hand may have asked for other processes than the

@@ -17,7 +17,7 @@ from recap.data.corpus.corpus import Caption, write_corpus
 from recap.data.texts import read_texts, texts_outside
 from recap.data.vocabulary.text import tokenize
 from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings.models import LanguageModel as Settings
 from recap.training import language_model
 from recap.training.language_model import pretrain_language_model, token_losses
