@@ -10,7 +10,7 @@ from torch.nn.functional import gelu
 from recap.nn.activations import activation
 from recap.nn.folding import shared_product
 from recap.nn.rows import Rows
-from recap.papers.zodiac.zoneup import ZodiacMultiHead, intensity_pool, refined_attention
+from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_attention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]

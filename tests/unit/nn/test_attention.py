@@ -14,7 +14,7 @@ from recap.nn.rows import Rows
 from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
 from recap.papers.m2.layers import MemoryAttention, MeshedGate
 from recap.papers.xlan.x_linear import XLinear
-from recap.papers.zodiac.zoneup import ZodiacMultiHead
+from recap.papers.zodiac.model import ZodiacMultiHead
 
 B, C, T, N, D, H = 2, 3, 4, 5, 8, 2
 ZODIAC = {"gate": "sigmoid", "zeta": 1.0, "dropout": 0.0, "gelu": True}
