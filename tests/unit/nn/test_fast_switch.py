@@ -27,7 +27,7 @@ RANDOM = "draws torch's random numbers, as in finished runs: another dropout wou
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
 ALLOWED = {
     ("nn/additive.py", "Linear", 1): SMALL,
-    ("papers/acf/clusters.py", "Linear", 1): "its halves are two products",
+    ("papers/acf/model.py", "Linear", 1): "its halves are two products",
     ("papers/xlan/model.py", "Linear", 3): SMALL,
     ("nn/residual.py", "Dropout", 1): RANDOM,
     ("papers/transformer/model.py", "Dropout", 1): RANDOM,
