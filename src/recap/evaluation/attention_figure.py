@@ -14,7 +14,7 @@ from recap.data.vocabulary.words import BOS
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels, shown_images
 from recap.features.store import FeatureStore
-from recap.models.attention_maps import attention_maps
+from recap.models.explained import attention_maps
 from recap.reporting.attention import AttentionMap, Box, grid_boxes, write_attention
 from recap.runs.inputs import BOXES
 from recap.settings.figures import AttentionFigure

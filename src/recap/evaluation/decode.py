@@ -12,7 +12,7 @@ import torch
 from recap.core.errors import ConfigError
 from recap.core.log import progress
 from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
-from recap.decoding.diverse import search
+from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch
 from recap.models.base import Captioner

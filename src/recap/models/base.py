@@ -94,5 +94,5 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new state."""
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where attention over the image passes its weights, see `recap.models.attention_maps`; or nothing."""
+        """Return where attention over the image passes its weights, see `recap.models.explained`; or nothing."""
         return []

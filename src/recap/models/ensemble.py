@@ -17,7 +17,7 @@ from torch import Tensor
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.models.state import PER_BEAM, Memory, State
-from recap.nn.stack import Stack
+from recap.nn.layers import Stack
 
 
 @dataclass(frozen=True)

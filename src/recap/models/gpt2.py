@@ -17,13 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
-from recap.models.transformer_layers import Past
+from recap.models.transformer import Past
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.fast import Dropout, Linear, PackedIndex, product
-from recap.nn.feed_forward import FeedForward
+from recap.nn.layers import FeedForward, Stack
 from recap.nn.masks import causal_mask
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 
 DEVIATION = 0.02  # of GPT-2's random weights
 
@@ -47,7 +46,7 @@ class Gpt2Block(nn.Module):
             )
 
     def forward(self, x: Rows, self_mask: Tensor | None, past: Past | None = None) -> Rows:
-        """Apply the block; masks and `past` as in `recap.models.transformer_layers.DecoderLayer`."""
+        """Apply the block; masks and `past` as in `recap.models.transformer.DecoderLayer`."""
         return self.after(self.attend(x, self_mask, past))
 
     def attend(self, x: Rows, self_mask: Tensor | None, past: Past | None) -> Rows:

@@ -16,7 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from recap.core.hashing import derived_seed
 from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, SPECIAL
-from recap.decoding.diverse import search
+from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream

@@ -6,11 +6,9 @@ import torch
 from helpers.refusals import refused
 from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
 from recap.core.errors import ConfigError
-from recap.decoding.beam import beam_search
-from recap.decoding.constraints import forbid
-from recap.decoding.diverse import diverse_beam_search, search
+from recap.decoding.beam import beam_search, diverse_beam_search, search
 from recap.decoding.sampling import nucleus, sample
-from recap.decoding.step import NonFiniteLogits
+from recap.decoding.step import NonFiniteLogits, forbid
 from recap.settings.recipes import DecodingRules
 
 

@@ -39,13 +39,11 @@ from torch.nn.functional import logsigmoid, pad
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
-from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
+from recap.models.transformer import DecoderLayer, EncoderLayer, Past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
-from recap.nn.folding import fold, fold_mask, unfold
+from recap.nn.layers import NORMS, Stack
 from recap.nn.masks import MASKED_SCORE
-from recap.nn.residual import NORMS
-from recap.nn.rows import Rows
-from recap.nn.stack import Stack
+from recap.nn.rows import Rows, fold, fold_mask, unfold
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
 

@@ -9,7 +9,7 @@ here. With s the activation and * the elementwise product, for each of H heads (
     out  = c * sum_i b_i (s(W_v v_i) * s(W_q^v Q))        query with value                           (6)
 
 s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction). The query of Eq. 6
-does not depend on i and is taken out of the sum. Conventional attention (Eq. 1) is `recap.nn.additive`.
+does not depend on i and is taken out of the sum. Conventional attention (Eq. 1) is `AdditiveAttention` of `recap.nn`.
 As the released code has it, where that differs from the paper:
   - 8 heads (D_B = 8 x 128, D_c = 8 x 64) that share W_B^k, W_b and W_e; CELU(1.3); every projection is
     group-normalized, one group per head; keys and values are updated as one;
@@ -32,17 +32,13 @@ from torch.nn.functional import celu, glu, linear
 from torch.nn.functional import dropout as torch_dropout
 
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import ContextCaptioner, ContextState
-from recap.nn.activations import activation
-from recap.nn.additive import AdditiveAttention
-from recap.nn.attention import Attention, KeyValue, head_width
+from recap.models.state import GlobalMemory, masked_mean
+from recap.nn.attention import AdditiveAttention, Attention, KeyValue, head_width
 from recap.nn.fast import Dropout, Linear, as_autocast, dropout_mask, fast, multiplied, product, uncompiled
-from recap.nn.folding import fold, fold_mask, unfold
+from recap.nn.layers import LSTMCell, Stack, make_activation
 from recap.nn.masks import MASKED_SCORE, key_mask
-from recap.nn.recurrent import LSTMCell
-from recap.nn.rows import Rows
-from recap.nn.stack import Stack
+from recap.nn.rows import Rows, fold, fold_mask, unfold
 from recap.papers.xlan.settings import XLanModel, XLinearSizes
 
 CELU_ALPHA = 1.3  # scale of the exponential units, as released
@@ -54,7 +50,7 @@ class Projection(nn.Module):
     def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
         super().__init__()
         self.linear = Linear(d_model, d_model)
-        self.activation = activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
+        self.activation = make_activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
         self.norm = HeadNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,7 +75,7 @@ def plain_bilinear_pool(
 class XLinear(Attention):
     """One X-Linear attention block (Eq. 2-6): D is the paper's D_B, H * d_joint its D_c; dropout is on B'.
 
-    The spatial attention weights pass through the identity `weights`, [B, C, H, T, N] (`recap.models.attention_maps`).
+    The spatial attention weights pass through the identity `weights`, [B, C, H, T, N] (`recap.models.explained`).
     """
 
     def __init__(

@@ -49,14 +49,12 @@ from recap.models.cache import KeyValueCache
 from recap.models.explained import Explained
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory
-from recap.models.transformer_decoder import TransformerState, make_masks, own_mask
-from recap.models.transformer_layers import DecoderLayer, Past
-from recap.nn.activations import activation
+from recap.models.transformer import DecoderLayer, Past, TransformerState, make_masks, own_mask
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear
-from recap.nn.folding import shared_product
+from recap.nn.layers import make_activation
 from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, shared_product
 from recap.papers.transformer.explained import cross_attentions
 from recap.papers.transformer.model import Transformer
 from recap.papers.zodiac.settings import ZodiacModel
@@ -129,8 +127,8 @@ class ZodiacMultiHead(Attention):
     ) -> None:
         super().__init__()
         self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
-        self.gate = None if gate == "none" else activation(gate)
-        self.gelu: Callable[[Tensor], Tensor] = activation("gelu" if gelu else "none")
+        self.gate = None if gate == "none" else make_activation(gate)
+        self.gelu: Callable[[Tensor], Tensor] = make_activation("gelu" if gelu else "none")
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)

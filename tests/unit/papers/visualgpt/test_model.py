@@ -14,8 +14,7 @@ from recap.data.vocabulary.words import Vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
 from recap.models.registry import build_model
-from recap.nn.attention import head_width
-from recap.nn.dot_product import ProjectedAttention
+from recap.nn.attention import ProjectedAttention, head_width
 from recap.nn.rows import Rows
 from recap.papers.visualgpt.figures import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
