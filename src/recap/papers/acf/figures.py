@@ -40,6 +40,7 @@ from recap.runs.saved import run_model_config
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
+    from PIL.Image import Image
 
 Partition = list[list[int]]  # clusters, each of sorted numbers of elements, in the order of their first ones
 TEMPERATURE = 0.07  # of the released code's alignment score
@@ -58,7 +59,7 @@ def partitions(
     for layer, matrix in sorted(matrices.items()):
         first = first or list(range(len(matrix)))
         for a, b in neighbors:
-            if matrix[a][b] >= threshold:
+            if first[a] != first[b] and matrix[a][b] >= threshold:
                 low, high = sorted((first[a], first[b]))
                 first = [low if each == high else each for each in first]
         layers[layer] = [[e for e, each in enumerate(first) if each == number] for number in sorted(set(first))]
@@ -141,18 +142,28 @@ def clusters_of_vectors(
     return boxes, partitions(ordered, grid_neighbors(elements, height), threshold)
 
 
+def clusters_of_image(
+    model: Captioner, images: Images, tokens: Tensor, words: Sequence[str], threshold: float, where: str
+) -> tuple[list[Box], dict[int, Partition], dict[int, Partition]]:
+    """Return the boxes of one image's vectors, and the clusters of its caption's words and of these vectors by layer.
+
+    `tokens` [1, 1, T + 1] begin with <bos>; none where a side of the model is classic.
+    """
+    encoder, decoder = cluster_maps(model, images, tokens)
+    inner = slice(1, len(words) + 1)  # without <bos>
+    matrices = {layer: c[inner, inner].tolist() for layer, c in decoder.items()}
+    phrases = partitions(matrices, list(pairwise(range(len(words)))), threshold)
+    height = getattr(model, "region_rows", None)
+    boxes, patches = clusters_of_vectors(encoder, images.main, height, threshold, where)
+    return boxes, phrases, patches
+
+
 def cluster_notes(model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]) -> list[Note]:
     """Return the tree of the words of a caption, and the number of clusters of patches by layer."""
-    threshold = 0.5
-    encoder, decoder = cluster_maps(model, images, tokens)
-    inner = slice(1, len(words) + 1)  # the first token is <bos>
-    tokens_of = {layer: c[inner, inner].tolist() for layer, c in decoder.items()}
-    phrases = partitions(tokens_of, list(pairwise(range(len(words)))), threshold)
+    _, phrases, patches = clusters_of_image(model, images, tokens, words, 0.5, "the photo")
     notes = []
     if phrases and words:
         notes.append(Note("clusters of words", lines=[" ".join(bracketed(node, words) for node in tree(phrases))]))
-    height = getattr(model, "region_rows", None)
-    _, patches = clusters_of_vectors(encoder, images.main, height, threshold, "the photo")
     if patches:
         lines = [f"layer {layer}: {len(clusters)} clusters" for layer, clusters in patches.items()]
         notes.append(Note("clusters of patches", lines=lines))
@@ -169,8 +180,7 @@ class ClusterMap:
     label: str  #: of the model
     words: list[str]  #: of the caption
     boxes: list[Box]  #: of the feature vectors: left, top, right, bottom as fractions of the image
-    #: clusters of words, by the number of the decoder's layer; empty where it has none
-    words_of_layer: Mapping[int, Partition]
+    words_of_layer: Mapping[int, Partition]  #: clusters by the number of the decoder's layer, if it has any
     patches_of_layer: Mapping[int, Partition]  #: clusters of feature vectors, by the number of the encoder's layer
 
     def text(self) -> dict[str, Any]:
@@ -194,14 +204,10 @@ def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[st
     corpus = Corpus.read(models.corpus)
     images = shown_images(figure, corpus)
     each = [caption_with_clusters(figure, models, label, images) for label in models.runs]
-    write_clusters(
-        heading=models.heading,
-        maps={image: [drawn for model in each for drawn in model[image]] for image in images},
-        layers=figure.layers,
-        files=corpus.files(),
-        image_roots=models.image_roots,
-        out=files["clusters.png"],
-    )
+    maps = {image: [drawn for model in each for drawn in model[image]] for image in images}
+    source, names = ImageSource(list(models.image_roots)), corpus.files()
+    photos = {image: source.open_rgb(names[image]) for image in images}
+    write_clusters(maps, photos, heading=models.heading, layers=figure.layers, out=files["clusters.png"])
 
 
 def caption_with_clusters(
@@ -221,23 +227,19 @@ def caption_with_clusters(
     maps: dict[int, list[ClusterMap]] = {image: [] for image in image_ids}
     for image in image_ids:
         images, words = captioned.sources.read([image]), captioned.words(image)
+        tokens, where = torch.tensor([[[BOS, *captioned.captions[image]]]]), f"{models.features[0]}: image {image}"
         for name, model in drawn.items():
-            encoder, decoder = cluster_maps(model, images, torch.tensor([[[BOS, *captioned.captions[image]]]]))
-            height, where = getattr(model, "region_rows", None), f"{models.features[0]}: image {image}"
-            boxes, patches = clusters_of_vectors(encoder, images.main, height, figure.threshold, where)
-            tokens = {layer: c[1:, 1:].tolist() for layer, c in decoder.items()}  # without <bos>
-            phrases = partitions(tokens, list(pairwise(range(len(words)))), figure.threshold)
-            maps[image].append(ClusterMap(name, words, boxes, phrases, patches))
+            clusters = clusters_of_image(model, images, tokens, words, figure.threshold, where)
+            maps[image].append(ClusterMap(name, words, *clusters))
     return maps
 
 
 EDGE, GAP, LINE, BAR = 2.1, 0.14, 0.24, 0.16  # inches: thumbnail, space between two, line of text, layer of a tree
-PIXELS, FONT_SIZE = 210, 9.0  # of a thumbnail; in points
-CHAR = 0.602 * FONT_SIZE / 72  # inches: width of a letter of DejaVu Sans Mono
+PIXELS = 210  # of a thumbnail
+CHAR, FONT_SIZE = 0.08, 9.5  # inches: width of a letter of DejaVu Sans Mono in this size, 8 pixels
 SHADE = 0.5  # how much of a cluster's color covers the photo
 HUES = 11  # different colors; neighbors in number differ most
 ALONE, GREY = (0.91, 0.91, 0.91), "0.43"
-TEXT: Any = {"fontsize": FONT_SIZE, "family": "DejaVu Sans Mono", "parse_math": False, "va": "top"}
 
 
 def color(cluster: Sequence[int]) -> tuple[float, float, float]:
@@ -259,34 +261,33 @@ def shaded(photo: NDArray[Any], boxes: Sequence[Box], clusters: Partition) -> ND
 
 
 def write_clusters(
+    maps: Mapping[int, Sequence[ClusterMap]],
+    photos: Mapping[int, Image],
     *,
     heading: str,
-    maps: Mapping[int, Sequence[ClusterMap]],
     layers: Sequence[int] | None,
-    files: Mapping[int, str],
-    image_roots: Sequence[Path],
     out: Path,
 ) -> None:
     """Write the figure, and beside it the trees as JSON: for each image and model a row of layers, then its trees.
 
-    `heading` is the text above, `layers` the numbers of the layers that are drawn, None: all. The trees are of all.
+    `layers` are the numbers of the layers that are drawn, None: all. The trees are of all.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    source = ImageSource(list(image_roots))
     canvas = FigureCanvasAgg(Figure(dpi=PIXELS / EDGE))
     axes = canvas.figure.add_axes((0, 0, 1, 1))  # in inches, downward
     axes.axis("off")
     width, height = 0.0, GAP
     for image, drawn in maps.items():
-        photo = np.asarray(source.open_rgb(files[image]).resize((PIXELS, PIXELS)))  # a square, as the backbone's input
+        photo = np.asarray(photos[image].resize((PIXELS, PIXELS)))  # a square, as the backbone's input
         for each in drawn:
             right, height = _panel(axes, photo, each, layers, height)
             width = max(width, right)
     lines = wrap(plain(heading), int((width - 2 * GAP) / CHAR))
     start = -len(lines) * LINE
-    axes.text(GAP, start, "\n".join(lines), **TEXT)
+    for number, line in enumerate(lines):
+        _write(axes, GAP, start + number * LINE, line)
     axes.set(xlim=(0, width), ylim=(height, start - GAP))
     canvas.figure.set_size_inches(width, height - start + GAP)
     with atomic_path(out) as temporary:
@@ -302,14 +303,14 @@ def _panel(
     shown = [x for x in sorted({*each.words_of_layer, *each.patches_of_layer}) if layers is None or x in layers]
     words = [plain(word) for word in each.words]
     title = plain(f"{each.label}: {' '.join(words) or '(empty caption)'}")
-    axes.text(GAP, top, title, weight="bold", **TEXT)
+    _write(axes, GAP, top, title, weight="bold")
     top += 2 * LINE
     bottom = top + EDGE
     axes.imshow(photo, extent=(GAP, GAP + EDGE, bottom, top), aspect="auto")
     phrase = bottom + GAP / 2
     for column, layer in enumerate(shown, start=1):
         left = GAP + column * (EDGE + GAP)
-        axes.text(left, top - LINE, f"layer {layer}", color=GREY, **TEXT)
+        _write(axes, left, top - LINE, f"layer {layer}", color=GREY)
         if layer in each.patches_of_layer:
             picture = shaded(photo, each.boxes, each.patches_of_layer[layer])
             axes.imshow(picture, extent=(left, left + EDGE, top + EDGE, top), aspect="auto")
@@ -320,32 +321,35 @@ def _panel(
                 if x > left and x + wide > left + EDGE:
                     x, y = left, y + LINE
                 axes.barh(y, wide, LINE - 0.03, x, align="edge", color=color(cluster))
-                axes.text(x, y + 0.03, words[word], **TEXT)
+                _write(axes, x, y, words[word])
                 x, bottom = x + wide, max(bottom, y + LINE)
-    width_of_words = sum(len(word) + 2 for word in words) * CHAR
-    right = GAP + max(max(len(shown) + 1, 4) * (EDGE + GAP), len(title) * CHAR + GAP, width_of_words + GAP)
+    letters = max(len(title), sum(len(word) + 2 for word in words))
+    right = GAP + max(max(len(shown) + 1, 4) * (EDGE + GAP), letters * CHAR + GAP)
     for name, clusters_of_layer, leaves in (
         ("tree of words", each.words_of_layer, words),
         ("tree of feature vectors", each.patches_of_layer, list[str]()),
     ):
         if not any(clusters_of_layer.values()):  # of an empty caption
             continue
-        axes.text(GAP, bottom + GAP, name, color=GREY, **TEXT)
+        _write(axes, GAP, bottom + GAP, name, color=GREY)
         bottom += GAP + LINE
         order = [element for node in tree(clusters_of_layer) for element in _elements(node)]
-        sizes = [(len(leaves[e]) + 2) * CHAR if leaves else (right - 2 * GAP) / len(order) for e in order]
-        starts = dict(zip(order, accumulate(sizes, initial=GAP), strict=False))
-        ends = {element: starts[element] + size for element, size in zip(order, sizes, strict=True)}
+        size = {e: (len(leaves[e]) + 2) * CHAR if leaves else (right - 2 * GAP) / len(order) for e in order}
+        start = dict(zip(order, accumulate(size.values(), initial=GAP), strict=False))
         for layer in sorted(clusters_of_layer, reverse=True):  # a bar for each cluster, the highest layer at the top
-            for cluster in clusters_of_layer[layer]:
-                left = min(starts[element] for element in cluster)
-                wide = max(ends[element] for element in cluster) - left
-                axes.barh(bottom, wide - 0.02, BAR - 0.02, left, align="edge", color=color(cluster))
+            clusters = clusters_of_layer[layer]
+            bars = [(min(start[e] for e in cluster), sum(size[e] for e in cluster) - 0.02) for cluster in clusters]
+            axes.broken_barh(bars, (bottom, BAR - 0.02), facecolors=[*map(color, clusters)], linewidth=0)
             bottom += BAR
         for element in order if leaves else []:
-            axes.text(starts[element], bottom, leaves[element], **TEXT)
+            _write(axes, start[element], bottom, leaves[element])
         bottom += LINE if leaves else 0
     return right, bottom + 2 * GAP
+
+
+def _write(axes: Axes, left: float, top: float, text: str, **style: Any) -> None:
+    style |= {"fontsize": FONT_SIZE, "family": "DejaVu Sans Mono", "parse_math": False}
+    axes.text(left, top + 0.75 * LINE, text, **style)
 
 
 def _elements(node: Any) -> list[int]:
@@ -378,23 +382,16 @@ def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping
     scores = {}
     for label in models.runs:
         captioned = caption_images(models, label, image_ids, beam=figure.beam)
-        counts, shares, late = [], [], []
+        rows = []
         for image in image_ids:
             if not captioned.captions[image]:
                 continue  # without words nothing is aligned; `images` says how many count
             memory = captioned.model.encode(captioned.sources.read([image]))
             words = captioned.model.decode(torch.tensor([[[BOS, *captioned.captions[image][:-1]]]]), memory)[0, 0]
             patches = memory.values[0][memory.mask[0]]
-            count, share = mutual_argmax(patches, words)
-            counts.append(count)
-            shares.append(share)
-            late.append(late_interaction(patches, words))
-        images = max(1, len(counts))
-        scores[label] = {
-            "images": len(counts),
-            "mutual_pairs": sum(counts) / images,
-            "mutual_argmax": sum(shares) / images,
-            "late_interaction": sum(late) / images,
-        }
+            rows.append((*mutual_argmax(patches, words), late_interaction(patches, words)))
+        names = ("mutual_pairs", "mutual_argmax", "late_interaction")
+        means = {name: sum(row[column] for row in rows) / max(1, len(rows)) for column, name in enumerate(names)}
+        scores[label] = {"images": len(rows), **means}
         log.info(f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over {len(image_ids)} images")
     write_json(files["alignment.json"], {"split": figure.split, "beam": figure.beam, "models": scores})

@@ -92,13 +92,12 @@ def cluster_map(label, **changes):
 def test_the_figure_and_its_trees_are_written(tmp_path):
     from PIL import Image
 
-    Image.new("RGB", (40, 30), (90, 120, 30)).save(tmp_path / "horse.png")
+    photos = {7: Image.new("RGB", (40, 30), (90, 120, 30))}
     maps = {7: [cluster_map("BASE", words_of_layer={}, patches_of_layer={}), cluster_map("ACF <1>")]}
     out = tmp_path / "clusters.png"
-    common = {"files": {7: "horse.png"}, "image_roots": [tmp_path], "out": out}
-    write_clusters(heading="Clusters of 'a' & b", maps=maps, layers=[1, 6], **common)
+    write_clusters(maps, photos, heading="Clusters of 'a' & b", layers=[1, 6], out=out)
     two = Image.open(out).size
-    write_clusters(heading="", maps=maps, layers=None, **common)
+    write_clusters(maps, photos, heading="", layers=None, out=out)
     assert Image.open(out).size[0] >= two[0]
     written = json.loads(out.with_suffix(".json").read_text())["7"]
     assert written[0]["tree"] == written[0]["patch_tree"] == []
@@ -182,10 +181,9 @@ def test_alignment_of_words_that_are_patches_is_whole():
 def test_an_empty_caption_is_drawn_without_a_tree(tmp_path):
     from PIL import Image
 
-    Image.new("RGB", (40, 20)).save(tmp_path / "a.png")
     empty = ClusterMap(
         label="a", words=[], boxes=grid_boxes(2), words_of_layer={1: []}, patches_of_layer={1: [[0, 1], [2], [3]]}
     )
-    where = {"heading": "", "layers": None, "files": {7: "a.png"}, "image_roots": [tmp_path]}
-    write_clusters(maps={7: [empty]}, out=tmp_path / "figure.png", **where)
-    assert (tmp_path / "figure.png").stat().st_size
+    photos, out = {7: Image.new("RGB", (40, 20))}, tmp_path / "figure.png"
+    write_clusters({7: [empty]}, photos, heading="", layers=None, out=out)
+    assert out.stat().st_size
