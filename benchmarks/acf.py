@@ -26,7 +26,7 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.model import LineClusters, clusters
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective

@@ -23,8 +23,7 @@ from recap.core.log import log
 from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary.words import BOS
-from recap.evaluation.captioned import caption_images
-from recap.evaluation.figure import DrawnModels, shown_images
+from recap.evaluation.figures import DrawnModels, caption_images, shown_images
 from recap.models.base import Captioner
 from recap.models.explained import Explained, Note
 from recap.models.images import Images, Stream
@@ -35,7 +34,7 @@ from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
 from recap.papers.transformer.explained import cross_attentions
 from recap.reporting.attention import Box, grid_boxes
 from recap.reporting.text import plain
-from recap.runs.saved import run_model_config
+from recap.runs.folder import run_model_config
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
