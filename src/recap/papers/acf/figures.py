@@ -94,10 +94,9 @@ def bracketed(node: Any, words: Sequence[str]) -> str:
 
 @torch.no_grad()
 def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Return C~ of all layers of encoder and decoder that have clusters, by their numbers from 1.
+    """Return C~ of an image's cells as laid out, [M, M], and of its caption's tokens [1, 1, T], [T, T].
 
-    They are of one image, [M, M] of the cells as the model lays them out, and of its caption [1, 1, T] beginning with
-    <bos>, [T, T], under teacher forcing.
+    Each by the number of the layer, from 1, without those of layers that have no clusters.
     """
     maps: dict[str, dict[int, Tensor]] = {"encoder": {}, "decoder": {}}
 

@@ -14,14 +14,12 @@ P_k = sum_{t < k} w_mean s_t, with which w_mean times the mean from i to k-1 is 
 pair is ever made: C takes O(N D + N^2) time and O(N^2) memory. A product of many small probabilities is 0 in float32
 and its gradient is lost, so everything here is a logarithm: log C_ij is a sum.
 
-Follows the equations where paper and code differ: the mean of Eq. 4 is without the new element, the product of Eq. 3
-begins behind k = i, Eq. 6 is applied to C, and C of a grid is Eq. 8's with the box's top row and left column for all
-orientations, which makes it symmetric. `context: inclusive_mean`, `self_factor: true`, `stacking: steps` are the
-code's one-dimensional path. Its two-dimensional one, neither symmetric nor within 0 and 1, is not offered.
+Follows the equations where paper and code differ; `context: inclusive_mean`, `self_factor: true`, `stacking: steps`
+are the code's one-dimensional path. C of a grid is that of the box around two cells in all orientations, so symmetric.
 As the code, where the paper is silent or has two readings: weights are multiplied by C after the softmax and not
 normalized again, norms come first, and a norm of its own feeds Eq. 4.
-Departs from the code: the decoder is causal, one pass a caption, where the code predicts each word of a caption from
-a copy of it with a mask token; attention weights have no dropout.
+Departs from the code: the decoder is causal, where the code predicts each word from a copy of the caption with a mask
+token; attention weights have no dropout.
 Expected: 54.94 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 Letters beside those of `recap.nn`: i and j (or k) are numbers of elements, U is a number of blocks of elements.
 """
@@ -105,8 +103,7 @@ def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 def chain(log_p: Tensor, *, self_factor: bool) -> Tensor:
     """Eq. 3: log p_ik [..., N, N], 0 where k is no factor -> log C, symmetric, with a diagonal of 0.
 
-    No factors are k < i, and k = i unless the product begins there (`self_factor`, as Eq. 3 is printed; its text says
-    k = i + 1).
+    No factors are k < i, and k = i unless the product begins there (`self_factor`: Eq. 3 as printed, against its text).
     """
     upper = log_p.cumsum(-1)
     if self_factor:
@@ -203,10 +200,9 @@ class TokenClusters(NamedTuple):
 class AdaptiveClusters(nn.Module):
     """What the clusters along a line and in a grid share: the linear map of Eq. 4 and the stacking rule of Eq. 6.
 
-    `norm` is "biased" or "unbiased": of the layer's input, before the map; or "none". `context` is what a new element
-    s_k is compared with: "exclusive_mean" of s_i .. s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k (the released code),
-    or the "previous" element alone (the pairwise matrix of APN). `stacking` applies Eq. 6 to "clusters" C, to "steps" p
-    (the released code), or is "none". `maps` is 2 for a grid whose rows and columns have their own, else 1.
+    `norm` is that of the layer's input before the map, or "none". `context` is what a new element s_k is compared with:
+    "exclusive_mean" of s_i .. s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k, or the "previous" element alone (APN).
+    `stacking` applies Eq. 6 to "clusters" C, to "steps" p, or is "none". M `maps` are 2 if rows and columns differ.
     """
 
     def __init__(

@@ -22,8 +22,7 @@ What one RAP is averaged over (`scope`; padded rows are left out of `head`, `ima
 
 Departs from the released code: RAP is averaged as printed, and in the decoder over the tokens so far (`prefix`), since
 the whole caption shows training the future; norms use the biased variance (`layer_norm: unbiased` gives the code's).
-As the code, where the paper is silent: feed-forward without activation, dropout 0.2 on attended values, no positions
-on the visual side, feature dropout 0.5.
+As the code, where the paper is silent: feed-forward without activation, no positions on the visual side.
 With rap_scope printed, image, global or as_released, `step` encodes the whole prefix for each token, as the released
 decoder does, and differs from teacher forcing because the formula itself does.
 With rap_scope as_released and `layer_norm: unbiased` the model gives the released one's numbers: an image's padded
