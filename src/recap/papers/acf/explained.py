@@ -11,7 +11,7 @@ from recap.models.explained import Explained, Note
 from recap.models.images import Images
 from recap.papers.acf.cluster_tree import bracketed, line_neighbors, partitions, tree
 from recap.papers.acf.figures import cluster_maps, clusters_of_vectors
-from recap.papers.transformer.explained import cross_attentions
+from recap.papers.transformer.model import cross_attentions
 
 THRESHOLD = 0.5  # C~ from which neighbors are one cluster
 

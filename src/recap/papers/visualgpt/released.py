@@ -1,4 +1,7 @@
-"""From the parameter names of VisualGPT's code base (Vision-CAIR/VisualGPT), and of its baselines, to ours."""
+"""From the parameter names of VisualGPT's code base (Vision-CAIR/VisualGPT), and of its baselines, to ours.
+
+See docs/reference/parameters.md.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ UNUSED = [
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map VisualGPT's parameter names to ours (docs/reference/parameters.md)."""
+    """Map VisualGPT's parameter names to ours."""
     encoder: dict[str, Tensor] = {}
     added: dict[str, Tensor] = {}
     gpt2: dict[str, Tensor] = {}
@@ -64,7 +67,7 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
     """Return the settings of the model that tensors belong to: sizes from shapes, parts from names.
 
-    The release has no file of settings; heads are 64 wide, and tau (README: 0.2) is an option of its command line.
+    Heads are 64 wide; tau (0.2 in the README) is an option of the release's command line.
     """
     inner, gpt2 = tensors["encoder.0.feed_forward.inner.weight"], tensors["decoder.blocks.0.feed_forward.inner.weight"]
     memory, gates, aoa = (any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa."))

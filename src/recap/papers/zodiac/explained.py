@@ -9,7 +9,7 @@ from torch import Tensor
 from recap.models.explained import Explained
 from recap.nn.attention import KeyValue
 from recap.nn.rows import Rows
-from recap.papers.transformer.explained import cross_attentions
+from recap.papers.transformer.model import cross_attentions
 from recap.papers.zodiac.zoneup import ZodiacMultiHead
 
 
