@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from recap.core.errors import DamagedData, DataError, MissingData, TrainingError
-from recap.core.files import atomic_path, cell, csv_text, write_text
+from recap.core.errors import DataError, TrainingError
+from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.core.hashing import generator
 from recap.data.corpus.card import TAGGED, count_kinds, kind_of, needed_tagger
 from recap.data.corpus.corpus import VIEWS, Corpus
@@ -30,8 +30,7 @@ from recap.data.files.images import ImageSource
 from recap.data.texts import read_texts
 from recap.data.vocabulary.bpe import BytePairVocabulary
 from recap.data.vocabulary.words import BOS, PAD, UNK, AnyVocabulary
-from recap.evaluation.captioned import BATCH, caption_images
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import BATCH, DrawnModels, caption_images
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
 from recap.reporting.colours import COLOURS
@@ -361,13 +360,9 @@ def _sentences(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    try:
+    with reading(path, missing="correct `text` of the figure or the inputs folder"):
         with path.open(encoding="utf-8") as file:
             yield from file
-    except FileNotFoundError as error:
-        raise MissingData(f"{path}: no such text; correct `text` of the figure or the inputs folder") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DamagedData(f"{path}: damaged, or not UTF-8 ({error}); fetch it again") from error
 
 
 def _shares(tag_lists: Sequence[Sequence[str]], where: Path) -> dict[str, float]:

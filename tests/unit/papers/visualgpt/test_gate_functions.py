@@ -8,7 +8,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.evaluation.figure import DrawnModels, write_figure
+from recap.evaluation.figures import DrawnModels, write_figure
 from recap.papers.visualgpt.figures import broken, gate_values
 from recap.papers.visualgpt.model import SelfResurrecting
 from recap.papers.visualgpt.settings import GateFunctionsFigure
