@@ -262,6 +262,15 @@ class PositionedAttention(MultiHeadAttention):
         return rows.map(lambda x: projection(x) + positions)
 
 
+def sublayers(settings: FusionModel) -> tuple[Callable[[], Residual], Callable[[], FeedForward]]:
+    """Return what makes the residual connections, with their norms, and the feed-forward parts (Eq. 5) of layers."""
+    d_model, dropout = settings.d_model, settings.dropout
+    return (
+        partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout),
+        partial(FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout),
+    )
+
+
 class PositionedEncoderLayer(EncoderLayer):
     """The Transformer's encoder layer with modified self-attention."""
 
@@ -280,26 +289,34 @@ class PositionedEncoderLayer(EncoderLayer):
 class StreamEncoder(nn.Module):
     """Embeds and encodes one stream: linear, ReLU, dropout, norm; then layers of modified self-attention.
 
-    `geometry` says where the vectors are. There are as many `encodings` as layers, or 1 that all of them share.
+    `geometry` says where the vectors are; the layers share one relative spatial encoding, or have one each.
     """
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        d_model: int,
-        dropout: float,
-        geometry: BoxGeometry | CellGeometry,
-        spatial: Callable[[], RelativeSpatialEncoding],
-        encodings: int,
-        layers: list[PositionedEncoderLayer],
-    ) -> None:
+    def __init__(self, width: int, geometry: BoxGeometry | CellGeometry, settings: FusionModel) -> None:
         super().__init__()
+        d_model, heads, count = settings.d_model, settings.heads, settings.encoder_layers
+        residual, feed_forward = sublayers(settings)
+        layers = [
+            PositionedEncoderLayer(
+                attention=PositionedAttention(d_model=d_model, heads=heads, site=settings.position_site),
+                feed_forward=feed_forward(),
+                residual=residual,
+            )
+            for _ in range(count)
+        ]
         self.embedding = Linear(width, d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(settings.feature_dropout)
         self.norm = nn.LayerNorm(d_model)
         self.geometry = geometry
-        self.spatial = Stack[RelativeSpatialEncoding](spatial() for _ in range(encodings))
+        self.spatial = Stack[RelativeSpatialEncoding](
+            RelativeSpatialEncoding(
+                heads=heads,
+                per_quadrant=settings.directions_per_quadrant,
+                direction=settings.direction,
+                plus_one=settings.plus_one,
+            )
+            for _ in range(count if settings.geometry_weights == "layer" else 1)
+        )
         self.layers = Stack[PositionedEncoderLayer](layers)
 
     def forward(self, stream: Stream, run_layer: Callable[..., Any]) -> tuple[Tensor, Tensor]:
@@ -415,24 +432,22 @@ class FusionMemory(Memory):
 
 
 class FusionDecoderLayer(TokenLayer):
-    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> the same shape.
+    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> the same shape."""
 
-    `residual` makes what stands around the first and the last sub-layer, and around the second with `around_fusion`.
-    """
-
-    def __init__(
-        self,
-        *,
-        attention: PositionedAttention,
-        fusion: FusionAttention,
-        feed_forward: nn.Module,
-        residual: Callable[[], Residual],
-        around_fusion: bool,
-    ) -> None:
+    def __init__(self, settings: FusionModel) -> None:
         super().__init__()
-        self.attention, self.fusion, self.feed_forward = attention, fusion, feed_forward
+        d_model, heads, add_norm = settings.d_model, settings.heads, settings.add_norm
+        residual, feed_forward = sublayers(settings)
+        self.attention = PositionedAttention(d_model=d_model, heads=heads)
+        self.fusion = FusionAttention(
+            d_model=d_model,
+            heads=heads,
+            gate_bias=settings.gate_bias,
+            residual=residual if add_norm in ("attentions", "both") else None,
+        )
+        self.feed_forward = feed_forward()
         self.around_attention, self.around_feed_forward = residual(), residual()
-        self.around_fusion = residual() if around_fusion else None
+        self.around_fusion = residual() if add_norm in ("after_gate", "both") else None
 
     def image(self, memory: FusionMemory) -> FusionKeyValues:
         """Return keys and values of both streams."""
@@ -468,65 +483,19 @@ class Fusion(TransformerDecoder[FusionMemory]):
 
     def __init__(self, inputs: InputSpec, settings: FusionModel) -> None:
         super().__init__(fusion_masks)
-        d_model, heads, dropout = settings.d_model, settings.heads, settings.dropout
-        residual = partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
-        feed_forward = partial(
-            FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout
-        )
-        spatial = partial(
-            RelativeSpatialEncoding,
-            heads=heads,
-            per_quadrant=settings.directions_per_quadrant,
-            direction=settings.direction,
-            plus_one=settings.plus_one,
-        )
-
-        def encoder(stream: str, geometry: BoxGeometry | CellGeometry) -> StreamEncoder:
-            return StreamEncoder(
-                inputs.sizes[stream],
-                d_model=d_model,
-                dropout=settings.feature_dropout,
-                geometry=geometry,
-                spatial=spatial,
-                encodings=settings.encoder_layers if settings.geometry_weights == "layer" else 1,
-                layers=[
-                    PositionedEncoderLayer(
-                        attention=PositionedAttention(d_model=d_model, heads=heads, site=settings.position_site),
-                        feed_forward=feed_forward(),
-                        residual=residual,
-                    )
-                    for _ in range(settings.encoder_layers)
-                ],
-            )
-
-        cells = partial(CellGeometry, d_model=d_model, form=settings.cell_positions)
-        boxes = settings.second_geometry == "boxes"
+        d_model, sizes, boxes = settings.d_model, inputs.sizes, settings.second_geometry == "boxes"
         _, self.second_stream = self.reads(inputs)
         self.decoder_positions = settings.decoder_positions
         self.reads_boxes = (self.second_stream,) if boxes else ()
-        self.grid_encoder = encoder(GRID, cells())
-        self.second_encoder = encoder(
-            self.second_stream, BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()
-        )
+        cells = partial(CellGeometry, d_model=d_model, form=settings.cell_positions)
+        self.grid_encoder = StreamEncoder(sizes[GRID], cells(), settings)
+        second = BoxGeometry(d_model=d_model, bias=settings.box_position_bias) if boxes else cells()
+        self.second_encoder = StreamEncoder(sizes[self.second_stream], second, settings)
         self.build_decoder(
             vocabulary_size=inputs.vocabulary_size,
             d_model=d_model,
-            dropout=dropout,
-            layers=(
-                FusionDecoderLayer(
-                    attention=PositionedAttention(d_model=d_model, heads=heads),
-                    fusion=FusionAttention(
-                        d_model=d_model,
-                        heads=heads,
-                        gate_bias=settings.gate_bias,
-                        residual=residual if settings.add_norm in ("attentions", "both") else None,
-                    ),
-                    feed_forward=feed_forward(),
-                    residual=residual,
-                    around_fusion=settings.add_norm in ("after_gate", "both"),
-                )
-                for _ in range(settings.decoder_layers)
-            ),
+            dropout=settings.dropout,
+            layers=(FusionDecoderLayer(settings) for _ in range(settings.decoder_layers)),
             norm=nn.Identity(),
         )
 

@@ -360,9 +360,9 @@ def _sentences(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with reading(path, missing="correct `text` of the figure or the inputs folder"):
-        with path.open(encoding="utf-8") as file:
-            yield from file
+    missing = "correct `text` of the figure or the inputs folder"
+    with reading(path, missing=missing), path.open(encoding="utf-8") as file:
+        yield from file
 
 
 def _shares(tag_lists: Sequence[Sequence[str]], where: Path) -> dict[str, float]:

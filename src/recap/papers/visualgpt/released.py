@@ -1,7 +1,4 @@
-"""From the parameter names of VisualGPT's code base (Vision-CAIR/VisualGPT), and of its baselines, to ours.
-
-See docs/reference/parameters.md.
-"""
+"""From the names of VisualGPT's code base (Vision-CAIR/VisualGPT) and its baselines to ours, in parameters.md."""
 
 from __future__ import annotations
 
