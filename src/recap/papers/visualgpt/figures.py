@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill, wrap
@@ -185,12 +185,11 @@ def write_part_scores(
 ) -> None:
     """Write ``parts.png`` and ``parts.csv`` (Figure 10): mean visual scores beside the printed ones."""
     name, tag = needed_tagger()
-    spoken = [(caption.words, scores) for caption, scores in zip(captions, visual_scores(captions), strict=True)]
-    spoken = [(words, scores) for words, scores in spoken if words]
+    scores = [row for row in visual_scores(captions) if row]
+    tags = tag([caption.words for caption in captions if caption.words])
     parts: dict[str, list[float]] = defaultdict(list)
-    for tags, (_, scores) in zip(tag([words for words, _ in spoken]), spoken, strict=True):
-        for one, score in zip(tags, scores, strict=True):
-            parts[kind_of(one)].append(score)
+    for one, score in zip(chain.from_iterable(tags), chain.from_iterable(scores), strict=True):
+        parts[kind_of(one)].append(score)
     ordered = sorted(parts, key=lambda part: -fmean(parts[part]))
     rows = [(part, parts.get(part, []), printed.get(part)) for part in dict.fromkeys([*ordered, *printed])]
     header = ("part_of_speech", "words", "visual_score", "printed")
