@@ -17,7 +17,7 @@ Expected: 38.4 M parameters with 2048-d features and 10,201 ids.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -92,16 +92,8 @@ class MeshedDecoderLayer(DecoderLayer):
 
     cross: ProjectedAttention
 
-    def __init__(
-        self,
-        *,
-        attention: ProjectedAttention,
-        cross: ProjectedAttention,
-        mesh: MeshedGate,
-        feed_forward: nn.Module,
-        residual: Callable[[], Residual],
-    ) -> None:
-        super().__init__(attention=attention, cross=cross, feed_forward=feed_forward, residual=residual)
+    def __init__(self, *, mesh: MeshedGate, **parts: Any) -> None:  # the parts of a `DecoderLayer`
+        super().__init__(**parts)
         self.mesh = mesh
 
     def image(self, memory: LevelMemory) -> KeyValue:  # type: ignore[override]

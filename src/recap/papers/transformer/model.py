@@ -62,10 +62,7 @@ class Transformer(TransformerDecoder[Memory]):
             activation=settings.feed_forward_activation,
             dropout=dropout,
         )
-
-        def final_norm() -> nn.Module:
-            return NORMS[settings.layer_norm](d_model) if settings.norm == "pre" else nn.Identity()
-
+        final_norm: Callable[..., nn.Module] = NORMS[settings.layer_norm] if settings.norm == "pre" else nn.Identity
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.visual_positions, self.keep_masks = settings.visual_positions, keep_masks
@@ -73,7 +70,7 @@ class Transformer(TransformerDecoder[Memory]):
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(settings.encoder_layers)
         )
-        self.encoder_norm = final_norm()
+        self.encoder_norm = final_norm(d_model)
         self.build_decoder(
             vocabulary_size=inputs.vocabulary_size,
             d_model=d_model,
@@ -84,7 +81,7 @@ class Transformer(TransformerDecoder[Memory]):
                 )
                 for _ in range(settings.decoder_layers)
             ),
-            norm=final_norm(),
+            norm=final_norm(d_model),
         )
 
     def encode(self, images: Images) -> Memory:
