@@ -31,7 +31,7 @@ from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.papers.acf.model import grid_size, region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
-from recap.papers.transformer.explained import cross_attentions
+from recap.papers.transformer.model import cross_attentions
 from recap.reporting.attention import Box, grid_boxes
 from recap.reporting.text import plain
 from recap.runs.folder import run_model_config

@@ -54,8 +54,7 @@ from recap.nn.fast import Linear
 from recap.nn.layers import make_activation
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows, shared_product
-from recap.papers.transformer.explained import cross_attentions
-from recap.papers.transformer.model import Transformer
+from recap.papers.transformer.model import Transformer, cross_attentions
 from recap.papers.zodiac.settings import ZodiacModel
 
 
