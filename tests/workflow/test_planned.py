@@ -3,8 +3,8 @@
 from helpers.tiny_workspace import Workspace
 from recap.core.documents import read_mapping
 from recap.plan import source
-from recap.plan.load import load_plan
 from recap.plan.outside import Acquired
+from recap.plan.profiles import load_plan
 from workflow import profile
 
 

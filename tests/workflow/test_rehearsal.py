@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from recap.cli.doctor import plan_tools
 from recap.cli.train_row import SNAKEFILE
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE
@@ -31,7 +32,7 @@ def rehearsed(tmp_path):
     """Return the function that rehearses a paper in a folder of its own."""
 
     def run(paper, folder=tmp_path / "rehearsal"):
-        return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)
+        return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2, tools=plan_tools)
 
     return run
 

@@ -1,7 +1,7 @@
 """Captions of every data set as one table, its vocabulary, and which of its training captions a run sees."""
 
 from recap.plan.jobs import corpus_code, corpus_spec
-from recap.plan.used_images import tsv_of_draws, web_draws
+from recap.plan.paths import tsv_of_draws, web_draws
 from recap.settings.datasets import SURVIVORS
 
 WANTED_ROWS = f"{R}/data/wanted_rows"

@@ -5,7 +5,7 @@ from recap.core.log import log
 from recap.data.files.fetch import Transfer
 from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan import jobs
-from recap.plan.submissions import TEST, VAL, results_name
+from recap.plan.run import TEST, VAL, results_name
 from recap.settings.metrics import METRICS
 
 from workflow.plan import due_jobs

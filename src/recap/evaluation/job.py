@@ -18,7 +18,7 @@ from recap.data.vocabulary.words import AnyVocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.evaluation.kept import Kept
 from recap.metrics.scores import Scores, evaluate_captions
-from recap.plan.identities import job_code
+from recap.plan.source import job_code
 from recap.runs.saved import open_runs, run_model_config
 from recap.settings import Evaluation, EvaluationSpec, Execution
 from recap.settings.metrics import score_info

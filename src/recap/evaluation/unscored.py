@@ -17,7 +17,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.datasets.coco_pictures import check_size
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
 from recap.metrics.base import sanitize
-from recap.plan.identities import job_code
+from recap.plan.source import job_code
 from recap.runs.saved import open_runs, run_model_config
 from recap.settings import EvaluationSpec, Execution
 

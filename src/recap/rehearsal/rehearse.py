@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,8 @@ from pydantic import Field
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE, load_plugins
-from recap.cost.tools import Tool, tools
+from recap.plan.run_plan import RunPlan
+from recap.plan.screen import Tool
 from recap.rehearsal.prepare import SITE, check_paper, prepare
 from recap.rehearsal.rows import TrainedRow, trained_rows
 from recap.rehearsal.server import Misbehave, serve
@@ -67,7 +68,16 @@ class Rehearsed:
     faults: list[str] = field(default_factory=list)
 
 
-def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
+def rehearse(
+    paper: str,
+    *,
+    params: Path,
+    snakefile: Path,
+    folder: Path,
+    short: bool,
+    cores: int,
+    tools: Callable[[RunPlan], list[Tool]],
+) -> Rehearsed:
     """Rehearse a paper in a folder; what an interrupted rehearsal finished there is kept.
 
     The folder is new or empty, or that of an unfinished rehearsal of the same paper and form. The short form has not
@@ -109,7 +119,7 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
 
 def _can_be_got(tool: Tool) -> bool:
     """Say whether a tool is missing that a person can install; a GPU is not needed for a rehearsal."""
-    return not tool.found and tool.name != "GPU"
+    return not tool.here and tool.name != "GPU"
 
 
 def open_folder(folder: Path, paper: str, short: bool) -> State:

@@ -7,7 +7,7 @@ from pathlib import Path
 from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.features.store import FeatureStore
-from recap.plan.row_checks import too_many_vectors
+from recap.plan.scaling import too_many_vectors
 from recap.settings import ModelConfig
 
 

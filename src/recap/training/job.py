@@ -23,7 +23,7 @@ from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.nn.fast import fast
-from recap.plan.identities import TRAINING, job_code
+from recap.plan.source import TRAINING, job_code
 from recap.runs.captions import split_captions, training_captions
 from recap.runs.folder import Counters, write_run
 from recap.runs.inputs import FeatureSources
