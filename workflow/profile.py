@@ -27,7 +27,7 @@ from recap.plan.paths import Paths, used_features
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
-from recap.plan.source import Key, known_digests, take_digests
+from recap.plan.source import DIGESTS, Key
 
 VARIABLE = "RECAP_PLANNED"  # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 MOST = 3  # times the limits of the plan that a job gets at last
@@ -81,7 +81,7 @@ def pass_on(planned: Planned) -> None:
     """Write what was planned, and name the file to the jobs that are submitted from now on."""
     file = (LOCK_FOLDER / "planned").absolute()
     with atomic_path(file) as part:
-        part.write_bytes(pickle.dumps(planned._replace(digests=known_digests())))
+        part.write_bytes(pickle.dumps(planned._replace(digests=dict(DIGESTS))))
     os.environ[VARIABLE] = str(file)
 
 
@@ -90,7 +90,7 @@ def passed_on() -> Planned | None:
     if VARIABLE not in os.environ:
         return None
     planned: Planned = pickle.loads(Path(os.environ[VARIABLE]).read_bytes())  # the main process of this user wrote it
-    take_digests(planned.digests)
+    DIGESTS.update(planned.digests)
     return planned
 
 

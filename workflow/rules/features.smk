@@ -4,7 +4,7 @@ Data sets with the same pictures share it. `{dataset}` is the one whose name its
 the plan; captions and pictures are those of the first of the plan that reads it.
 """
 
-from recap.plan.jobs import extractor_code, extractor_spec
+from recap.plan.jobs import extractor_spec
 from recap.plan.paths import corpora_of, not_fewer, readers, sent_parts, used_features, used_subsets
 
 from workflow.provenance import read_record
@@ -50,7 +50,7 @@ SOURCES = {
 # What decides the values of a store.
 EXTRACTOR = {
     "spec": lambda w: as_json(extractor_spec(PLAN, w.features)),
-    "code": lambda w: extractor_code(PLAN, w.features),
+    "code": lambda w: code_digest(*settings_of(w).targets()),
 }
 STORE_LIMITS = limits(lambda w: NEEDS.store(w.dataset, w.features))
 # What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store

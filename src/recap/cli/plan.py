@@ -121,7 +121,7 @@ def list_files(
     if section is None:
         print_columns([[name, str(len(section_names(params, name))), what] for name, what in SECTIONS.items()])
     else:
-        print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(params, section)])
+        print_columns(files_of(params, section))
 
 
 @PARAMS.command("recap params show mine/t3/wide --scale scenes")

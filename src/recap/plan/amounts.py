@@ -10,7 +10,7 @@ from typing import Literal
 
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
-from recap.plan.paths import Stores, readers, sources
+from recap.plan.paths import readers, sources
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.settings import CrossEntropy, DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
@@ -94,7 +94,7 @@ class Amounts:
             )
         return counts
 
-    def pictured(self, store: Stores) -> Counts:
+    def pictured(self, store: Run) -> Counts:
         """Return the images of the first data set that reads a store; all of these have the same."""
         return self.counts(readers(self.plan, store.dataset, store.features)[0])
 
@@ -153,7 +153,7 @@ class Amounts:
             min(longest, math.ceil(_LONGEST * words)),
         )
 
-    def streams(self, run: Stores) -> dict[str, StoredStream]:
+    def streams(self, run: Run) -> dict[str, StoredStream]:
         """Return the streams of all stores of a run; none if a parameter file does not say their sizes."""
         stores = [self.stored(run.dataset, name) for name in self.plan.feature_names(run.features)]
         return {name: stream for store in stores for name, stream in store.items()} if all(stores) else {}
@@ -164,7 +164,7 @@ class Amounts:
         streams = self.plan.get("features", features).stored(lambda name: self.plan.get("features", name))
         return {name: stream.of_views(views) for name, stream in streams.items()}
 
-    def used_images(self, store: Stores) -> int:
+    def used_images(self, store: Run) -> int:
         """Return how many images a feature store holds: the expected union of all draws, validation and test.
 
         The draws of one seed are nested, so that its largest counts; those of different seeds, and of data sets with

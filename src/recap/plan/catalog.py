@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
 
 from recap.core.errors import MissingSettings
 from recap.plan.run_plan import RunPlan
@@ -18,15 +17,6 @@ _LONGEST = 110  # characters of a title
 _OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}
 
 
-class Listed(NamedTuple):
-    """A parameter file; what does not apply is empty."""
-
-    name: str
-    papers: str  # that use it
-    size: str  # of a model, or of a table
-    title: str
-
-
 def section_names(params: Path, section: str) -> list[str]:
     """Return the names of the files of a section."""
     if not params.is_dir():
@@ -34,8 +24,8 @@ def section_names(params: Path, section: str) -> list[str]:
     return names(params, section)
 
 
-def files_of(params: Path, section: str) -> list[Listed]:
-    """Return the files of a section."""
+def files_of(params: Path, section: str) -> list[list[str]]:
+    """Return name, papers that use it, size (of a model, of a table) and title of each file of a section."""
     section_files = section_names(params, section)
     papers = _papers(params, _OF_ROWS[section]) if section in _OF_ROWS else {}
     listed = []
@@ -45,7 +35,7 @@ def files_of(params: Path, section: str) -> list[Listed]:
             size = f"{millions:g} M"
         elif section == "tables":
             size = str(len(load_named(params, section, name).rows))
-        listed.append(Listed(name, ", ".join(sorted(papers.get(name, ()))), size, _title(params, section, name)))
+        listed.append([name, ", ".join(sorted(papers.get(name, ()))), size, _title(params, section, name)])
     return listed
 
 

@@ -18,7 +18,7 @@ from recap.core.errors import ConfigError
 from recap.core.files import write_text
 from recap.plan.amounts import Amounts, StepShape, UnknownSize, Work
 from recap.plan.jobs import nodes
-from recap.plan.paths import Stores, used_stores
+from recap.plan.paths import used_stores
 from recap.plan.profiles import uses_gpus
 from recap.plan.run import VAL, Run, Submission
 from recap.plan.run_plan import RunPlan
@@ -234,7 +234,7 @@ class Costs:
         """The feature stores, with those that they are made from."""
         return [self._store(run) for run in used_stores(self.plan)]
 
-    def _store(self, store: Stores) -> StoreCost:
+    def _store(self, store: Run) -> StoreCost:
         dataset, features = store.dataset, store.features
         streams = self.amounts.stored(dataset, features)
         number = _NUMBER_BYTES[self.plan.get("features", features).dtype]

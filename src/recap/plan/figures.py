@@ -78,14 +78,14 @@ def model_figures(
     table_id: str,
     figures: Iterable[ModelFigure],
     table: Table,
-    training: Callable[[Row], Run],
+    trainings: Mapping[str, Run],
     *,
     scale: str | None,
     scales: Collection[str],
 ) -> list[PlannedFigure]:
     """Return the figures that a table's file lists; what is not drawn or run at its scale is left out.
 
-    `training` returns the training of a row's first seed; `scales` are the names of all scales.
+    `trainings` are those of the first seed of each row, by its id; `scales` are the names of all scales.
     """
     planned: dict[str, PlannedFigure] = {}
     for settings in figures:
@@ -111,7 +111,7 @@ def model_figures(
             settings=settings,
             table=table_id,
             begin="_".join(filter(None, [file_name(table_id), settings.name])),
-            runs=tuple(map(training, rows)),
+            runs=tuple(trainings[row.id] for row in rows),
             labels=labels,
             heading="  |  ".join(filter(None, [table.title, table.scale])),
         )

@@ -10,7 +10,7 @@ from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, ScoredFile, file_name, row_runs
 from recap.plan.run_plan import RunPlan
-from recap.plan.source import CAPTIONING, EVALUATION, code_digest, job_code
+from recap.plan.source import EVALUATION, job_code
 from recap.settings import Row, Study
 from recap.settings.claims import Claim, ClaimsFile
 from recap.settings.params import label, load_named, load_profiles, papers, tables_named, validate
@@ -27,21 +27,11 @@ def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
     return {key: value for key, value in plan.spec("datasets", dataset).items() if key != "vocabulary"}
 
 
-def corpus_code(plan: RunPlan, dataset: str) -> str:
-    """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
-    return code_digest("recap.data.corpus.build", plan.get("datasets", dataset).reader)
-
-
 def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
     """Return what decides the values of a feature store; batch and shard sizes do not."""
     settings = plan.get("features", features)
     spec: dict[str, Any] = settings.model_dump(mode="json", exclude=settings.EXECUTION)
     return spec
-
-
-def extractor_code(plan: RunPlan, features: str) -> str:
-    """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    return code_digest(*plan.get("features", features).targets())
 
 
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:
@@ -75,20 +65,10 @@ def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
     return EvaluationSpec(evaluation=plan.recipe(recipe).evaluation)
 
 
-def evaluation_code(plan: RunPlan, model: str, recipe: str) -> str:
-    """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
-    return job_code(EVALUATION, plan.get("models", model).kind, metrics=plan.recipe(recipe).evaluation.metrics)
-
-
 def released_code(scored: ScoredFile, released: Path) -> str:
     """Return the digest of decoding with released weights, whose folder says their kind, and of a row's metrics."""
     settings = read_mapping(released / "config.yaml")["spec"]["model_settings"]
     return job_code(EVALUATION, settings["kind"], metrics=scored.metrics)
-
-
-def captioning_code(plan: RunPlan, model: str) -> str:
-    """Return the digest of decoding with a model, without a metric."""
-    return job_code(CAPTIONING, plan.get("models", model).kind)
 
 
 def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:

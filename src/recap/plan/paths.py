@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from recap.plan.run import VAL, Run, ScoredFile
 from recap.plan.run_plan import RunPlan
@@ -26,27 +26,11 @@ SUBSETS = "subsets"  # folder of a data set's draws
 SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
-class Stores(Protocol):
-    """Names the feature stores of a data set, one or several joined by ``+``: a run, or the wildcards of a rule.
-
-    Of one store it may also be the folder that it lies in, which is the name of a data set with the same pictures.
-    """
-
-    @property
-    def dataset(self) -> str:
-        """Name of the data set."""
-
-    @property
-    def features(self) -> str:
-        """Name of the features."""
-
-
 class Paths:
     """The paths of a plan's files, relative to the working folder, as rules and commands name them.
 
-    Attributes:
-        plan: whose profile names the folders.
-        results, reports, logs, work: the four folders of the profile.
+    Where features are asked for by a run, the wildcards of a rule may stand for it. Those of one store may name as data
+    set the folder that it lies in.
     """
 
     def __init__(self, plan: RunPlan) -> None:
@@ -95,31 +79,31 @@ class Paths:
         """
         return f"{self.results}/features/{dataset}/{features}.{ending}"
 
-    def _stores(self, run: Stores, names: Iterable[str | None], ending: str = "h5") -> list[str]:
+    def _stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
         return [self.store(store_folder(self.plan, run.dataset, name), name, ending) for name in names if name]
 
-    def features(self, run: Stores) -> list[str]:
+    def features(self, run: Run | ScoredFile) -> list[str]:
         """Return the stores of a run, one for each of its features."""
         return self._stores(run, self.plan.feature_names(run.features))
 
-    def extractors(self, run: Stores) -> list[str]:
+    def extractors(self, run: Run | ScoredFile) -> list[str]:
         """Return the notes of what makes the stores of a run."""
         return self._stores(run, self.plan.feature_names(run.features), "extractor.json")
 
-    def trained_backbone(self, run: Stores) -> list[str]:
+    def trained_backbone(self, run: Run) -> list[str]:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
         trained = self.plan.get("features", run.features).trained_on()
         return self._stores(run, [run.features], "backbone.safetensors") if trained else []
 
-    def made_from(self, run: Stores) -> list[str]:
+    def made_from(self, run: Run) -> list[str]:
         """Return the notes of what makes the stores that a store is made from."""
         return self._stores(run, _made_from(self.plan, run.features), "extractor.json")
 
-    def boxes(self, run: Stores) -> list[str]:
+    def boxes(self, run: Run) -> list[str]:
         """Return the store whose boxes are cut out, if any."""
         return self._stores(run, [self.plan.get("features", run.features).boxes_from()])
 
-    def cells(self, run: Stores) -> list[str]:
+    def cells(self, run: Run) -> list[str]:
         """Return the store whose grid is pooled, if any."""
         return self._stores(run, [self.plan.get("features", run.features).cells_from()])
 
@@ -239,7 +223,7 @@ def _made_from(plan: RunPlan, features: str) -> list[str]:
     return [name for name in (settings.boxes_from(), settings.cells_from()) if name]
 
 
-def used_subsets(paths: Paths, store: Stores) -> list[str]:
+def used_subsets(paths: Paths, store: Run) -> list[str]:
     """Return the subsets of all runs that read a feature store, or one that is made from it.
 
     The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
@@ -255,7 +239,7 @@ def used_subsets(paths: Paths, store: Stores) -> list[str]:
     return sorted(subsets.values())
 
 
-def sent_parts(paths: Paths, store: Stores) -> list[str]:
+def sent_parts(paths: Paths, store: Run) -> list[str]:
     """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
     plan = paths.plan
     sharing = readers(plan, store.dataset, store.features)
@@ -263,7 +247,7 @@ def sent_parts(paths: Paths, store: Stores) -> list[str]:
     return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
 
 
-def corpora_of(paths: Paths, store: Stores, subsets: list[str]) -> list[str]:
+def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
     """Return the corpora that a list of images is made from: of the data sets that read the store, and of subsets."""
     reading = readers(paths.plan, store.dataset, store.features)
     drawn_from = {str(Path(file).parents[2] / "corpus.parquet") for file in subsets}

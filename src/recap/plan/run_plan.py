@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from recap.plan.scale_text import Pair, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Sourced, Variant, check_row, check_test_pictures
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Server, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
-from recap.settings.params import base_files, load_named, names, read_mapping, tables_named, validate
+from recap.settings.params import base_files, flat, load_named, names, read_mapping, tables_named, validate
 from recap.settings.tables import Selection, selections_over
 
 
@@ -30,18 +29,7 @@ class _Scaled(NamedTuple):
 
 
 class RunPlan:
-    """Everything a profile needs, loaded and checked before the first job.
-
-    Attributes:
-        profile: the requested tables, scale and seeds.
-        params: the folder ``params/``.
-        tables: id (``mine/t3``) -> the table at the profile's scale, its rows with parts of paths.
-        seeds: id of a table -> the seeds of its rows.
-        row_id: the only row (``mine/t3/wide``) whose runs are planned; None: all rows.
-        figures: id (``mine/f7``) -> the figure, with the numbers on its axis.
-        model_figures: the figures that the tables list.
-        test_pictures: id of a table and of a row whose captions a server scores -> data set and features of those.
-    """
+    """Everything a profile needs, loaded and checked before the first job; of one row alone where `row` names it."""
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
         self.profile, self.params, self.row_id = profile, params, row
@@ -55,11 +43,16 @@ class RunPlan:
         who = f"profile {profile.name!r}"
         self.scale: NamedScale | None = None
         if profile.scale:
-            self.scale = NamedScale.of(params, profile.scale, self._load("scales", profile.scale, who))
+            settings, layers = self._load("scales", profile.scale, who), base_files(params, "scales", profile.scale)
+            files = {key: file for file, values in layers for key in flat(values)}
+            self.scale = NamedScale(profile.scale, settings, files)
         titles = params / "titles.yaml"  # optional
         self._titles: Titles = validate(Titles, read_mapping(titles) if titles.exists() else {}, str(titles))
-        self.tables: dict[str, Table] = {}
-        self.seeds: dict[str, list[int]] = {}
+        self.tables: dict[
+            str, Table
+        ] = {}  # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
+        self.seeds: dict[str, list[int]] = {}  # of the rows of each table
+        # table and row whose captions a server scores -> data set and features of its pictures
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
         figures: dict[str, FigureFile] = {}
         for name in profile.figures:
@@ -80,14 +73,13 @@ class RunPlan:
                 table_id,
                 self._scaled[table_id].file.figures,
                 table,
-                partial(self._first_training, table_id),
+                {row.id: self.weights(row_runs(row, self.seeds[table_id])[0]) for row in table.rows},
                 scale=profile.scale,
                 scales=names(params, "scales"),
             )
         ]
-
-    def _first_training(self, table_id: str, row: Row) -> Run:
-        return self.weights(row_runs(row, self.seeds[table_id])[0])
+        self._trained = sorted({stage for run in self.scored() for part in run.parts() for stage in self.stages(part)})
+        self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
     def get(self, section: str, name: str) -> Any:
         """Return the config object of a part of a path, or of a file of ``params/`` by its name, loaded once."""
@@ -348,17 +340,9 @@ class RunPlan:
         """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
         return list(self._trained)
 
-    @cached_property
-    def _trained(self) -> list[Run]:
-        return sorted({stage for run in self.scored() for part in run.parts() for stage in self.stages(part)})
-
     def shown(self) -> list[Run]:
         """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
         return list(self._shown)
-
-    @cached_property
-    def _shown(self) -> list[Run]:
-        return sorted({*self.scored(), *(each.test for each in self.submissions())})
 
     def weights(self, run: Run) -> Run:
         """Return the training whose weights a scored run of one seed uses; recipes that only decode otherwise share."""

@@ -37,9 +37,10 @@ def sentence(
     of the printed numbers.
     """
     runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
+    shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
     parts = [
         *_names(pairs, "dataset", titles.datasets),
-        *_subsets(pairs),
+        *(f"{new} in place of {old}" for old, new in dict.fromkeys(shares) if old != new),
         *_names(pairs, "features", titles.features),
         *_models(pairs, titles.weights),
         *_epochs(pairs),
@@ -75,11 +76,6 @@ def _names(pairs: Sequence[Pair], key: str, titles: dict[str, str]) -> list[str]
             new = _listed([titles.get(name, name) for name in after])
             old.setdefault(new, []).extend(titles.get(name, name) for name in before)
     return [f"{new} in place of {_listed(list(dict.fromkeys(names)))}" for new, names in old.items()]
-
-
-def _subsets(pairs: Sequence[Pair]) -> list[str]:
-    shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
-    return [f"{new} in place of {old}" for old, new in dict.fromkeys(shares) if old != new]
 
 
 def _share(subset: Subset) -> str:

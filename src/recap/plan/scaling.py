@@ -140,12 +140,6 @@ class NamedScale:
     settings: Scale  #: of all of them
     files: dict[str, str]  #: dotted key -> file
 
-    @classmethod
-    def of(cls, params: Path, name: str, settings: Scale) -> NamedScale:
-        """Return loaded settings with their files."""
-        layers = base_files(params, "scales", name)
-        return cls(name, settings, {key: file for file, values in layers for key in flat(values)})
-
     def source(self, where: str, key: str) -> str:
         """Return file and key of a replacement in a layer (``""``, ``mine`` or ``mine/t3``)."""
         key = f"tables.{where}.{key}" if where else key

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -60,16 +60,14 @@ _TARGET = re.compile(r"recap(\.\w+)+(:\w+)?")  # `module:object` in a registry; 
 
 Place = tuple[str, str]  # module, name of a definition
 Key = tuple[tuple[str, ...], tuple[str, ...]]  # where a job starts, and what is not followed
-_digests: dict[Key, str] = {}
+DIGESTS: dict[Key, str] = {}  # what this process computed, or took from one that reads the same source
 
 
 def identities(params: Path) -> dict[str, Any]:
-    """Return the identities of a folder of parameter files, as plain values.
+    """Return what decides whether finished runs rerun, as plain values.
 
-    Returns:
-        ``parameters``: section and name -> hash of what the file says, complete with defaults; ``source``: kind of
-        model -> digest of what its training and its evaluation run; ``metrics``: metric -> digest of what it runs;
-        ``neutral``: key -> the default with which no hash holds it.
+    ``parameters`` are hashes of what files say, complete with defaults. ``source`` and ``metrics`` are digests of what
+    metrics and jobs of a kind of model run. ``neutral`` are the defaults with which no hash holds a key.
     """
     return {
         "parameters": {
@@ -112,38 +110,33 @@ def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:
-    """Return the digest of the definitions that a job may run: 16 hex digits. Arguments and errors: :func:`reached`.
+    """Return the digest of the definitions that a job may run (`reached`): 16 hex digits.
 
     Snakemake sees only its own rules; rules pass this as a parameter, so that a changed layer retrains what uses it.
     """
     key = starts, tuple(without)
-    if key not in _digests:
+    if key not in DIGESTS:
         places = reached(*key)
         hashes = {place: content_hash([each.hash for each in _statements(place)]) for place in places}
         # What a name means is part of what a definition computes: two of one name in two modules may change places.
         for _ in range(3):
-            hashes = {place: content_hash([hashes[place], *_meanings(place, hashes)]) for place in places}
-        _digests[key] = content_hash(sorted(set(hashes.values())))[:16]
-    return _digests[key]
-
-
-def known_digests() -> dict[Key, str]:
-    """Return the digests that this process has computed, by the arguments of :func:`code_digest`."""
-    return dict(_digests)
-
-
-def take_digests(digests: Mapping[Key, str]) -> None:
-    """Take the digests of a process that reads the same source, in place of reading all of it again."""
-    _digests.update(digests)
+            meanings = {
+                place: [
+                    f"{name}={','.join([hashes.get(each, '') for each in meant])}{outside}"
+                    for name, meant, outside in _read(place)
+                ]
+                for place in places
+            }
+            hashes = {place: content_hash([hashes[place], *meanings[place]]) for place in places}
+        DIGESTS[key] = content_hash(sorted(set(hashes.values())))[:16]
+    return DIGESTS[key]
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
-    """Return the definitions that a job may run.
+    """Return the definitions that a job may run which starts at definitions, ``recap.training.job:train``, or modules.
 
-    Args:
-        starts: definitions, ``recap.training.job:train``, or modules, whose definitions all count.
-        without: modules and packages that are not followed, beside `MACHINERY`: what is imported, but does not bear
-            on the result.
+    Of a module all definitions count. Modules and packages `without` are not followed, beside `MACHINERY`: what is
+    imported, but does not bear on the result.
     """
     for module in without:
         _file_of(module)
@@ -184,24 +177,18 @@ def _statements(place: Place) -> list[Definition]:
     return _parsed(module).definitions.get(name, [])
 
 
-def _meanings(place: Place, hashes: dict[Place, str]) -> list[str]:
-    """Return what the names in a definition mean: hashes of what they stand for, or where outside of the package."""
-    return [
-        f"{name.rpartition('.')[2]}={','.join([hashes.get(each, '') for each in meant])}{outside}"
-        for name, meant, outside in _read(place)
-    ]
-
-
 @cache
 def _read(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
-    """Return the names in a definition, each with what it may stand for, else with what is imported: `math.floor`."""
+    """Return what the names in a definition stand for: definitions, or else what is imported, ``math.floor``."""
     module, _ = place
     readings = []
     for name in sorted({name for each in _statements(place) for name in each.names}):
         first, dot, rest = name.partition(".")
         dotted = _parsed(module).imports.get(first, [first])[0] + dot + rest
         meant = _meant(module, name)
-        readings.append((name, meant, "" if meant or dotted.startswith(f"{_PACKAGE.name}.") else dotted))
+        readings.append(
+            (name.rpartition(".")[2], meant, "" if meant or dotted.startswith(f"{_PACKAGE.name}.") else dotted)
+        )
     return readings
 
 

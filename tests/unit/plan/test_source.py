@@ -53,7 +53,7 @@ def toy(tmp_path, monkeypatch):
     def digest(**modules):
         for cached in caches:
             cached.cache_clear()
-        source._digests.clear()
+        source.DIGESTS.clear()
         for file in tmp_path.rglob("*.py"):
             file.unlink()
         files = {"job": "from toy.layer import Layer\n\n\ndef run():\n    return Layer()\n", "layer": LAYER} | {
@@ -72,7 +72,7 @@ def toy(tmp_path, monkeypatch):
     yield digest
     for cached in caches:
         cached.cache_clear()
-    source._digests.clear()
+    source.DIGESTS.clear()
 
 
 def replaced(text, old, new):
