@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from recap.cli.doctor import plan_tools
 from recap.cli.train_row import SNAKEFILE
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE
 from recap.core.problems import adapter
-from recap.rehearsal.acquisition import rehearse_faults
-from recap.rehearsal.faults import FAULTS
-from recap.rehearsal.rehearse import rehearse
-from recap.rehearsal.summary import summary
+from rehearsal.acquisition import rehearse_faults
+from rehearsal.faults import FAULTS
+from rehearsal.rehearse import rehearse
+from rehearsal.summary import summary
 
 PARAMS = Path("params")
 PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
@@ -32,7 +31,7 @@ def rehearsed(tmp_path):
     """Return the function that rehearses a paper in a folder of its own."""
 
     def run(paper, folder=tmp_path / "rehearsal"):
-        return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2, tools=plan_tools)
+        return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)
 
     return run
 

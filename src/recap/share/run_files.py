@@ -27,7 +27,7 @@ from recap.features.store import FeatureStore
 from recap.plan import records
 from recap.plan.records import read_tables
 from recap.plan.run import labels, row_setting
-from recap.runs.saved import CONFIG, check_inputs
+from recap.runs.folder import CONFIG, check_inputs
 from recap.settings.base import HUB
 from recap.settings.features import FEATURES as KINDS
 from recap.settings.features import FeaturesConfig

@@ -11,12 +11,12 @@ from recap.plan.jobs import planned_claims, planned_studies
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import unchecked_plan
-from recap.rehearsal.cut import cut_rows
-from recap.rehearsal.prepare import prepare, rehearsable
-from recap.rehearsal.small import read_rehearsal, write_small, write_yaml
-from recap.rehearsal.workflow import PLUGIN, job_counts
 from recap.settings.params import read_mapping
 from recap.statistics.claims import judge_claims
+from rehearsal.cut import cut_rows
+from rehearsal.prepare import prepare, rehearsable
+from rehearsal.small import read_rehearsal, write_small, write_yaml
+from rehearsal.workflow import PLUGIN, job_counts
 
 PARAMS = Path("params")
 
