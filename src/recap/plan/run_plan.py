@@ -48,9 +48,8 @@ class RunPlan:
             self.scale = NamedScale(profile.scale, settings, files)
         titles = params / "titles.yaml"  # optional
         self._titles: Titles = validate(Titles, read_mapping(titles) if titles.exists() else {}, str(titles))
-        self.tables: dict[
-            str, Table
-        ] = {}  # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
+        # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
+        self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}  # of the rows of each table
         # table and row whose captions a server scores -> data set and features of its pictures
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
