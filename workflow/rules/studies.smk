@@ -3,7 +3,7 @@
 import recap.studies
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
-from recap.plan.studies import planned_studies, study_runs, study_scale
+from recap.plan.jobs import planned_studies, study_runs, study_scale
 from recap.settings.studies import SIMULATED
 from recap.studies.make import FILES as STUDY_FILES
 from recap.studies.response_files import ENDINGS as RESPONSE_FILES

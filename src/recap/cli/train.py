@@ -14,7 +14,7 @@ from recap.cli.options import Device, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
 from recap.core.process import claim, limited_memory
-from recap.plan.labels import row_setting, series_of
+from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile, RunSpec

@@ -15,7 +15,7 @@ from recap.core.files import write_text
 from recap.core.process import ending_with_us
 from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
-from recap.plan.single_run import SingleRun, row_config, single_run
+from recap.plan.profiles import SingleRun, row_config, single_run
 
 SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 

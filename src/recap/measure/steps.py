@@ -23,8 +23,8 @@ from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
-from recap.plan.step_costs import StepCost
-from recap.plan.step_shapes import StepShape
+from recap.plan.amounts import StepShape
+from recap.plan.costs import StepCost
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from recap.core.errors import counted
 from recap.core.log import log
-from recap.plan.cost import Costs
-from recap.plan.step_costs import StepCosts, add_costs
+from recap.plan.costs import Costs, StepCosts, add_costs
 
 
 def time_steps(costs: Costs, table: Path, *, device: str, minutes: float) -> None:

@@ -26,7 +26,7 @@ from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.nn.fast import fast, prepare_compilation
-from recap.plan.identities import TRAINING, job_code
+from recap.plan.source import TRAINING, job_code
 from recap.runs.folder import Counters, load_weights, write_run
 from recap.runs.inputs import FeatureSources, GpuFeatures, ReadsImages, pretrained_file, split_captions
 from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, RunSpec, SelfCritical, Stage

@@ -11,7 +11,6 @@ from recap.measure.operations import Operations
 from recap.measure.steps import measure
 from recap.nn.fast.linear import Linear, fixed_weights
 from recap.plan.amounts import Amounts
-from recap.plan.step_shapes import decoding_shape, training_shape
 
 CPU = torch.device("cpu")
 
@@ -52,7 +51,7 @@ def trained():
 
 def test_a_step_of_any_stage_is_measured_at_its_size(trained, tmp_path):
     amounts, run = trained
-    shape = training_shape(amounts, run)
+    shape = amounts.training_shape(run)
     row = measure(shape, device=CPU, state=tmp_path)
     assert (row.kind, row.work, row.key, row.device) == ("fusion", run.stage, shape.key, "cpu")
     assert row.gflop > 0 and row.saved_mb > 0 and row.seconds > 0 and row.machine
@@ -62,7 +61,7 @@ def test_a_step_of_any_stage_is_measured_at_its_size(trained, tmp_path):
 
 def test_more_captions_cost_more_operations_and_bytes(trained, tmp_path):
     amounts, run = trained
-    shape = training_shape(amounts, run)
+    shape = amounts.training_shape(run)
     twice = replace(shape, inputs=replace(shape.inputs, captions=2 * shape.inputs.captions))
     one, two = (measure(each, device=CPU, state=tmp_path) for each in (shape, twice))
     assert one.gflop < two.gflop < 2 * one.gflop  # an image is encoded once
@@ -72,5 +71,5 @@ def test_more_captions_cost_more_operations_and_bytes(trained, tmp_path):
 
 def test_decoding_keeps_nothing_for_a_backward_pass(trained, tmp_path):
     amounts, run = trained
-    row = measure(decoding_shape(amounts, run), device=CPU, state=tmp_path)
+    row = measure(amounts.decoding_shape(run), device=CPU, state=tmp_path)
     assert row.work == "decode" and row.saved_mb == 0 and row.gflop > 0

@@ -18,9 +18,9 @@ from helpers.training import training
 from recap.cli import main, train_row
 from recap.core.errors import ConfigError
 from recap.evaluation.job import caption_few
-from recap.plan.inputs import missing_inputs
+from recap.plan.outside import requirements
 from recap.plan.paths import Paths
-from recap.plan.single_run import row_config, single_run
+from recap.plan.profiles import row_config, single_run
 from recap.settings import EvaluationSpec, Execution, ExecutionFile, Profile
 from recap.settings.params import validate
 
@@ -107,7 +107,8 @@ def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
     def found(*changes, stage="xe"):
         chosen = chosen_run("v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in")
         paths, model = Paths(chosen.plan), chosen.spec.model_settings
-        return paths.training_inputs(chosen.run, model), missing_inputs(paths, model)
+        missing = {each.path: each.named_by for each in requirements(paths, model) if each.how != "hub"}
+        return paths.training_inputs(chosen.run, model), missing
 
     inputs, missing = found()
     (weights,) = inputs["weights"]

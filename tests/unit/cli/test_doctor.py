@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from recap import cli
-from recap.cost import doctor
+from recap.cli import doctor
 
 
 def found(name, **changed):
@@ -23,7 +23,7 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     lacking = {each.name: each for each in every if each.version is None}
     assert {"LaTeX", "browser", "Slurm", "Java", "SPICE's models", "detectron2", "torch", "tagger"} <= set(lacking)
     assert all(each.without and each.get for each in lacking.values())
-    page = doctor.screen(every)
+    page = doctor.report(every)
     assert all(each.without in page and f"get it: {each.get}" in page for each in lacking.values())
 
 
@@ -46,7 +46,7 @@ def test_a_program_that_cannot_say_its_version_is_not_there(tmp_path, monkeypatc
     if script:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-    assert doctor.said(program, "--version") is None
+    assert doctor.version_of(program, "--version") is None
 
 
 def test_the_command_prints_both_parts(capsys, tmp_path):

@@ -4,11 +4,10 @@ import pytest
 
 from helpers.plans import PARAMS
 from recap.cli import main
-from recap.cost.report import costs_of, report
-from recap.cost.screen import screen
-from recap.cost.tools import tools
-from recap.cost.work import jobs, tables
-from recap.plan.named import named_plan
+from recap.cli.doctor import plan_tools
+from recap.models.check import costs_of
+from recap.plan.profiles import named_plan
+from recap.plan.screen import jobs, screen, table_work
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_files_that_are_there_are_not_missing(folder, capsys):
 
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
     plan = named_plan(PARAMS, "visualgpt")
-    found = tables(plan, costs_of(plan))
+    found = table_work(plan, costs_of(plan))
     assert sum(sum(table.trainings.values()) for table in found) == len(plan.trained())
     assert sum(table.evaluations for table in found) == len(plan.scored())
     assert [table.table for table in found][:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
@@ -79,17 +78,17 @@ def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
 
 def test_a_cache_that_links_makes_no_second_copy(folder):
     plan = named_plan(PARAMS, "fusion", scale="photos")
-    assert "a second copy: set `dvc config cache.type`" in screen(report(plan, costs_of(plan), tflops=10), places=None)
+    assert "a second copy: set `dvc config cache.type`" in screen(plan, costs_of(plan), [], tflops=10, places=None)
     (folder / ".dvc").mkdir()
     (folder / ".dvc" / "config").write_text('[cache]\n    type = "reflink,hardlink,symlink,copy"\n')
-    assert "links to these files" in screen(report(plan, costs_of(plan), tflops=10), places=None)
+    assert "links to these files" in screen(plan, costs_of(plan), [], tflops=10, places=None)
 
 
 def test_only_tools_that_a_plan_needs_are_asked_for():
-    names = {paper: {tool.name for tool in tools(named_plan(PARAMS, paper))} for paper in ("acf", "visualgpt")}
+    names = {paper: {tool.name for tool in plan_tools(named_plan(PARAMS, paper))} for paper in ("acf", "visualgpt")}
     assert names["visualgpt"] - names["acf"] == {"detectron2"}
     assert {"SPICE's models", "Java"} <= names["acf"]
-    demo = {tool.name for tool in tools(named_plan(PARAMS, str(PARAMS / "demo.yaml")))}
+    demo = {tool.name for tool in plan_tools(named_plan(PARAMS, str(PARAMS / "demo.yaml")))}
     assert "detectron2" not in demo
 
 
@@ -108,7 +107,7 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
     assert "coco_test2014/bottom_up_adaptive_test2014" in text
     plan = named_plan(PARAMS, "xlan")
-    found = {table.table: table for table in tables(plan, costs_of(plan))}
+    found = {table.table: table for table in table_work(plan, costs_of(plan))}
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
     assert found["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
     assert {cost.images for cost in found["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from recap.cost.tools import tools
+from recap.cli.doctor import plan_tools
 from recap.data.corpus import card
-from recap.plan.named import named_plan
+from recap.plan.profiles import named_plan
 
 PARAMS = Path(__file__).resolve().parents[3] / "params"
 
@@ -23,5 +23,5 @@ def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeyp
         monkeypatch.setattr(card, loader, never)
     if not complete:
         monkeypatch.setattr(card, "_nltk", lambda: None)
-    (found,) = [each.found for each in tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
-    assert found == complete
+    (here,) = [each.here for each in plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
+    assert here == complete
