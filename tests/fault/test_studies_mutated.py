@@ -13,10 +13,9 @@ from helpers.studies import make, position_of, study_of
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.studies.analysis import analyse
-from recap.studies.collect import collect, read_collected
-from recap.studies.page import inside, page
-from recap.studies.pictures import read_pictures
-from recap.studies.response_files import Found, read_responses
+from recap.studies.forms import inside, page
+from recap.studies.make import read_pictures
+from recap.studies.responses import Submission, collect, read_collected, read_responses
 from recap.studies.server import links
 from recap.studies.sheets import Sheets, read_sheets
 from recap.studies.simulated import simulate
@@ -118,7 +117,7 @@ def resigned(path):
 
 
 def test_collected_responses_and_what_is_made_of_them(made, responses, tmp_path):
-    found = collect(made.sheets, [Found("x", response) for response in responses])
+    found = collect(made.sheets, [Submission("x", response) for response in responses])
 
     def read(path):
         statistics = analyse(made.sheets, read_collected(path, made.sheets))

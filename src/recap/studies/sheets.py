@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -29,8 +28,8 @@ def sheet_id(number: int | str) -> str:
 
 def item_number(text: str) -> str:
     """Return the number of an item or answer without what a spreadsheet adds or a person types before it."""
-    found = _NUMBER.fullmatch(text)
-    return found[1] if found else text
+    match = _NUMBER.fullmatch(text)
+    return match[1] if match else text
 
 
 class Item(Strict):
@@ -48,12 +47,22 @@ class Item(Strict):
         """Whether the right answer is known."""
         return not self.setup
 
+    @property
+    def equal_captions(self) -> bool:
+        """Whether two captions are the same, between which a vote is arbitrary."""
+        return len(set(self.captions)) < len(self.captions)
+
 
 class Sheet(Strict):
     """The items of one rater; their numbers on the form are their places in the list, from 1."""
 
     id: str
     items: list[Item] = Field(min_length=1)
+
+    @property
+    def numbered(self) -> dict[str, Item]:
+        """The items by number, as answers name them."""
+        return {str(number): item for number, item in enumerate(self.items, start=1)}
 
 
 class Sheets(Strict):
@@ -67,11 +76,12 @@ class Sheets(Strict):
     sheets: list[Sheet] = Field(min_length=1)  #: one per rater
 
     @model_validator(mode="after")
-    def _consistent(self) -> Sheets:
+    def _consistent(self) -> Self:
+        self.model_dump_json()  # refuses half of a surrogate pair, which no page can hold
         if len(self.by_id) < len(self.sheets):
             raise ValueError("two sheets have the same id")
         for sheet in self.sheets:
-            for number, item in enumerate(sheet.items, start=1):
+            for number, item in sheet.numbered.items():
                 if not self._fits(item):
                     raise ValueError(f"item {number} of sheet {sheet.id[:40]!r} does not fit the study")
         return self
@@ -79,28 +89,27 @@ class Sheets(Strict):
     def _fits(self, item: Item) -> bool:
         """Return whether an item shows what the study compares, and asks what the study asks."""
         setups, systems = ({each.id for each in some} for some in (self.study.setups, self.study.systems))
-        shown = len(systems) if self.study.kind == "preference" else 1
+        shown = len(systems) if self.preference else 1
         rated = item.setup in setups and len(item.systems) == shown and systems.issuperset(item.systems)
         right = (question in self.questions and answer in self.answers(item) for question, answer in item.right.items())
-        return (
-            len(item.captions) == shown
-            and (item.gold or rated)
-            and self.pictures.keys() >= set(item.pictures)
-            and all(right)
-        )
+        pictured = self.pictures.keys() >= set(item.pictures)
+        return len(item.captions) == shown and (item.gold or rated) and pictured and all(right)
+
+    @property
+    def preference(self) -> bool:
+        """Whether raters choose the best of several captions; else they answer questions about one."""
+        return self.study.kind == "preference"
 
     @property
     def questions(self) -> dict[str, str]:
         """Question -> what raters read."""
-        if self.study.kind == "preference":
+        if self.preference:
             return {BEST: self.study.instruction}
         return {question.id: question.text for question in self.study.questions}
 
     def answers(self, item: Item) -> list[str]:
         """Return the answers that a question about an item may have."""
-        if self.study.kind == "preference":
-            return [str(number + 1) for number in range(len(item.captions))]
-        return list(YES_NO)
+        return [str(number + 1) for number in range(len(item.captions))] if self.preference else list(YES_NO)
 
     @cached_property
     def by_id(self) -> dict[str, Sheet]:
@@ -121,18 +130,13 @@ def write_sheets(sheets: Sheets, path: Path) -> None:
 def read_sheets(path: Path) -> Sheets:
     """Read what `write_sheets` wrote."""
     check(path)
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: holds no sheets of a study; make them with `recap study sheets`")
+    values = read_json(path, dict[str, Any])
     digest = values.pop("digest", None)
     try:
-        # As JSON, because pydantic then refuses half of a surrogate pair, which no page can hold.
-        sheets = Sheets.model_validate_json(json.dumps(values))
+        sheets = Sheets.model_validate(values)
+        if sheets.digest != digest:
+            raise DataError(f"{path}: its items were changed after they were made; rebuild the forms")
     except ValidationError as error:
         problem = first_problem(error, Sheets)
-        raise DataError(
-            f"{path}: holds no sheets of a study ({problem}); make them with `recap study sheets`"
-        ) from error
-    if sheets.digest != digest:
-        raise DataError(f"{path}: its items were changed after they were made; rebuild the forms")
+        raise DataError(f"{path}: holds no sheets of a study ({problem}); rebuild the forms") from error
     return sheets

@@ -30,33 +30,24 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
     """Return the answers of one simulated rater: one who clicks at random, or one with the study's probabilities."""
     random = generator(sheets.study.simulated.seed, "study", "simulated", sheet.id)
     clicker = bool(random.random() < sheets.study.simulated.clickers)
-    numbers = [str(number + 1) for number in range(len(sheet.items))]
     answers = {
         number: {question: _answer(sheets, item, question, clicker, random) for question in sheets.questions}
-        for number, item in zip(numbers, sheet.items, strict=True)
+        for number, item in sheet.numbered.items()
     }
     seconds = {
-        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in numbers
+        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in answers
     }
-    return Response(
-        study=sheets.digest,
-        sheet=sheet.id,
-        consent=True,
-        finished=True,
-        answers=answers,
-        seconds=seconds,
-        simulated=True,
-    )
+    marks = {"consent": True, "finished": True, "simulated": True}
+    return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
 
 
 def _answer(sheets: Sheets, item: Item, question: str, clicker: bool, random: np.random.Generator) -> str:
-    """Return one answer."""
-    offered, simulated = sheets.answers(item), sheets.study.simulated
+    options, simulated = sheets.answers(item), sheets.study.simulated
     if not clicker and question in item.right:
         return item.right[question]
     if clicker or item.gold:
-        return str(random.choice(offered))
-    if sheets.study.kind == "preference":
+        return str(random.choice(options))
+    if sheets.preference:
         weights = np.array([simulated.votes.get(system, 1.0) for system in item.systems])
-        return str(random.choice(offered, p=weights / weights.sum()))
+        return str(random.choice(options, p=weights / weights.sum()))
     return "yes" if random.random() < simulated.yes.get(item.systems[0], _DEFAULT_YES) else "no"

@@ -17,15 +17,13 @@ from hypothesis import strategies as st
 
 from helpers.refusals import refused
 from helpers.studies import HOSTILE, make, position_of, study_of, write_world
-from recap.core.errors import ConfigError, DataError, MissingData
+from recap.core.errors import ConfigError, DamagedFile, DataError, MissingData
 from recap.core.hashing import value_hash
 from recap.studies.analysis import analyse
-from recap.studies.collect import collect
 from recap.studies.design import latin_square, preference_tasks, question_tasks
+from recap.studies.forms import BROWSERS, EQUAL, asset, print_page
 from recap.studies.make import FILES, make_study
-from recap.studies.page import EQUAL, asset
-from recap.studies.pdf import BROWSERS, print_page
-from recap.studies.response_files import Found
+from recap.studies.responses import Submission, collect
 from recap.studies.sheets import read_sheets
 from recap.studies.tables import write_study_table
 
@@ -90,13 +88,14 @@ def test_in_a_latin_square_each_number_is_equally_often_everywhere_and_behind_ea
 def test_every_image_is_seen_by_as_many_raters_as_asked_and_by_none_twice(images, systems, raters, items, seed):
     names = [f"s{number}" for number in range(systems)]
     amounts = {"raters": raters, "items": items, "seed": seed}
-    lists = preference_tasks({"a": list(range(images)), "b": list(range(100, 100 + images))}, names, **amounts)
+    pairs = [(setup, image) for setup, first in (("a", 0), ("b", 100)) for image in range(first, first + images)]
+    lists = preference_tasks(pairs, names, **amounts)
     assert all(len(tasks) <= items and len({task.image_id for task in tasks}) == len(tasks) for tasks in lists)
     assert set(Counter(task.image_id for tasks in lists for task in tasks).values()) == {raters}
     for tasks in lists:
         first = Counter(task.systems[0] for task in tasks)
         assert max(first.values()) - min(first[name] for name in names) <= (1 if systems % 2 == 0 else 2)
-    lists = question_tasks(list(range(images)), names, setup="a", **amounts)
+    lists = question_tasks(pairs[:images], names, **amounts)
     seen = Counter((task.image_id, *task.systems) for tasks in lists for task in tasks)
     assert set(seen.values()) == {raters} and len(seen) == images * systems
     for tasks in lists:
@@ -198,7 +197,7 @@ def test_changed_sheets_are_refused(made, tmp_path):
     with refused(DataError, "sheets.json", "items"):
         read_sheets(path)
     path.write_text("[]")
-    with refused(DataError, "sheets.json", "`recap study sheets`"):
+    with refused(DamagedFile, "sheets.json"):
         read_sheets(path)
 
 
@@ -216,9 +215,9 @@ def test_captions_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
 
     for files, named in (
         ({"transformer": "few"}, ["--captions a/acf=FILE"]),
-        ({"transformer": "few", "acf": "few"}, ["few.json", "test split"]),
+        ({"transformer": "few", "acf": "few"}, ["few.json", "no caption of image 0"]),
         ({"transformer": "twice", "acf": "few"}, ["twice.json", "image 3"]),
-        ({"transformer": "other", "acf": "few"}, ["other.json", "captions.test.json"]),
+        ({"transformer": "other", "acf": "few"}, ["other.json", "entry 1"]),
         ({"transformer": "few", "acf": "few", "x": "few"}, ["--captions a/x", "a/transformer, a/acf"]),
     ):
         with refused(DataError, *named):
@@ -252,7 +251,7 @@ def odd_table(tmp_path_factory):
     study = study_of("recap/preference", systems=systems, setups=setups, images=4, items=4, **texts)
     made = make(folder, study, 20)
     responses = made.responses(lambda item, _: position_of(item, "s1"))
-    statistics = analyse(made.sheets, collect(made.sheets, [Found("x", response) for response in responses]))
+    statistics = analyse(made.sheets, collect(made.sheets, [Submission("x", response) for response in responses]))
     return write_study_table(name="table", sheets=made.sheets, statistics=statistics, out=folder / "tables")
 
 
@@ -372,7 +371,7 @@ def test_forged_sheets_are_refused_though_their_digest_is_right(tmp_path, change
     change(values)
     digest = value_hash([values["name"], made.sheets.questions, values["sheets"]])
     (tmp_path / "sheets.json").write_text(json.dumps({**values, "digest": digest}))
-    with refused(DataError, "sheets.json", "`recap study sheets`"):
+    with refused(DataError, "sheets.json", "no sheets"):
         read_sheets(tmp_path / "sheets.json")
 
 
