@@ -85,7 +85,7 @@ rule study_simulate:
     log:
         f"{LOGS}/study_simulate/{{study}}.log",
     params:
-        code=code_digest("recap.studies.simulated"),
+        code=code_digest("recap.studies.responses"),
     shell:
         "{RECAP} --log-file {log:q} study simulate --sheets {input:q} --out {output:q}"
 

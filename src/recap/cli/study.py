@@ -117,10 +117,10 @@ def serve(
 @STUDY.command("recap study simulate --sheets study/sheets.json --out simulated.json")
 def simulate(*, sheets: Sheets, out: Annotated[Path, "the JSON with all responses"]) -> None:
     """Simulate responses, to try a study."""
-    from recap.studies import simulated
+    from recap.studies import responses
     from recap.studies.sheets import read_sheets
 
-    simulated.simulate(read_sheets(sheets), out)
+    responses.simulate(read_sheets(sheets), out)
 
 
 @STUDY.command(

@@ -232,14 +232,12 @@ def expected_effect(study: Study, shares: Sequence[float], models: int) -> float
     """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of the table."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
-    mean = sum(shares) / models
     if study.kind == "preference":
         if abs(sum(shares) - 1) > 0.005:
             raise ConfigError(f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1")
-        return float(sum((share - 1 / models) ** 2 * models for share in shares) ** 0.5)
-    if mean in (0, 1):
-        return 0.0
-    return float(sum((share - mean) ** 2 / (mean * (1 - mean)) for share in shares) / models) ** 0.5
+        return math.sqrt(sum((share - 1 / models) ** 2 * models for share in shares))
+    mean = sum(shares) / models
+    return math.sqrt(np.var(shares) / (mean * (1 - mean))) if 0 < mean < 1 else 0.0
 
 
 def power_text(study: Study, shares: Sequence[float]) -> str:

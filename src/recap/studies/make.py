@@ -56,18 +56,17 @@ def make_study(
     # Each picture gets a name that says nothing.
     ids = sorted({task.image_id for rater in tasks for task in rater} | {item.image_id for item in gold})
     order = generator(study.seed, "study", "pictures").permutation(len(ids))
-    views = data.views()
-    files = [(ids[place], file) for place in order for file in views[ids[place]]]
-    names: dict[int, list[str]] = {}
-    for number, (image, _) in enumerate(files, start=1):
-        names.setdefault(image, []).append(f"{number:04}.jpg")
+    views, pictures = data.views(), dict[str, str]()
+    names: dict[int, list[str]] = {image: [] for image in ids}
+    for image, file in ((ids[place], file) for place in order for file in views[ids[place]]):
+        names[image].append(f"{len(pictures) + 1:04}.jpg")
+        pictures[names[image][-1]] = file
     raters = []
     for number, rater in enumerate(tasks, start=1):
         items = [_item(task, shown) for task in rater] + gold
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
         raters.append(Sheet(id=sheet_id(number), items=items))
-    pictures = {f"{number:04}.jpg": file for number, (_, file) in enumerate(files, start=1)}
     sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=raters)
     _write(sheets, gold, ImageSource(list(images)), out)
     log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
@@ -119,7 +118,14 @@ def _captions(
 
 def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path) -> None:
     """Write all files of `FILES`."""
-    pictures = {name: picture_bytes(source, file, sheets.study.pixels) for name, file in sheets.pictures.items()}
+    from PIL.Image import Resampling
+
+    pictures = {}
+    for name, file in sheets.pictures.items():
+        picture, buffer = source.open_rgb(file), io.BytesIO()
+        picture.thumbnail((sheets.study.pixels, sheets.study.pixels), Resampling.LANCZOS)
+        picture.save(buffer, format="JPEG", quality=85, optimize=True)  # without metadata
+        pictures[name] = buffer.getvalue()
     write_zip(out / "pictures.zip", pictures.items())
     within = sheets.study.pictures == "inside"
     where = inside(pictures) if within else "pictures/{}".format
@@ -147,17 +153,6 @@ def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:
         lines.append(f"\n## image {item.image_id}: {files}\n\nRight answer: {right}\n")
         lines += [f"    {number}. {text}" for number, text in enumerate(item.captions, start=1)]
     return "\n".join(lines) + "\n"
-
-
-def picture_bytes(source: ImageSource, file: str, pixels: int) -> bytes:
-    """Return a picture as JPEG, its longer side ``pixels`` at most, without metadata."""
-    from PIL import Image
-
-    picture = source.open_rgb(file)
-    picture.thumbnail((pixels, pixels), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    picture.save(buffer, format="JPEG", quality=85, optimize=True)
-    return buffer.getvalue()
 
 
 def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:

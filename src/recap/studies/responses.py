@@ -11,21 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData, counted
+from recap.core.hashing import generator
 from recap.core.log import log
 from recap.core.problems import first_problem
 from recap.settings import Strict
-from recap.studies.sheets import Sheet, Sheets, item_number, sheet_id
+from recap.studies.sheets import Item, Sheet, Sheets, item_number, sheet_id
 from recap.studies.store import read_store
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Rule = Literal["", "unfinished", "answered", "wrong_gold", "seconds", "same_position", "repeated_person"]
-RULES = {
+RULES: dict[Rule, str] = {
     "unfinished": "did not hand in the form",
     "answered": "left too many items open",
     "wrong_gold": "answered too many gold items wrongly",
@@ -36,6 +38,7 @@ RULES = {
 ENDINGS = (".csv", ".json", ".sqlite")  # of files of responses
 _CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
 _TYPED = ("sheet", "item", "question", "answer")
+_YES = 0.3  # share of yes of simulated raters, where the study does not say
 _TRUE = ("true", "on", "yes")
 _MAX_BYTES = 2**28
 
@@ -103,26 +106,20 @@ def valid_response(values: Any, sheets: Sheets) -> Response:
         raise DataError(f"is no response ({problem}); hand in the file that the form saved") from error
     if response.study != sheets.digest:
         raise DataError("is a response to another study, or to an earlier version of this one")
-    _check_answers(response.sheet, response.answers, sheets, response.seconds)
+    if response.sheet not in sheets.by_id:
+        raise DataError(f"names sheet {response.sheet[:40]!r}, which the study does not have")
+    items = sheets.by_id[response.sheet].numbered
+    if unknown := sorted((response.answers.keys() | response.seconds) - items.keys()):
+        raise DataError(f"names item {unknown[0][:40]!r}, which sheet {response.sheet} does not have")
+    for number, answers in response.answers.items():
+        for question, answer in answers.items():
+            if question not in sheets.questions or answer not in sheets.answers(items[number]):
+                raise DataError(f"item {number}, question {question[:40]!r}: {answer[:40]!r} is no answer to choose")
     if not response.consent:
         raise DataError("does not say that the rater agreed to take part")
     if response.finished and not any(response.answers.values()):
         raise DataError("has no answer")
     return response
-
-
-def _check_answers(sheet: str, answers: Answers, sheets: Sheets, seconds: Iterable[str] = ()) -> None:
-    if sheet not in sheets.by_id:
-        raise DataError(f"names sheet {sheet[:40]!r}, which the study does not have")
-    items = sheets.by_id[sheet].numbered
-    if unknown := sorted({*answers, *seconds} - set(items)):
-        raise DataError(f"names item {unknown[0][:40]!r}, which sheet {sheet} does not have")
-    for number, item in items.items():
-        for question, answer in answers.get(number, {}).items():
-            if question not in sheets.questions:
-                raise DataError(f"answers question {question[:40]!r} of item {number}, which the study does not ask")
-            if answer not in sheets.answers(item):
-                raise DataError(f"item {number}, question {question}: {answer[:40]!r} is no answer that is offered")
 
 
 def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
@@ -204,6 +201,42 @@ def _typed(rows: Iterable[Mapping[str, str]]) -> dict[str, tuple[Answers, DataEr
     return sheets
 
 
+def simulate(sheets: Sheets, out: Path) -> list[Response]:
+    """Write a response per sheet that no person gave, and that says so; equal sheets give equal bytes."""
+    responses = [simulated_response(sheets, sheet) for sheet in sheets.sheets]
+    write_json(out, [response.model_dump(mode="json") for response in responses])
+    checksums.record(out)
+    log.info(f"SIMULATED {counted(len(responses), 'response')}, no person answered -> {out}")
+    return responses
+
+
+def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
+    """Return the answers of one simulated rater: one who clicks at random, or one with the study's probabilities."""
+    random = generator(sheets.study.simulated.seed, "study", "simulated", sheet.id)
+    clicker = bool(random.random() < sheets.study.simulated.clickers)
+    answers = {
+        number: {question: _answer(sheets, item, question, clicker, random) for question in sheets.questions}
+        for number, item in sheet.numbered.items()
+    }
+    seconds = {
+        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in answers
+    }
+    marks = {"consent": True, "finished": True, "simulated": True}
+    return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
+
+
+def _answer(sheets: Sheets, item: Item, question: str, clicker: bool, random: np.random.Generator) -> str:
+    options, simulated = sheets.answers(item), sheets.study.simulated
+    if not clicker and question in item.right:
+        return item.right[question]
+    if clicker or item.gold:
+        return str(random.choice(options))
+    if sheets.preference:
+        weights = np.array([simulated.votes.get(system, 1.0) for system in item.systems])
+        return str(random.choice(options, p=weights / weights.sum()))
+    return "yes" if random.random() < simulated.yes.get(item.systems[0], _YES) else "no"
+
+
 def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Collected:
     """Read, validate and deduplicate responses, apply the exclusion rules, write the result as JSON."""
     collected = collect(sheets, read_responses(paths, sheets.digest))
@@ -225,13 +258,8 @@ def read_collected(path: Path, sheets: Sheets) -> Collected:
     """Read what `import_responses` wrote."""
     checksums.check(path)
     collected: Collected = read_json(path, Collected)
-    try:
-        if collected.study != sheets.digest:
-            raise DataError("is of another study")
-        for rater in collected.raters:
-            _check_answers(rater.sheet, rater.answers, sheets)
-    except DataError as error:
-        raise DataError(f"{path}: {error}; import the responses again") from error
+    if collected.study != sheets.digest:
+        raise DataError(f"{path}: is of another study; import the responses again")
     return collected
 
 
@@ -269,14 +297,8 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
             rule = "repeated_person"
         people.add(person)
         raters.append(Rater(sheet=sheet, answers=response.answers, wrong_gold=wrong, excluded=rule))
-    return Collected(
-        study=sheets.digest,
-        simulated=kinds.pop(),
-        raters=raters,
-        duplicates=duplicates,
-        replaced=replaced,
-        refused=refused,
-    )
+    counts = {"duplicates": duplicates, "replaced": replaced}
+    return Collected(study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts)
 
 
 def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[Rule, int]:

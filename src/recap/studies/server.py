@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from recap.core.errors import ConfigError, DamagedData, DataError, first_line
-from recap.core.files import csv_text, write_text
+from recap.core.files import csv_text, reading, write_text
 from recap.core.log import log
 from recap.studies.forms import inside, page, policy
 from recap.studies.responses import valid_response
@@ -52,15 +52,13 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
     """Return token -> sheet; drawn once and stored in a CSV with the links, which only its owner may read."""
     tokens = {sheet.id: secrets.token_urlsafe(16) for sheet in sheets.sheets}
     if path.exists():
-        try:
-            with path.open(encoding="utf-8", newline="") as file:
-                tokens = {line["sheet"]: line["token"] for line in csv.DictReader(file)}
-        except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError) as error:
-            raise DataError(f"{path}: holds no links of raters ({error}); remove it, and new ones are made") from error
-    if set(tokens) != set(sheets.by_id) or len(set(tokens.values())) != len(tokens):
-        raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
-    if not all(_TOKEN.fullmatch(token or "") for token in tokens.values()):
-        raise DamagedData(f"{path}: holds a damaged token; remove it, and new links are made")
+        again = "remove it, and new links are made, or name another file with --links"
+        with reading(path, DataError, damaged=again), path.open(encoding="utf-8", newline="") as file:
+            tokens = {line.get("sheet", ""): line.get("token") or "" for line in csv.DictReader(file)}
+        if set(tokens) != set(sheets.by_id) or len(set(tokens.values())) != len(tokens):
+            raise DataError(f"{path}: its links are of another study; {again}")
+        if not all(map(_TOKEN.fullmatch, tokens.values())):
+            raise DamagedData(f"{path}: holds a damaged token; {again}")
     rows = ([sheet, token, f"{address}/{token}"] for sheet, token in tokens.items())
     write_text(path, csv_text([["sheet", "token", "link"], *rows]))
     path.chmod(0o600)

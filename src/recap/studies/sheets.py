@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field
 
 from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData
 from recap.core.hashing import value_hash
-from recap.core.problems import first_problem
 from recap.settings import Strict, Study
 
 BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
@@ -75,26 +74,6 @@ class Sheets(Strict):
     pictures: dict[str, str]  #: file of ``pictures.zip`` -> file of the data set
     sheets: list[Sheet] = Field(min_length=1)  #: one per rater
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        self.model_dump_json()  # refuses half of a surrogate pair, which no page can hold
-        if len(self.by_id) < len(self.sheets):
-            raise ValueError("two sheets have the same id")
-        for sheet in self.sheets:
-            for number, item in sheet.numbered.items():
-                if not self._fits(item):
-                    raise ValueError(f"item {number} of sheet {sheet.id[:40]!r} does not fit the study")
-        return self
-
-    def _fits(self, item: Item) -> bool:
-        """Return whether an item shows what the study compares, and asks what the study asks."""
-        setups, systems = ({each.id for each in some} for some in (self.study.setups, self.study.systems))
-        shown = len(systems) if self.preference else 1
-        rated = item.setup in setups and len(item.systems) == shown and systems.issuperset(item.systems)
-        right = (question in self.questions and answer in self.answers(item) for question, answer in item.right.items())
-        pictured = self.pictures.keys() >= set(item.pictures)
-        return len(item.captions) == shown and (item.gold or rated) and pictured and all(right)
-
     @property
     def preference(self) -> bool:
         """Whether raters choose the best of several captions; else they answer questions about one."""
@@ -122,6 +101,10 @@ class Sheets(Strict):
         return value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
 
 
+class _SignedSheets(Sheets):
+    signature: str = Field(alias="digest", exclude=True)
+
+
 def write_sheets(sheets: Sheets, path: Path) -> None:
     """Write the sheets with their key; raters must not see this file."""
     write_json(path, {**sheets.model_dump(mode="json"), "digest": sheets.digest})
@@ -130,13 +113,7 @@ def write_sheets(sheets: Sheets, path: Path) -> None:
 def read_sheets(path: Path) -> Sheets:
     """Read what `write_sheets` wrote."""
     check(path)
-    values = read_json(path, dict[str, Any])
-    digest = values.pop("digest", None)
-    try:
-        sheets = Sheets.model_validate(values)
-        if sheets.digest != digest:
-            raise DataError(f"{path}: its items were changed after they were made; rebuild the forms")
-    except ValidationError as error:
-        problem = first_problem(error, Sheets)
-        raise DataError(f"{path}: holds no sheets of a study ({problem}); rebuild the forms") from error
+    sheets: _SignedSheets = read_json(path, _SignedSheets)
+    if sheets.signature != sheets.digest:
+        raise DamagedData(f"{path}: its items were changed after they were made; rebuild the forms")
     return sheets

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from helpers.refusals import refused
 from helpers.studies import HOSTILE, make, position_of, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError, MissingData
-from recap.core.hashing import value_hash
 from recap.studies.analysis import analyse
 from recap.studies.design import latin_square, preference_tasks, question_tasks
 from recap.studies.forms import BROWSERS, EQUAL, asset, print_page
@@ -192,9 +190,9 @@ def test_changed_sheets_are_refused(made, tmp_path):
     path = tmp_path / "sheets.json"
     text = (made.folder / "sheets.json").read_text(encoding="utf-8")
     path.write_text(text)
-    assert read_sheets(path) == made.sheets
+    assert read_sheets(path).model_dump() == made.sheets.model_dump()
     path.write_text(text.replace('"image_id": ', '"image_id": 1', 1))
-    with refused(DataError, "sheets.json", "items"):
+    with refused(DamagedFile, "sheets.json", "items"):
         read_sheets(path)
     path.write_text("[]")
     with refused(DamagedFile, "sheets.json"):
@@ -350,29 +348,6 @@ def test_forms_for_people_need_somebody_whom_raters_can_ask(tmp_path):
     assert not (tmp_path / "study").exists()
     made = make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=None, contact="Ada, Room 1"), 40)
     assert all("Questions about the study: Ada, Room 1" in text for text in pages(made).values())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda sheets: sheets["sheets"][0]["items"][0].update(captions=["one"]),
-        lambda sheets: sheets["sheets"][0]["items"][0].update(pictures=["gone.jpg"]),
-        lambda sheets: sheets["sheets"][0]["items"][0].update(right={"best": "9"}),
-        lambda sheets: next(item for item in sheets["sheets"][0]["items"] if item["setup"]).update(systems=["x"] * 4),
-        lambda sheets: sheets["sheets"][1].update(id="001"),
-        lambda sheets: sheets.update(sheets=[]),
-        lambda sheets: sheets["study"]["simulated"].update(votes={"transformer": 0}),
-        lambda sheets: sheets.update(scale="\ud800"),
-    ],
-)
-def test_forged_sheets_are_refused_though_their_digest_is_right(tmp_path, change):
-    made = make(tmp_path, study_of("visualgpt/t6", **SMALL), 40)
-    values = made.sheets.model_dump(mode="json")
-    change(values)
-    digest = value_hash([values["name"], made.sheets.questions, values["sheets"]])
-    (tmp_path / "sheets.json").write_text(json.dumps({**values, "digest": digest}))
-    with refused(DataError, "sheets.json", "no sheets"):
-        read_sheets(tmp_path / "sheets.json")
 
 
 def test_without_a_browser_or_a_page_printing_says_what_to_do(tmp_path, monkeypatch):

@@ -89,11 +89,7 @@ function end() {
   );
   element("open-part").hidden = open.length === 0;
   element("finish").disabled = open.length > 0;
-  finished();
-}
-
-// Says at the end whether the answers were handed in; a changed answer has to be handed in again.
-function finished() {
+  // Whether the answers were handed in; a changed answer has to be handed in again.
   element("to-do").hidden = state.finished;
   element("done-part").hidden = !state.finished;
   element("finish").className = state.finished ? "" : "main";
@@ -162,7 +158,7 @@ async function finish() {
     state.finished = true;
     keep();
     save(`response-${page.sheet}.json`);
-    finished();
+    end();
     say(`Saved as response-${page.sheet}.json.`);
     return;
   }
@@ -178,7 +174,7 @@ async function finish() {
     if (!reply.ok) throw new Error((await reply.text()).trim().replace(/\.$/, "") || String(reply.status));
     state.finished = true;
     keep();
-    finished();
+    end();
     say("Your answers have arrived. Thank you!");
   } catch (error) {
     say(`Not sent: ${error.message}. Your answers are kept in this browser: try again, or save a copy.`, true);
