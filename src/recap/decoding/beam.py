@@ -45,8 +45,6 @@ def beam_search(
     `state` is that of B images before the first token, with one beam each; `bad_endings` are the ids of the words of
     `settings.rules.bad_endings`.
     """
-    if settings.rules.bad_endings and not bad_endings:
-        raise ValueError("the rules have bad endings, but their ids are not given")
     images, device, beam, rules = batch.images, batch.device, settings.beam, settings.rules
     results = torch.full((images, beam, settings.max_length), batch.pad, dtype=torch.long, device=device)
     sums = torch.full((images, beam), -torch.inf, device=device)  # log-probabilities of the results
@@ -190,14 +188,8 @@ def diverse_beam_search(
     """Search in groups that share the beams; a token of earlier groups costs `diversity` nats at its position.
 
     The penalty counts how often the groups before chose the token at this position (Hamming diversity); groups run one
-    after the other to the end, so a group sees the captions that the earlier ones finally chose.
-
-    Args:
-        step, state, batch, bad_endings: as for `beam_search`.
-        settings: `rules.groups` divides `beam`.
-
-    Returns:
-        The captions of all groups, best first. Scores and log-probabilities hold the penalty.
+    after the other to the end, so a group sees the captions that the earlier ones finally chose. `rules.groups` divides
+    `beam`; scores and log-probabilities hold the penalty. Arguments: `beam_search`.
     """
     groups, strength = settings.rules.groups, settings.rules.diversity
     of_a_group = settings.model_copy(update={"beam": settings.beam // groups})

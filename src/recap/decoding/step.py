@@ -73,14 +73,10 @@ def with_banned_tokens(step: Step[S], banned: Sequence[int]) -> Step[S]:
 
 @dataclass(frozen=True)
 class DecodingBatch:
-    """A batch before the first token.
-
-    Attributes:
-        bos, eos, pad: ids of the tokens that begin, end and pad a caption.
-    """
+    """A batch before the first token."""
 
     images: int  #: B, images of the state that decoding starts from
-    bos: int
+    bos: int  #: ids of the tokens that begin, end and pad a caption
     eos: int
     pad: int
     device: torch.device  #: where the tokens are
@@ -91,13 +87,8 @@ def forbid(
 ) -> Tensor:
     """Give -inf to the tokens that may not follow; a beam for which no token is left keeps its probabilities.
 
-    Nothing is normalized again: scores stay the model's own.
-
-    Args:
-        rules: what is forbidden.
-        tokens: tokens so far, [B, K, t]; eos: the end token.
-        log_probabilities: [B, K, V].
-        bad_endings: ids of the words that a caption may not end on ("a", "with", ...).
+    Tokens so far [B, K, t], log-probabilities [B, K, V]; nothing is normalized again: scores stay the model's own.
+    `bad_endings` are ids of the words that a caption may not end on ("a", "with", ...).
     """
     n, length = rules.no_repeated_ngram, tokens.shape[-1]
     if not (n or rules.no_immediate_repeat or bad_endings):

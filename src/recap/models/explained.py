@@ -31,12 +31,7 @@ from recap.settings.models import EXPLAINED
 def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
     """Return the attention over the image's vectors under teacher forcing, [B, C, T, N]; rows sum to 1.
 
-    Heads are averaged, and so are layers where a model has several.
-
-    Args:
-        model: one with `attention_modules`.
-        tokens: [B, C, T], beginning with <bos>; row t is the attention behind token t + 1.
-        memory: of the images.
+    Heads and layers are averaged. Tokens [B, C, T] begin with <bos>; row t is the attention behind token t + 1.
     """
     modules = model.attention_modules()
     if not modules:
@@ -96,16 +91,10 @@ class Explained:
 def explained(
     kind: str, model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]
 ) -> tuple[Tensor, list[Note]]:
-    """Return the attention behind each word over the vectors of an image, [T, N], and what else is said.
+    """Return the attention behind each of T words over the vectors of one image, [T, N], and what else is said.
 
-    Heads and layers are averaged. Rows sum to 1 over all vectors that the model reads.
-
-    Args:
-        kind: of the model.
-        model: in evaluation mode.
-        images: one image.
-        tokens: [1, 1, T + 1], <bos> and the caption.
-        words: T of them.
+    Heads and layers are averaged; rows sum to 1 over all vectors that the model reads. `tokens` [1, 1, T + 1] are <bos>
+    and the caption.
     """
     how: Explained = EXPLAINED.get(kind) if kind in EXPLAINED.names() else Explained()
     memory = model.encode(images)

@@ -46,7 +46,7 @@ class Gpt2Block(nn.Module):
             )
 
     def forward(self, x: Rows, self_mask: Tensor | None, past: Past | None = None) -> Rows:
-        """Apply the block; masks and `past` as in `recap.models.transformer.DecoderLayer`."""
+        """Apply the block; masks and `past` as of `recap.models.transformer.DecoderLayer`."""
         return self.after(self.attend(x, self_mask, past))
 
     def attend(self, x: Rows, self_mask: Tensor | None, past: Past | None) -> Rows:
@@ -54,8 +54,8 @@ class Gpt2Block(nn.Module):
         normed = x.map(self.attention_norm)
         key_value = self.attention.key_value(normed)
         key_value = key_value if past is None else past.extend(key_value)
-        found = self.attention(normed, key_value, attn_mask=self_mask)
-        return x.like(self.dropout(x.values + found.values))
+        attended = self.attention(normed, key_value, attn_mask=self_mask)
+        return x.like(self.dropout(x.values + attended.values))
 
     def after(self, x: Rows) -> Rows:
         """Feed-forward, with its residual connection."""
@@ -104,13 +104,7 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
 
 
 class LanguageModel(nn.Module):
-    """GPT-2 without pictures: next tokens of texts.
-
-    Args:
-        vocabulary_size: V.
-        d_model, heads, d_feed_forward, layers, positions: sizes.
-        dropout: in the blocks.
-    """
+    """GPT-2 without pictures: next tokens of texts."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class EncoderLayer(nn.Module):
         self.around_attention, self.around_feed_forward = residual(), residual()
 
     def forward(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
-        """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N], `others` are what else its attention takes."""
+        """`attn_mask` is broadcastable to [B, 1, N, N]; `others` are what else the attention takes."""
         y = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), attn_mask, **others).values)
         return x.like(self.around_feed_forward(y, self.feed_forward))
 
@@ -76,14 +76,10 @@ class TokenLayer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None) -> Rows:
-        """Apply the layer to all tokens of captions, or to one more token of each.
+        """Apply the layer to all tokens of captions, or, after those of `past`, to one more of each.
 
-        Args:
-            x: the tokens.
-            image: what `image` returned.
-            self_mask: of the tokens, broadcastable to [B, C, T, T], or to [B, C, 1, S] of the cache of `past`.
-            cross_mask: of the image, broadcastable to [B, C, T, N].
-            past: the tokens before these; None: `x` holds all.
+        `image` is what `image` returned, `cross_mask` its mask, broadcastable to [B, C, T, N]; `self_mask` is that of
+        the tokens, broadcastable to [B, C, T, T], or to [B, C, 1, S] of the cache of `past`.
         """
 
 
@@ -116,7 +112,7 @@ class DecoderLayer(TokenLayer):
         return self.attention(x, key_value, attn_mask=attn_mask, **others)
 
     def cross_attend(self, x: Rows, image: Any, attn_mask: Any, past: Past | None) -> Rows:
-        """Attend to the image, for which nothing of the past is needed here."""
+        """Attend to the image; here nothing of the past is needed."""
         return self.cross(x, image, attn_mask=attn_mask)
 
 
@@ -148,17 +144,9 @@ def make_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Te
 
 
 class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
-    """The words of every Transformer.
+    """The words of every Transformer."""
 
-    Args:
-        make_masks: see `MakeMasks`.
-
-    Attributes:
-        packs: whether padding may be left out, because no token's result depends on padded ones.
-        decoder: the layers; decoder_norm: after the last one.
-    """
-
-    packs = True
+    packs = True  #: whether padding may be left out, because no token's result depends on padded ones
     positions: Tensor  #: codes of the positions, [T, D]
     decoder: Any  # where `layers` is overridden, a module that holds them
 

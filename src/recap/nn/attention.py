@@ -22,16 +22,12 @@ KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]; C is 1 where the 
 
 
 class AttentionWeights(nn.Identity):
-    """The weights of an attention pass through it, so that a forward hook can read them.
+    """The weights of an attention pass through it, so that a forward hook can read them."""
 
-    Attributes:
-        hooked: whether a hook was ever registered; an attention need not compute its weights one by one before.
-    """
-
-    hooked = False
+    hooked = False  #: whether a hook was ever registered; an attention need not compute its weights one by one before
 
     def register_forward_hook(self, *arguments: Any, **named: Any) -> Any:
-        """Register a hook, as `torch.nn.Module.register_forward_hook`."""
+        """As torch's."""
         self.hooked = True
         return super().register_forward_hook(*arguments, **named)
 
@@ -45,15 +41,9 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
-        """Attend.
+        """Rows of [B, C, T, D], keys and values [B, C or 1, H, N, K] -> rows of [B, C, T, D], packed as the query.
 
-        Args:
-            query: rows of [B, C, T, D].
-            key_value: keys and values, [B, C or 1, H, N, K].
-            attn_mask: boolean, broadcastable to [B, C, T, N], True = may attend; None: everything.
-
-        Returns:
-            Rows of [B, C, T, D], packed as the query.
+        `attn_mask` is boolean, broadcastable to [B, C, T, N], True = may attend; None: everything.
         """
 
     def to_itself(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
@@ -87,12 +77,7 @@ class MultiHeadAttention(Attention):
         return key.split_heads(self.heads), value.split_heads(self.heads)
 
     def forward(
-        self,
-        query: Rows,
-        key_value: KeyValue,
-        *,
-        attn_mask: Tensor | None = None,
-        attn_bias: Tensor | None = None,
+        self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None, attn_bias: Tensor | None = None
     ) -> Rows:
         """As `Attention.forward`; `attn_bias` [B, C, H, T, N], such as a geometry of boxes, is added to the scores."""
         return self.attend(query.map(self.query), key_value, attn_mask=attn_mask, attn_bias=attn_bias)
@@ -109,23 +94,12 @@ class MultiHeadAttention(Attention):
         if attn_bias is not None:
             bias = fold(attn_bias, shared)  # [B', H, R, N]
             mask = bias if mask is None else bias.masked_fill(~mask, MASKED_SCORE)
-        found = attended(fold(q, shared), k, v, mask)
-        return projected.merge_heads(unfold(found, captions, shared)).map(self.output)
+        heads = unfold(attended(fold(q, shared), k, v, mask), captions, shared)  # [B, C, H, T, K]
+        return projected.merge_heads(heads).map(self.output)
 
 
 class DotProductAttention(Attention):
-    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated, without an output projection.
-
-    Args:
-        d_model: width D of queries and of what is attended to.
-        heads: number of heads H.
-        d_key, d_value: widths of a head's keys and values.
-        dropout: on the attention weights.
-
-    Attributes:
-        weights: an identity that the attention weights pass through, [B, C, H, T, N], once a hook watches it
-            (`recap.models.explained`); unwatched weights that are not dropped stay within torch's fused attention.
-    """
+    """dropout(softmax(Q K^T / sqrt(d_key))) V, the heads concatenated, without an output projection."""
 
     def __init__(self, *, d_model: int, heads: int, d_key: int, d_value: int, dropout: float) -> None:
         super().__init__()
@@ -133,6 +107,7 @@ class DotProductAttention(Attention):
         self.query = Linear(d_model, heads * d_key)
         self.key = Linear(d_model, heads * d_key)
         self.value = Linear(d_model, heads * d_value)
+        # [B, C, H, T, N] pass here once a hook watches; unwatched and not dropped they stay within fused attention
         self.weights = AttentionWeights()
         self.dropout = Dropout(dropout)
 
@@ -176,35 +151,19 @@ class ProjectedAttention(DotProductAttention):
         return super().forward(query, key_value, attn_mask=attn_mask).map(self.output)
 
     def each_level(self, query: Rows, levels: KeyValue, *, attn_mask: Tensor | None) -> Tensor:
-        """Attend to the outputs of several encoder layers, each on its own, with the same weights for all of them.
+        """Attend to the outputs of several encoder layers, each on its own, with one query and the same weights.
 
-        The query is projected once. Levels take the dimension of captions.
-
-        Args:
-            query: rows of [B, C, T, D].
-            levels: keys and values, [B, L, H, N, K].
-            attn_mask: as of `Attention.forward`.
-
-        Returns:
-            [L, B, C, T, D], or [L, R, D] where the query is packed.
+        Levels take the dimension of captions: [B, L, H, N, K] -> [L, B, C, T, D], or [L, R, D] of a packed query.
         """
         q = self.query_heads(query)
         each = zip(*(x.split(1, 1) for x in levels), strict=True)  # keys and values, [B, 1, H, N, K]
-        found = [query.merge_heads(self.attend(q, level, attn_mask)).values for level in each]
-        return self.output(torch.stack(found))
+        return self.output(torch.stack([query.merge_heads(self.attend(q, level, attn_mask)).values for level in each]))
 
 
 class AdditiveAttention(Attention):
-    """Conventional attention of a query over image vectors; only W_k has a bias. It has one head and no axis for it.
+    """Additive attention (Xu et al. 2015): a_i = w^T s(W_k k_i + W_q Q), softmax over i; only W_k has a bias.
 
-    Args:
-        d_query: width of the query.
-        d_source: width F of the vectors attended to.
-        d_hidden: width A of the sum.
-        activation: s, tanh (paper) or relu.
-
-    Attributes:
-        weights: an identity that the attention weights pass through, [B, C, T, N]; see `recap.models.explained`.
+    It has one head and no axis for it; s is tanh (paper) or relu. `weights` pass through an identity, [B, C, T, N].
     """
 
     def __init__(self, *, d_query: int, d_source: int, d_hidden: int, activation: str = "tanh") -> None:

@@ -75,7 +75,7 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply `sublayer` within the connection."""
+        """[..., D] -> [..., D]."""
         if self.pre:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -102,10 +102,7 @@ def sinusoid_table(length: int, width: int, dtype: torch.dtype = torch.float64) 
 def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Tensor:
     """Return [side * side, width] float64 for cells in raster order: half the columns code the row, half the column.
 
-    Args:
-        side: cells per edge.
-        width: of the codes.
-        positions: [side], of a row or column; None: 0, 1, ..
+    `positions` [side] are those of a row or column; None: 0, 1, ..
     """
     if width % 4:
         raise ValueError(f"grid positions need a width divisible by 4, not {width}")
@@ -137,5 +134,4 @@ class Stack(nn.ModuleList, Generic[LayerT]):
     """`nn.ModuleList` that knows the type of its modules."""
 
     def __iter__(self) -> Iterator[LayerT]:
-        """Yield the layers in order."""
         return cast(Iterator[LayerT], super().__iter__())

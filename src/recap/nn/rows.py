@@ -70,10 +70,9 @@ def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
 
 
 def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
-    """Bring a mask, broadcastable to [B, C, T, N], to the axes of folded rows of shape B, C, T.
+    """Bring a mask of rows of shape B, C, T, broadcastable to [B, C, T, N], to folded rows: [B', 1, R or 1, N].
 
-    Returns:
-        [B', 1, R or 1, N], or a mask of all captions, [1, 1, T, N], as it is.
+    A mask of all captions, [1, 1, T, N], stays as it is.
     """
     images, captions, length = shape
     if not shared and attn_mask.shape[:2] == (1, 1):

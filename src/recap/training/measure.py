@@ -24,8 +24,8 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.plan.step_costs import StepCost
 from recap.plan.step_shapes import StepShape
-from recap.runs.captions import caption_tensor
 from recap.runs.folder import Counters
+from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.distributed import Group

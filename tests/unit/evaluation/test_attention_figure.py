@@ -6,7 +6,7 @@ from PIL import Image
 from helpers.feature_stores import SIZE, write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
-from recap.evaluation.attention_figure import vector_boxes
+from recap.evaluation.figures import vector_boxes
 from recap.features.store import FeatureStore
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec

@@ -153,9 +153,9 @@ class DeferredWeightGrad:
     def __init__(self, weight: Tensor) -> None:
         (weight,) = as_autocast(weight)
         self._width = weight.shape[1]
-        self._parts: dict[Columns, Tensor] = {}
-        self._inputs: list[tuple[Columns, Tensor]] = []
-        self._grads: dict[int, Tensor] = {}  # by time step, so that a second backward pass replaces the first
+        self.parts: dict[Columns, Tensor] = {}  # [Q, P], laid out for a product
+        self.inputs: list[tuple[Columns, Tensor]] = []  # rows [R, P] of each product
+        self.grads: dict[int, Tensor] = {}  # [R, Q], by product, so that a second backward pass replaces the first
         self._weight: Tensor | None = _Collect.apply(weight, self)
 
     @uncompiled
@@ -163,34 +163,21 @@ class DeferredWeightGrad:
         """[..., P] -> [..., Q]."""
         assert self._weight is not None, "the loop has ended"
         columns = (first, first + x.shape[-1])
-        if columns not in self._parts:  # once, and not for every time step
-            self._parts[columns] = unbroken(self._weight.detach()[:, first : columns[1]])
+        if columns not in self.parts:  # once, and not for every time step
+            self.parts[columns] = unbroken(self._weight.detach()[:, first : columns[1]])
         rows: Tensor = _DeferredProduct.apply(x.to(self._weight.dtype).flatten(0, -2), self._weight, self, columns)
         return rows.view(*x.shape[:-1], -1)
 
     def close(self) -> None:
         """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
         self._weight = None
-        self._parts = {}
-
-    def part(self, columns: Columns) -> Tensor:
-        """Return columns of the weight, [Q, P], laid out for a product."""
-        return self._parts[columns]
-
-    def record_input(self, x: Tensor, columns: Columns) -> int:
-        """Keep the rows [R, P] of a product; returns its number."""
-        self._inputs.append((columns, x.detach()))
-        return len(self._inputs) - 1
-
-    def record_grad(self, number: int, grad: Tensor) -> None:
-        """Keep the gradient of a product's output, [R, Q]."""
-        self._grads[number] = grad
+        self.parts = {}
 
     def weight_grad(self) -> Tensor:
         """Return the weight's gradient over all products, [Q, W]."""
         numbers: dict[Columns, list[int]] = {}
-        for number in self._grads:
-            numbers.setdefault(self._inputs[number][0], []).append(number)
+        for number in self.grads:
+            numbers.setdefault(self.inputs[number][0], []).append(number)
         grads = {columns: self._grad_of(same) for columns, same in numbers.items()}
         if [*grads] == [(0, self._width)]:
             return grads[0, self._width]
@@ -201,8 +188,8 @@ class DeferredWeightGrad:
         return whole
 
     def _grad_of(self, numbers: list[int]) -> Tensor:
-        rows = torch.cat([self._inputs[number][1] for number in numbers])
-        return multiplied(torch.cat([self._grads[number] for number in numbers]).mT, rows.mT)
+        rows = torch.cat([self.inputs[number][1] for number in numbers])
+        return multiplied(torch.cat([self.grads[number] for number in numbers]).mT, rows.mT)
 
 
 class _Collect(torch.autograd.Function):
@@ -224,15 +211,16 @@ class _DeferredProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad, columns: Columns) -> Tensor:
-        part = owner.part(columns)
+        part = owner.parts[columns]
         ctx.save_for_backward(part)
-        ctx.owner, ctx.number = owner, owner.record_input(x, columns)
+        ctx.owner, ctx.number = owner, len(owner.inputs)
+        owner.inputs.append((columns, x.detach()))
         return multiplied(x, part)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (part,) = ctx.saved_tensors
-        ctx.owner.record_grad(ctx.number, grad)
+        ctx.owner.grads[ctx.number] = grad
         return multiplied(grad, part.mT), None, None, None
 
 
@@ -294,13 +282,13 @@ def should_prepack(x: Tensor, weight: Tensor) -> bool:
 def _packed_if_used(weight: Tensor, weights: _Used) -> Tensor:
     """Return a weight as it is, from its second use on packed; on Zen 4 products with both have the same bits."""
     key = (weight.data_ptr(), tuple(weight.shape))
-    known = weights.get(key)
-    if known is None or known.version != weight._version:
+    used = weights.get(key)
+    if used is None or used.version != weight._version:
         weights[key] = UsedWeight(weight.detach(), weight._version)
         return unbroken(weight.detach())
-    if known.packed is None:
-        known.packed = packed(known.weight)
-    return known.packed
+    if used.packed is None:
+        used.packed = packed(used.weight)
+    return used.packed
 
 
 class Linear(nn.Linear):

@@ -18,7 +18,7 @@ from recap.nn.attention import ProjectedAttention, head_width
 from recap.nn.rows import Rows
 from recap.papers.visualgpt.figures import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.runs.pretrained import pretrained_file
+from recap.runs.inputs import pretrained_file
 
 CONFIG = VisualGptModel.example()
 WORDS = Vocabulary([f"w{number}" for number in range(V - 4)], {"min_count": 1, "max_length": 9, "splits": "train"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.rehearsal.world import sentence
+from rehearsal.world import sentence
 
 _PIECES = ("+=", "<?")  # of GPT-2's vocabulary, which our special tokens are
 _END = "<|endoftext|>"

@@ -14,8 +14,8 @@ from typing import Any
 from recap.core.errors import ConfigError
 from recap.core.files import atomic_path, write_text
 from recap.core.hashing import sha256_file
-from recap.rehearsal import coco, detectors, hub, regions, web, xrays
-from recap.rehearsal.world import World
+from rehearsal import coco, detectors, hub, regions, web, xrays
+from rehearsal.world import World
 
 Write = Callable[[World, Path], None]
 
@@ -70,7 +70,7 @@ def write_outside_file(name: str, world: World, folder: Path) -> Path:
     """
     writer = next((write for pattern, write in _WRITERS.items() if fnmatch.fnmatchcase(name, pattern)), None)
     if writer is None:
-        raise ConfigError(f"{name}: a rehearsal has no miniature of this file; add one to recap/rehearsal/files.py")
+        raise ConfigError(f"{name}: a rehearsal has no miniature of this file; add one to tests/rehearsal/files.py")
     path = folder / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def write_repository(name: str, folder: Path, gpt2: Gpt2Sizes | None) -> None:
     elif backbone == "gpt2" and gpt2 is not None:
         hub.write_gpt2(folder / name, **vars(gpt2))
     else:
-        raise ConfigError(f"hub:{name}: a rehearsal has no miniature of this repository; add one to recap/rehearsal")
+        raise ConfigError(f"hub:{name}: a rehearsal has no miniature of this repository; add one to tests/rehearsal")
 
 
 def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str) -> None:

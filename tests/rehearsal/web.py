@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from recap.rehearsal.archives import write_zip
-from recap.rehearsal.world import World, picture, sentence
+from rehearsal.archives import write_zip
+from rehearsal.world import World, picture, sentence
 
 FOLDER = "web"  # of the pictures' addresses
 _HELD_OUT = 1_000_000  # numbers of the validation pictures start here

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.rehearsal.archives import write_tgz
-from recap.rehearsal.world import World, picture, report
+from rehearsal.archives import write_tgz
+from rehearsal.world import World, picture, report
 
 _VIEWS = ("Frontal", "Lateral")
 _SIZE = (80, 64)

@@ -19,13 +19,13 @@ from recap.metrics.spice import SPICE_MODELS
 from recap.plan.outside import Acquired, acquired, requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
-from recap.rehearsal.faults import EVIL, FAULTS, Fault, Misbehavior, stalling
-from recap.rehearsal.prepare import INPUTS, SITE, check_paper, prepare
-from recap.rehearsal.rehearse import load_stand_ins, open_folder, served
-from recap.rehearsal.spice import kill_install
-from recap.rehearsal.web import FOLDER as WEB
-from recap.rehearsal.workflow import Workflow
 from recap.settings.versions import OutsideFile, list_of, read_versions
+from rehearsal.faults import EVIL, FAULTS, Fault, Misbehavior, stalling
+from rehearsal.prepare import INPUTS, SITE, check_paper, prepare
+from rehearsal.rehearse import load_stand_ins, open_folder, served
+from rehearsal.spice import kill_install
+from rehearsal.web import FOLDER as WEB
+from rehearsal.workflow import Workflow
 
 _POLL = 0.001  # seconds
 _PART = ".part"

@@ -23,9 +23,9 @@ import numpy as np
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
 from recap.metrics.spice import MODEL_JARS, SPICE_MODELS
-from recap.rehearsal.faults import Misbehavior, stalling
-from recap.rehearsal.files import write_list
-from recap.rehearsal.prepare import INPUTS, SITE
+from rehearsal.faults import Misbehavior, stalling
+from rehearsal.files import write_list
+from rehearsal.prepare import INPUTS, SITE
 
 _PACKAGE = "pycocoevalcap"
 _POLL = 0.001  # seconds
@@ -49,7 +49,8 @@ def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: 
     folder = _copied(Path("spice")) / "spice" / "lib"
     places = [folder / jar for jar in MODEL_JARS]
     command = [sys.executable, "-P", "-m", "recap", "data", "spice", "--list", str(listed), "--into", str(inputs)]
-    own = {**environment, "PYTHONPATH": str(folder.parent.parent.parent.absolute())}
+    paths = (str(folder.parent.parent.parent.absolute()), environment["PYTHONPATH"])
+    own = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
     reached, release = Event(), Event()
     faults.begin({SPICE_MODELS[-1]: stalling(reached, release)})
     with subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, start_new_session=True) as process:

@@ -1,6 +1,6 @@
 """Stand-ins for detectors where detectron2 is not installed: same rule, settings and form of store, made-up numbers.
 
-A plug-in (``RECAP_PLUGINS=recap.rehearsal.stand_in``) that rehearsals alone load.
+A plug-in (``RECAP_PLUGINS=rehearsal.stand_in``) that rehearsals alone load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MADE_WITH = "a stand-in for detectron2, whose numbers mean nothing"
 class StandInRegions(RegionFeatures):
     """Regions without a detector."""
 
-    extractor: ClassVar[str] = "recap.rehearsal.stand_in:extract"
+    extractor: ClassVar[str] = "rehearsal.stand_in:extract"
     encoder: ClassVar[str | None] = None
     no_encoder: ClassVar[str] = "a stand-in made them, and no detector"
 
@@ -37,7 +37,7 @@ class StandInRegions(RegionFeatures):
 class StandInSegments(SegmentFeatures):
     """Segments without a panoptic model."""
 
-    extractor: ClassVar[str] = "recap.rehearsal.stand_in:extract"
+    extractor: ClassVar[str] = "rehearsal.stand_in:extract"
     encoder: ClassVar[str | None] = None
     no_encoder: ClassVar[str] = "a stand-in made them, and no panoptic model"
 

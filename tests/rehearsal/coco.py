@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.rehearsal.archives import write_zip
-from recap.rehearsal.world import CAPTIONS, Photo, World
+from rehearsal.archives import write_zip
+from rehearsal.world import CAPTIONS, Photo, World
 
 
 def write_pictures(world: World, part: str, path: Path) -> None:

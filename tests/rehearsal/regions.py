@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from recap.rehearsal.archives import Content, write_tgz, write_zip
-from recap.rehearsal.world import Photo, World, boxes, vectors
+from rehearsal.archives import Content, write_tgz, write_zip
+from rehearsal.world import Photo, World, boxes, vectors
 
 _WIDTH = 2048
 _CLASSES = 1601  # of Visual Genome, and the background

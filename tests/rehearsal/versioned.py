@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from recap.core.errors import RecapError
-from recap.rehearsal.workflow import Workflow
 from recap.share.dvc import add_profile
+from rehearsal.workflow import Workflow
 
 _PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
 _GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")

@@ -16,15 +16,15 @@ from recap.plan.load import PARAMS, load_plan
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
-from recap.rehearsal import server
-from recap.rehearsal.cut import cut_rows
-from recap.rehearsal.files import Gpt2Sizes, write_list, write_outside_file, write_repository
-from recap.rehearsal.small import PAPER_SCALE, write_small, write_yaml
-from recap.rehearsal.world import CAPTIONS, World
 from recap.settings.base import HUB
 from recap.settings.params import papers
 from recap.settings.profiles import Rehearsal
 from recap.settings.versions import list_of, read_versions
+from rehearsal import server
+from rehearsal.cut import cut_rows
+from rehearsal.files import Gpt2Sizes, write_list, write_outside_file, write_repository
+from rehearsal.small import PAPER_SCALE, write_small, write_yaml
+from rehearsal.world import CAPTIONS, World
 
 SITE, INPUTS, COPY = "site", "inputs", "params"
 

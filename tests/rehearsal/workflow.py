@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recap.core.errors import RecapError
 
-PLUGIN = "recap.rehearsal.stand_in"
+PLUGIN = "rehearsal.stand_in"
 # Rules that only gather what others make.
 _GATHER = ("all", "total")
 
@@ -56,9 +56,11 @@ class Workflow:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of Snakemake and of its jobs: the hub is on this machine, its cache in this folder."""
-        kept = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+        inherited = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+        paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
-            **kept,
+            **inherited,
+            "PYTHONPATH": os.pathsep.join(paths),  # of the stand-ins
             "HF_ENDPOINT": self.hub,
             "HF_HOME": str(Path("huggingface").absolute()),
             "HF_HUB_DISABLE_TELEMETRY": "1",

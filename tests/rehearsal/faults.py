@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from recap.rehearsal.server import Reply, etag, listed_name
 from recap.settings.versions import OutsideFile
+from rehearsal.server import Reply, etag, listed_name
 
 EVIL = "../../evil"  # name of a member that would be written above the folder
 _ARCHIVES = (".zip", ".tgz")

@@ -11,11 +11,11 @@ from recap.plan.claims import FILE, papers_with_claims, read_claims
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.studies import planned_studies
-from recap.rehearsal.small import write_yaml
 from recap.settings import Row
 from recap.settings.claims import Check
 from recap.settings.metrics import server_names
 from recap.settings.params import file_and_part, files, load_named, read_mapping
+from rehearsal.small import write_yaml
 
 _POINTS = 2  # of the line of a figure
 

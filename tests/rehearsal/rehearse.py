@@ -18,12 +18,12 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE, load_plugins
 from recap.cost.tools import Tool, tools
-from recap.rehearsal.prepare import SITE, check_paper, prepare
-from recap.rehearsal.rows import TrainedRow, trained_rows
-from recap.rehearsal.server import Misbehave, serve
-from recap.rehearsal.versioned import repro
-from recap.rehearsal.web import web_picture
-from recap.rehearsal.workflow import PLUGIN, Workflow
+from rehearsal.prepare import SITE, check_paper, prepare
+from rehearsal.rows import TrainedRow, trained_rows
+from rehearsal.server import Misbehave, serve
+from rehearsal.versioned import repro
+from rehearsal.web import web_picture
+from rehearsal.workflow import PLUGIN, Workflow
 
 STATE = "rehearsal.json"
 

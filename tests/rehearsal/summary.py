@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from recap.rehearsal.acquisition import Played
-from recap.rehearsal.rehearse import Rehearsed
+from rehearsal.acquisition import Played, rehearse_faults
+from rehearsal.rehearse import Rehearsed, rehearse
+
+
+def rehearsed(paper: str, faults: bool, **how: Any) -> str:
+    """Rehearse a paper, or the faults of fetching its files, and return what is said of it."""
+    if faults:
+        return table_of_faults(rehearse_faults(paper, **how))
+    return summary(rehearse(paper, **how))
 
 
 def summary(done: Rehearsed) -> str:
