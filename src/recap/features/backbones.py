@@ -14,7 +14,8 @@ from PIL.Image import Resampling
 from torch import Tensor, nn
 
 from recap.core.device import half_precision
-from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
+from recap.core.errors import ConfigError, FeatureError, first_line
+from recap.core.files import reading
 from recap.core.hashing import derived_seed, sha256_file
 from recap.features.attributes import describe
 from recap.features.extraction import Encoder
@@ -164,17 +165,12 @@ def check_name(backbone: str) -> None:
 
 def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
     """Load a safetensors file whose names and shapes are exactly those of ``model``."""
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if not path.is_file():
-        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
     if path.suffix != ".safetensors":
         raise FeatureError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
-    try:
+    with reading(path, FeatureError, missing="put it there, or correct `weights` of the features"):
         tensors = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DamagedFeatures(f"{path}: truncated or no safetensors file ({error}); fetch it again") from error
     try:
         model.load_state_dict(tensors, strict=True)
     except RuntimeError as error:  # torch lists each name and shape that differs on a line of its own

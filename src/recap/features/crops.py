@@ -15,7 +15,7 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.ahead import alike
 from recap.features.backbones import TimmEncoder
-from recap.features.extraction import ExtractionJob, Picture, Pictures, extract, weights_file
+from recap.features.extraction import ExtractionJob, Pictures, extract, weights_file
 from recap.features.origins import FromStore
 from recap.features.records import REGION, ImageFeatures
 from recap.features.store import FeatureStore
@@ -69,7 +69,7 @@ class CropEncoder(TimmEncoder):
     def prepare(self, image_id: int, views: Sequence[Image]) -> Cut:
         """Cut the boxes of a picture out of it."""
         assert self._boxes is not None
-        image = Picture.only(image_id, views).image
+        image = super().prepare(image_id, views).image
         return self.cut(image_id, image, own_boxes(self._boxes, image_id, image.size))
 
     def cut(self, image_id: int, picture: Image, boxes: np.ndarray) -> Cut:
@@ -110,13 +110,10 @@ class CropEncoder(TimmEncoder):
 
 
 def own_boxes(store: FeatureStore, image_id: int, size: tuple[int, int]) -> np.ndarray:
-    """Return the boxes [N, 4] of one picture, in its own pixels.
-
-    Boxes that were made on a resized copy are scaled; a store that does not say the size is taken at its word.
-    """
+    """Return the boxes [N, 4] of one picture, in its own pixels: those of a resized copy are scaled."""
     boxes: np.ndarray = store.column([image_id], "boxes")[0].numpy()
     stored = store.sizes([image_id])[0]
-    if not stored.any() or tuple(stored) == size:
+    if not stored.any() or tuple(stored) == size:  # a store that does not say the size is taken at its word
         return boxes
     scale = np.asarray(size) / stored
     if abs(scale[0] / scale[1] - 1) > 0.02:
@@ -128,12 +125,9 @@ def own_boxes(store: FeatureStore, image_id: int, size: tuple[int, int]) -> np.n
 
 
 def pixels(box: np.ndarray, size: tuple[int, int], *, margin: float = 0.0) -> tuple[int, int, int, int]:
-    """Return the whole pixels that a box covers, inside the picture and at least one.
+    """Return the whole pixels that a box covers, widened by a share of its sides: inside the picture and at least one.
 
-    Args:
-        box: left, top, right, bottom.
-        size: width and height of the picture.
-        margin: how much of its sides the box is widened by, all around.
+    Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """
     width, height = (float(box[2] - box[0]) * margin, float(box[3] - box[1]) * margin)
     left = min(max(int(np.floor(box[0] - width)), 0), size[0] - 1)

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,9 +39,13 @@ def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     """
     device, pictures = select_device(job.device), Pictures.find(job)
     backbone = Backbone(spec, weights=weights_file(spec, job), device=device)
-    with _one_thread_per_operator():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # the parallel work is left to our own threads
+    try:
         made_from = [_standardise(backbone, pictures, threads=job.threads)] if spec.standardises() else []
         extract(spec, job, backbone, pictures, made_from=made_from)
+    finally:
+        torch.set_num_threads(before)
 
 
 def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> str:
@@ -56,17 +59,6 @@ def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> str
     made_from = joint_hash([sample.origins.content(image_id) for image_id in ids])
     check_unchanged(sample.origins, before)
     return made_from
-
-
-@contextmanager
-def _one_thread_per_operator() -> Iterator[None]:
-    """Leave the parallel work to our own threads, also in the threads that start inside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from helpers.importing import import_job
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
-from recap.features.importers import job
+from recap.features import importers
 from recap.features.origins import Notes, Origins, ShownPictures, file_mark
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
@@ -195,7 +195,7 @@ def bring(folder, format, source, stop_after=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FORMATS, "get", lambda name: Interrupted)
         try:
-            return given, job.import_features(spec, import_job(folder, inputs=source.parent, out=folder / "f.h5"))
+            return given, importers.import_features(spec, import_job(folder, inputs=source.parent, out=folder / "f.h5"))
         except KeyboardInterrupt:
             return given, None
 
