@@ -10,12 +10,11 @@ import torch
 from helpers import refusals
 from helpers.feature_files import regions, six_columns, write_lines, write_npz, write_pth, write_vinvl
 from helpers.importing import import_job
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.errors import FeatureError
 from recap.features.importers import import_features
 from recap.features.records import ImageFeatures
-from recap.features.training import pretrain
 from recap.features.write import build_store
-from recap.settings.features import GridFeatures, ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 ROWS, WIDTH = 36, 2048
 
@@ -153,9 +152,3 @@ def test_picture_sizes_that_cannot_be(tmp_path):
             attributes={},
             extract=lambda groups: iter([ImageFeatures(1, (-1, 5), np.ones((2, 3)))]),
         )
-
-
-def test_only_weights_that_boxes_train_are_trained(tmp_path):
-    spec = GridFeatures(kind="grid", backbone="test_resnet", weights="random", image_size=64, grid=2)
-    with refusals.refused(ConfigError, "'random'", "`weights: boxes`"):
-        pretrain(spec=spec, boxes=tmp_path, images=[], device="cpu", threads=1, out=tmp_path / "w.safetensors")
