@@ -12,6 +12,7 @@ import numpy as np
 from recap.core import checksums
 from recap.core.documents import write_json
 from recap.core.errors import FeatureError
+from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
@@ -47,20 +48,14 @@ def write_note(spec: FeaturesConfig, *, code: str, files: Sequence[Path], out: P
 
     Neither places nor times: another clone writes the same note.
     """
-    try:
-        read = [_content(path) for path in files]
-    except OSError as error:
-        raise FeatureError(f"{error.filename}: cannot be read ({error.strerror}); correct the path") from error
-    write_json(out, {"settings": spec.identity(), "code": code, "files": read})
+    digests = []  # of a folder, of the names and sizes of its files
+    for path in files:
+        with reading(path, FeatureError, missing="correct the path"):
+            inside = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+            sizes = sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in inside)
+            digests.append(value_hash(sizes) if path.is_dir() else sha256_file(path))
+    write_json(out, {"settings": spec.identity(), "code": code, "files": digests})
     checksums.record(out)
-
-
-def _content(path: Path) -> str:
-    """Return a digest of a file's bytes, or of the names and sizes of all files in a folder."""
-    if not path.is_dir():
-        return sha256_file(path)
-    files = (file for file in path.rglob("*") if file.is_file())
-    return value_hash(sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in files))
 
 
 def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
@@ -93,7 +88,7 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     dead = (real.std(0) < 1e-6).float().mean()
     columns = ", ".join(store.columns(stream))
     return (
-        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {store.dtype(stream)}"
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {store.arrays[f'{stream}/values'].row.base.name}"
         f"{', with ' + columns if columns else ''}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
         f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels "
         f"(in {len(sample)} images)"

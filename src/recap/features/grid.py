@@ -21,7 +21,7 @@ from recap.features.ahead import alike
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.backbones import TimmEncoder
 from recap.features.extraction import ExtractionJob, Pictures, encoded, extract, weights_file
-from recap.features.origins import check_unchanged, joint_hash
+from recap.features.origins import check_unchanged, hashed
 from recap.features.records import ImageFeatures
 from recap.settings.features import GridFeatures
 
@@ -56,7 +56,7 @@ def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> str
     before = {image_id: sample.origins.mark(image_id) for image_id in ids}
     rows = np.concatenate([record.values for record in encoded(backbone, sample, [ids], threads=threads)])
     backbone.scale = ChannelScale.of(rows.reshape(-1, backbone.spec.grid**2, rows.shape[1]))
-    made_from = joint_hash([sample.origins.content(image_id) for image_id in ids])
+    made_from = hashed("\n".join(sample.origins.content(image_id) for image_id in ids)).hex()
     check_unchanged(sample.origins, before)
     return made_from
 

@@ -9,17 +9,17 @@ its time and size back changes the time of its last change, which nobody can set
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
 
-from recap.core.documents import write_json
-from recap.core.errors import FeatureError
+from recap.core.documents import read_json, write_json
+from recap.core.errors import FeatureError, RecapError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file
 from recap.core.log import log
@@ -55,11 +55,9 @@ class FromStore(Origins):
         self._others = others
 
     def mark(self, image_id: int) -> Mark:
-        """Return a mark of the image in the store, and those of the rest."""
         return [[int.from_bytes(self._digests[image_id][:7]), 0], *self._others.mark(image_id)]
 
     def content(self, image_id: int) -> str:
-        """Return the digest of the image in the store, and the hash of the rest."""
         return f"{self._digests[image_id].hex()} {self._others.content(image_id)}"
 
 
@@ -73,18 +71,17 @@ class ShownPictures(Origins):
         }
 
     def mark(self, image_id: int) -> Mark:
-        """Return the marks of the pictures' files, or of the zips that hold them."""
         return [file_mark(root if root in self._zips else root / name) for root, name in self._places[image_id]]
 
     def content(self, image_id: int) -> str:
-        """Return the hashes of the pictures, or sizes and CRCs of the entries."""
-        return " ".join(self._one(root, name) for root, name in self._places[image_id])
-
-    def _one(self, root: Path, name: str) -> str:
-        if root not in self._zips:
-            return _sha256(root / name)
-        entry = self._zips[root].getinfo(name)
-        return f"{entry.file_size}-{entry.CRC:08x}"
+        parts = []
+        for root, name in self._places[image_id]:
+            if root in self._zips:
+                entry = self._zips[root].getinfo(name)
+                parts.append(f"{entry.file_size}-{entry.CRC:08x}")
+            else:
+                parts.append(_sha256(root / name))
+        return " ".join(parts)
 
 
 def file_mark(path: Path) -> list[int]:
@@ -114,11 +111,6 @@ def hashed(content: str) -> bytes:
     return hashlib.sha256(content.encode()).digest()
 
 
-def joint_hash(contents: Sequence[str]) -> str:
-    """Return one hash of many, in their order."""
-    return hashed("\n".join(contents)).hex()
-
-
 class Notes:
     """What the images of a job are made from: as earlier runs noted, or read."""
 
@@ -126,9 +118,11 @@ class Notes:
         """Mark the source files of the images before any of them is read; take notes of earlier runs."""
         self._origins = origins
         self._before = {image_id: origins.mark(image_id) for image_id in ids}
-        self._noted: dict[str, Any] = {}
+        self._noted: dict[str, dict[str, Any]] = {}
         for file in files:
-            self._noted |= _read_notes(file)
+            # Without notes, or where they are damaged, everything is read.
+            with suppress(RecapError):
+                self._noted |= read_json(file, dict[str, dict[str, Any]])
 
     def content(self, image_id: int) -> str:
         """Return the hash of what an image is made from; only what is not as noted is read."""
@@ -156,15 +150,6 @@ class Notes:
 def notes_of(path: Path) -> Path:
     """Return the file with notes of what the images of a store or shard are made from."""
     return path.with_name(f"{path.name}.origins.json")
-
-
-def _read_notes(path: Path) -> dict[str, Any]:
-    """Return the notes beside a shard; without them, or where they are damaged, everything is read."""
-    try:
-        notes = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return notes if isinstance(notes, dict) and all(isinstance(note, dict) for note in notes.values()) else {}
 
 
 class Earlier:

@@ -135,14 +135,9 @@ def test_corpus_without_images_is_refused(tmp_path):
         build(tmp_path, Counting(), ids=[])
 
 
-def test_full_disk_is_said_before_and_while_writing(tmp_path, monkeypatch):
+def test_full_disk_is_said(tmp_path, monkeypatch):
     class Usage:
         free = 1000
-
-    with monkeypatch.context() as small:
-        small.setattr(write.shutil, "disk_usage", lambda path: Usage)
-        with refused(FeatureError, "shard.h5"):
-            build(tmp_path, Counting())
 
     def full(*arguments):
         monkeypatch.setattr(write.shutil, "disk_usage", lambda path: Usage)
