@@ -14,6 +14,7 @@ from recap.core.documents import write_json
 from recap.core.errors import FeatureError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
+from recap.features.records import VALUES
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
 
@@ -69,10 +70,8 @@ def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     lines = {
         "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
         "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
-    }
-    lines |= {stream: _stream(store, stream, sample) for stream in store.streams}
-    lines |= {
-        "extractor": json.dumps(json.loads(store.attributes["extractor"]), sort_keys=True),
+        **{stream: _stream(store, stream, sample) for stream in store.streams},
+        "extractor": store.attributes["extractor"],
         "weights": f"sha256 {store.attributes['weights_sha256']}",
         "made with": store.attributes["made_with"],
         "hash": store.feature_hash,
@@ -84,12 +83,11 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     """Describe one stream; what its numbers are like, from some images."""
     counts = store.rows(store.ids.tolist(), stream)
     values, mask = store.read(sample, stream)
-    real = values[mask]
+    real, dtype = values[mask], store.arrays[f"{stream}/{VALUES}"].row.base.name
     dead = (real.std(0) < 1e-6).float().mean()
-    columns = ", ".join(store.columns(stream))
+    columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
     return (
-        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {store.arrays[f'{stream}/values'].row.base.name}"
-        f"{', with ' + columns if columns else ''}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
-        f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels "
-        f"(in {len(sample)} images)"
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {dtype}{columns}; mean "
+        f"{real.mean():.4g}, sd {real.std():.4g}, largest {real.abs().max():.4g}, "
+        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in {len(sample)} images)"
     )

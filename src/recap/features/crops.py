@@ -16,7 +16,7 @@ from recap.core.errors import ConfigError, FeatureError
 from recap.features.ahead import alike
 from recap.features.backbones import TimmEncoder
 from recap.features.extraction import ExtractionJob, Pictures, extract, weights_file
-from recap.features.origins import FromStore
+from recap.features.origins import of_store
 from recap.features.records import REGION, ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import CropFeatures
@@ -34,7 +34,7 @@ def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
     boxes.column([int(boxes.ids[0])], "boxes")  # says now that the store has none
     device = select_device(job.device)
     encoder = CropEncoder(spec, weights=weights_file(spec, job), device=device, boxes=boxes)
-    extract(spec, job, encoder, pictures, origins=FromStore(boxes, pictures.origins))
+    extract(spec, job, encoder, pictures, origins=of_store(boxes, pictures.origins))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from recap.data.corpus.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.subsets.used import read_used
 from recap.features.ahead import in_order, prefetch
-from recap.features.origins import Origins, ShownPictures
+from recap.features.origins import Origins, of_pictures
 from recap.features.records import GRID, ImageFeatures
 from recap.features.write import Extract, Part, build_store
 from recap.plan.source import code_digest
@@ -125,7 +125,7 @@ class Pictures:
     @cached_property
     def origins(self) -> Origins:
         """What tells the bytes of these pictures from others."""
-        return ShownPictures(self.source, self.views)
+        return of_pictures(self.source, self.views)
 
     def open(self, image_id: int) -> list[Image]:
         """Return the views of an image, decoded, as RGB."""

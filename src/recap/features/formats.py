@@ -21,7 +21,7 @@ from recap.core.log import progress
 from recap.core.process import cause
 from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
 from recap.features.importers import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
-from recap.features.origins import Mark, Origins, file_mark
+from recap.features.origins import Mark, Origins, file_mark, of_files
 from recap.features.records import GRID, REGION, ImageFeatures, image_digest
 from recap.settings.features import ImportedFeatures
 
@@ -35,7 +35,7 @@ _NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
 # ---- regions as text, one image a line of base64
 
 
-class Lines(Origins, ABC):
+class Lines(ABC):
     """The lines of several files by image id: bottom-up features (Anderson et al. 2018), and VinVL's and Oscar's.
 
     Files have gigabytes and lines have megabytes: memory holds the positions of lines, never their content.
@@ -78,7 +78,7 @@ class Lines(Origins, ABC):
                     break
                 except FeatureError:
                     del self._entries[image_id]
-        self.ids, self.origins = list(self._entries), self
+        self.ids, self.origins = list(self._entries), Origins(self._mark, self._content)
 
     def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
         """Yield byte position and beginning of each line."""
@@ -103,13 +103,11 @@ class Lines(Origins, ABC):
     def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
         """Return width and height of a picture, and its arrays; ValueError of other fields."""
 
-    def mark(self, image_id: int) -> Mark:
-        """Return the mark of the file that has an image's line, and where the line starts."""
+    def _mark(self, image_id: int) -> Mark:
         path, start, _ = self._entries[image_id]
         return [[start, 0], file_mark(path)]
 
-    def content(self, image_id: int) -> str:
-        """Return the hash of an image's line."""
+    def _content(self, image_id: int) -> str:
         return hashlib.sha256(self._line(image_id)).hexdigest()
 
     def _line(self, image_id: int) -> bytes:
@@ -253,7 +251,7 @@ class GridFeatsPth:
         """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
         self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
         self.ids = list(self._files)
-        self.origins = Origins(lambda image_id: [self._files[image_id]])
+        self.origins = of_files(lambda image_id: [self._files[image_id]])
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return the cells of one image in raster order."""
@@ -289,7 +287,7 @@ class NpzFolder:
         self._boxes = _files(boxes, ".npy", lookup) if folder.name.endswith("_att") and boxes.is_dir() else None
         if self._boxes is not None and (missing := self._files.keys() - self._boxes.keys()):
             raise FeatureError(f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder away")
-        self.origins = Origins(lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files])
+        self.origins = of_files(lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files])
 
     @cached_property
     def streams(self) -> tuple[str]:
@@ -341,7 +339,7 @@ def _npy(path: Path) -> np.ndarray:
 # ---- one HDF5 file
 
 
-class M2Hdf5(Origins):
+class M2Hdf5:
     """One HDF5 file with some datasets per image, as the code of M2 and those built on it read them.
 
     ``<id>_features`` [n, 2048], ``<id>_boxes`` [n, 4], ``<id>_cls_prob`` [n, classes]; DLCT and RSTNet: ``<id>_grids``
@@ -365,7 +363,8 @@ class M2Hdf5(Origins):
         for name, _, suffix in (key.rpartition("_") for key in sorted(self._datasets)):
             if suffix == main:
                 self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
-        self.ids, self.origins = list(self._names), self
+        self.ids = list(self._names)
+        self.origins = Origins(lambda image_id: [file_mark(self._path)], self._content)
 
     def read(self, image_id: int) -> ImageFeatures:
         """Return all streams and columns of one image."""
@@ -388,12 +387,7 @@ class M2Hdf5(Origins):
             size = round(float(sides[1])), round(float(sides[0]))
         return ImageFeatures(image_id, size, arrays)
 
-    def mark(self, image_id: int) -> Mark:
-        """Return the mark of the file."""
-        return [file_mark(self._path)]
-
-    def content(self, image_id: int) -> str:
-        """Return the hash of an image's arrays and size."""
+    def _content(self, image_id: int) -> str:
         record = self.read(image_id)
         return image_digest({**dict(record.values), "size": np.asarray(record.size)}).hex()
 

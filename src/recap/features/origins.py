@@ -12,6 +12,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -32,56 +33,46 @@ _SETTLED = 2 * 10**9  # ns; what changed later than that may change again withou
 _GONE = {"missing": "put it back and run the same command again", "damaged": "run the same command again"}
 
 
+@dataclass(frozen=True)
 class Origins:
-    """Tells what each image is made from: the whole of some files, by default of none."""
+    """What each image is made from; by default nothing that could change."""
 
-    def __init__(self, files: Callable[[int], Sequence[Path]] = lambda image_id: ()) -> None:
-        self._files = files
-
-    def mark(self, image_id: int) -> Mark:
-        """Return what differs whenever the bytes may differ, without reading them."""
-        return [file_mark(path) for path in self._files(image_id)]
-
-    def content(self, image_id: int) -> str:
-        """Return a hash of the bytes."""
-        return " ".join(map(_sha256, self._files(image_id)))
+    mark: Callable[[int], Mark] = lambda image_id: []  # differs whenever the bytes may differ, which are not read
+    content: Callable[[int], str] = lambda image_id: ""  # a hash of the bytes
 
 
-class FromStore(Origins):
-    """The origins of images that are made from those of another store, and from something else."""
-
-    def __init__(self, store: FeatureStore, others: Origins) -> None:
-        self._digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
-        self._others = others
-
-    def mark(self, image_id: int) -> Mark:
-        return [[int.from_bytes(self._digests[image_id][:7]), 0], *self._others.mark(image_id)]
-
-    def content(self, image_id: int) -> str:
-        return f"{self._digests[image_id].hex()} {self._others.content(image_id)}"
+def of_files(files: Callable[[int], Sequence[Path]]) -> Origins:
+    """Return the origins of images that are made from the whole of some files."""
+    return Origins(
+        lambda image_id: [file_mark(path) for path in files(image_id)],
+        lambda image_id: " ".join(map(_sha256, files(image_id))),
+    )
 
 
-class ShownPictures(Origins):
-    """The origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
+def of_store(store: FeatureStore, others: Origins) -> Origins:
+    """Return the origins of images that are made from those of another store, and from something else."""
+    digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
+    return Origins(
+        lambda image_id: [[int.from_bytes(digests[image_id][:7]), 0], *others.mark(image_id)],
+        lambda image_id: f"{digests[image_id].hex()} {others.content(image_id)}",
+    )
 
-    def __init__(self, source: ImageSource, views: Mapping[int, Sequence[str]]) -> None:
-        self._zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
-        self._places = {
-            image: [place for place in map(source.locate, files) if place] for image, files in views.items()
-        }
 
-    def mark(self, image_id: int) -> Mark:
-        return [file_mark(root if root in self._zips else root / name) for root, name in self._places[image_id]]
+def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Origins:
+    """Return the origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
+    zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
+    places = {image: [place for place in map(source.locate, files) if place] for image, files in views.items()}
 
-    def content(self, image_id: int) -> str:
-        parts = []
-        for root, name in self._places[image_id]:
-            if root in self._zips:
-                entry = self._zips[root].getinfo(name)
-                parts.append(f"{entry.file_size}-{entry.CRC:08x}")
-            else:
-                parts.append(_sha256(root / name))
-        return " ".join(parts)
+    def content(root: Path, name: str) -> str:
+        if root not in zips:
+            return _sha256(root / name)
+        entry = zips[root].getinfo(name)
+        return f"{entry.file_size}-{entry.CRC:08x}"
+
+    return Origins(
+        lambda image_id: [file_mark(root if root in zips else root / name) for root, name in places[image_id]],
+        lambda image_id: " ".join(content(root, name) for root, name in places[image_id]),
+    )
 
 
 def file_mark(path: Path) -> list[int]:

@@ -24,7 +24,7 @@ from recap.data.datasets.scenes.layout import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes.pictures import painted_mask
 from recap.features.attributes import describe
 from recap.features.extraction import ExtractionJob, write
-from recap.features.origins import FromStore, Origins
+from recap.features.origins import Origins, of_store
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import BOXES, PooledFeatures
@@ -52,7 +52,7 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         ids=ids,
         attributes=describe(spec, cells_hash=cells.made_by(), **own),
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
-        origins=FromStore(cells, Origins()),
+        origins=of_store(cells, Origins()),
         made_from=[sha256_file(path) for path in job.products],
     )
 
