@@ -26,7 +26,7 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.features.ahead import alike
 from recap.features.attributes import describe
-from recap.features.detectron import DETECTORS, build_released, built, configured, load
+from recap.features.detectron import DETECTORS, build_released, built, load
 from recap.features.extraction import Encoder
 from recap.features.pooled import tight_box
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
@@ -228,7 +228,7 @@ class Segmenter(_Detecting):
 
     def __init__(self, spec: SegmentFeatures, *, weights: Path | None, device: torch.device) -> None:
         self.spec = spec
-        self.model = built(configured(_PANOPTIC, {}), seed=spec.seed, device=device)
+        self.model, _ = built(_PANOPTIC, {}, seed=spec.seed, device=device)
         digest = load(self.model, weights, key_map={})
         self.attributes = describe(spec, weights_sha256=digest, made_with=f"detectron2, torch {torch.__version__}")
 

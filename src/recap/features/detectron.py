@@ -103,8 +103,7 @@ def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.
         "MODEL.RPN.POST_NMS_TOPK_TEST": spec.proposals or release.proposals,
         **release.changes,
     }
-    config = configured(release.config, options)
-    model = built(config, seed=spec.seed, device=device)
+    model, config = built(release.config, options, seed=spec.seed, device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         if release.caffe:
@@ -126,10 +125,11 @@ def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.
     return model.eval().to(device), config, digest
 
 
-def configured(name: str, changes: Mapping[str, Any]) -> Any:
-    """Return a configuration of detectron2's model zoo with changes, for random weights."""
+def built(name: str, changes: Mapping[str, Any], *, seed: int, device: torch.device) -> tuple[Any, Any]:
+    """Build a detector of the model zoo with changes and seeded random weights; return it and its configuration."""
     try:
         from detectron2 import model_zoo
+        from detectron2.modeling import build_model
     except ImportError as error:
         raise ConfigError(
             f"regions and segments need detectron2, which cannot be imported ({error}): build it as "
@@ -137,18 +137,10 @@ def configured(name: str, changes: Mapping[str, Any]) -> Any:
         ) from error
     config = model_zoo.get_config(name)
     config.merge_from_list([item for pair in changes.items() for item in pair])
-    config.MODEL.WEIGHTS = ""
-    return config
-
-
-def built(config: Any, *, seed: int, device: torch.device) -> Any:
-    """Build a detector with seeded random weights, in evaluation mode."""
-    from detectron2.modeling import build_model
-
-    config.MODEL.DEVICE = device.type
+    config.MODEL.WEIGHTS, config.MODEL.DEVICE = "", device.type
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "detector"))
-        return build_model(config).eval()
+        return build_model(config).eval(), config
 
 
 def _dilated_stage(config: Any) -> nn.Module:

@@ -147,7 +147,13 @@ class ImageIdLookup:
         """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``, ``photos/dog``); None: unfit."""
         path = PurePosixPath(name)
         if self._files is None or self._names == "ids":
-            return _id_at_end(path, where)
+            match = _NUMBER.search(path.stem)
+            if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+                raise FeatureError(
+                    f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end and no corpus to find "
+                    "it in; give the --corpus"
+                )
+            return int(match[1])
         alike = [image_id for stem in {path.name, path.stem} for image_id in self._by_stem.get(stem, ())]
         fits = [i for i in alike if name in (self._files[i], str(PurePosixPath(self._files[i]).with_suffix("")))]
         fits = fits or alike
@@ -165,17 +171,6 @@ class ImageIdLookup:
         if not fits:
             self.unfit.add(name)
         return fits[0] if fits else None
-
-
-def _id_at_end(path: PurePosixPath, where: str) -> int:
-    match = _NUMBER.search(path.stem)
-    if match is None:
-        raise FeatureError(
-            f"{where}: {path.name[:80]!r} has no image id at its end and no corpus to find it in; give the --corpus"
-        )
-    if len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
-        raise FeatureError(f"{where}: the image id {match[1][:40]} is larger than {_LARGEST_ID}; correct it")
-    return int(match[1])
 
 
 class EntryIndex(dict[int, Any]):

@@ -62,7 +62,7 @@ def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, A
     if not spec.products():
         return {}
     path = next((path for path in job.products if path.name == BOXES), None)
-    if path is None or not path.is_file():
+    if path is None:
         raise ConfigError(
             f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where with --products, "
             "or take areas 'merged'"
@@ -87,14 +87,14 @@ def pooled_features(
         assert spec.regions is not None
         groups = merged_cells(values, side, spec.regions)
         boxes = tight_boxes(groups) * np.tile((width, height), 2) / side
-        regions = {REGION: pool(values, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
-        return ImageFeatures(image_id, (width, height), regions)
-    if image_id not in truth:
-        raise DataError(f"{BOXES}: nothing about image id {image_id}; make the data set again")
-    try:
-        arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{BOXES}: image id {image_id} is no scene ({error!r}); make the data set again") from error
+        arrays = {REGION: pool(values, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
+    else:
+        try:
+            arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{BOXES}: has no scene of image id {image_id} ({error!r}); make the data set again"
+            ) from error
     return ImageFeatures(image_id, (width, height), arrays)
 
 

@@ -269,10 +269,7 @@ def _write_shard(
         sizes.append(record.size)
         common = form if len(images) == 1 else common
         if form != common:
-            one, others = (
-                ", ".join(f"{name} [{', '.join(map(str, ('rows', *row.shape)))}]" for name, row in each.items())
-                for each in (form, common)
-            )
+            one, others = ({name: ["rows", *row.shape] for name, row in each.items()} for each in (form, common))
             raise FeatureError(
                 f"image id {image_id}: has {one}, the images before it {others}; the extractor must give every image "
                 "the same arrays, with vectors of one length"
@@ -319,12 +316,12 @@ def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, head
                 _copy(store, target, ids)
             if path.name.endswith(SHARD):
                 path.unlink()
-        if kept is not None:
-            try:
+        try:
+            if kept is not None:
                 _link(unfinished, kept)
-            except OSError as error:
-                reason = f"the disk has no second name for the store ({error.strerror})"
-                log.warning(f"{kept}: {reason}, so it cannot grow later")
+        except OSError as error:
+            reason = f"the disk has no second name for the store ({error.strerror})"
+            log.warning(f"{kept}: {reason}, so it cannot grow later")
         _or_copy(Path.replace, unfinished, out)
         unfinished.unlink(missing_ok=True)
 
@@ -342,17 +339,19 @@ def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None
 
 def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: Sequence[str]) -> Index:
     """Return the index of images from those of their stores."""
-    ids = np.sort(np.concatenate([np.asarray(own, np.int64) for _, own in sources]))
-    sizes, counts = np.zeros((len(ids), 2), np.int32), {stream: np.zeros(len(ids), np.int64) for stream in streams}
-    digests, origins = np.zeros((len(ids), 32), np.uint8), np.zeros((len(ids), 32), np.uint8)
-    for store, own in sources:
-        positions, places = store.positions(own), np.searchsorted(ids, own)
-        sizes[places], digests[places] = store.image_sizes[positions], store.digests[positions]
-        assert store.origins is not None  # `Earlier` takes no others
-        origins[places] = store.origins[positions]
-        for stream in streams:
-            counts[stream][places] = store.rows(own, stream)
-    return Index(ids, sizes, digests, origins, {stream: _offsets(count) for stream, count in counts.items()})
+    ids = np.concatenate([np.asarray(own, np.int64) for _, own in sources])
+    order = np.argsort(ids)
+
+    def joint(column: Callable[[FeatureStore, list[int]], Any]) -> np.ndarray:
+        return np.concatenate([column(store, own) for store, own in sources])[order]
+
+    return Index(
+        ids[order],
+        joint(lambda store, own: store.sizes(own)),
+        joint(lambda store, own: store.digests[store.positions(own)]),
+        joint(lambda store, own: store.origins[store.positions(own)]),
+        {stream: _offsets(joint(lambda store, own, name=stream: store.rows(own, name))) for stream in streams},
+    )
 
 
 def _link(path: Path, name: Path) -> None:

@@ -208,7 +208,7 @@ class GridFeatures(TimmFeatures):
 class CropFeatures(TimmFeatures):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
-    extractor: ClassVar[str] = "recap.features.crops:extract_crops"
+    extractor: ClassVar[str] = "recap.features.grid:extract_crops"
     no_encoder: ClassVar[str] = "they are crops of boxes that other features give, and a photo brings no boxes"
 
     kind: Literal["crops"]

@@ -106,7 +106,7 @@ def test_other_files_in_the_shards_folder_stay(tmp_path):
         (lambda v: v * np.nan, ["NaN"]),
         (lambda v: v + np.inf, ["infinite"]),
         (lambda v: v * 0 + 1e5, ["float16", "`dtype: float32`"]),
-        (lambda v: v[:, :2], ["[rows, 2]", "[rows, 3]"]),
+        (lambda v: v[:, :2], ["['rows', 2]", "['rows', 3]"]),
         (lambda v: v[:0], ["[0, 3]"]),
     ],
 )
