@@ -153,7 +153,7 @@ def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
 
 def tight_box(mask: np.ndarray) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of a mask [H, W] that is not empty."""
-    rows, columns = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
 
 

@@ -342,15 +342,16 @@ def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: S
     ids = np.concatenate([np.asarray(own, np.int64) for _, own in sources])
     order = np.argsort(ids)
 
-    def joint(column: Callable[[FeatureStore, list[int]], Any]) -> np.ndarray:
-        return np.concatenate([column(store, own) for store, own in sources])[order]
+    def joint(columns: Iterable[np.ndarray]) -> np.ndarray:
+        return np.concatenate(list(columns))[order]
 
+    places = [(store, store.positions(own)) for store, own in sources]
     return Index(
         ids[order],
-        joint(lambda store, own: store.sizes(own)),
-        joint(lambda store, own: store.digests[store.positions(own)]),
-        joint(lambda store, own: store.origins[store.positions(own)]),
-        {stream: _offsets(joint(lambda store, own, name=stream: store.rows(own, name))) for stream in streams},
+        joint(store.image_sizes[rows] for store, rows in places),
+        joint(store.digests[rows] for store, rows in places),
+        joint(store.origins[rows] for store, rows in places if store.origins is not None),  # `Earlier` takes no others
+        {stream: _offsets(joint(store.rows(own, stream) for store, own in sources)) for stream in streams},
     )
 
 
