@@ -15,10 +15,8 @@ from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus.corpus import Corpus
 from recap.data.corpus.corpus_file import Caption, write_corpus
 from recap.data.vocabulary.words import Vocabulary, load_vocabulary
-from recap.evaluation.captioned import caption_images
-from recap.evaluation.figure import DrawnModels
-from recap.evaluation.job import evaluate
-from recap.evaluation.unscored import caption_part
+from recap.evaluation.figures import DrawnModels, caption_images
+from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store
