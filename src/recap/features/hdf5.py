@@ -95,20 +95,23 @@ def main(seconds: int) -> None:
 
 def names(path: Path) -> list[str]:
     """Return the names at the root of a file."""
-    import h5py
-
-    with h5py.File(path, "r", locking=False) as file:
-        return [str(name) for name in file]
+    _opened.cache_clear()
+    return [str(name) for name in _file(path)]
 
 
 def numbers(path: Path, name: str) -> Any:
     """Return a dataset of numbers at the root of a file, read whole."""
-    data = _opened(path, path.stat().st_ino, path.stat().st_ctime_ns)[name]
+    data = _file(path)[name]
     if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
         raise ValueError(f"{data.name} is no dataset of numbers")
     if data.size * data.dtype.itemsize > _LARGEST:
         raise ValueError(f"{data.name} says that it has the shape {list(data.shape)}, too large for one image")
     return data[()]
+
+
+def _file(path: Path) -> Any:
+    status = path.stat()
+    return _opened(path, status.st_ino, status.st_ctime_ns)
 
 
 @lru_cache(maxsize=1)
