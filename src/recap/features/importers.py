@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from recap.core.errors import FeatureError, MissingFeatures
+from recap.core.errors import FeatureError
+from recap.core.files import reading
 from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.corpus.corpus import Corpus
@@ -47,7 +49,10 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
 
     Memory holds one shard. Returns None where a part of a store was made.
     """
-    paths = existing(job.inputs / source for source in spec.sources)
+    paths = [job.inputs / source for source in spec.sources]
+    for path in paths:
+        with reading(path, FeatureError, missing="correct the path"):
+            path.stat()
     files = Corpus.read(job.corpus).files() if job.corpus else None
     lookup = ImageIdLookup(files, spec.names)
     source: Source = FORMATS.get(spec.format)(paths, lookup, spec)
@@ -97,7 +102,7 @@ def _wanted(
 def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
     """Refuse boxes that are shares of the sides: a box alone may be that small in pixels, all boxes of a file not."""
     for record in records:
-        boxes = [array for name, array in _arrays(record).items() if _is_boxes(name, array)]
+        boxes = [array for name, array in dict(record.values).items() if _is_boxes(name, array)]
         if not boxes or max(record.size) == 1 or not all((array <= _ROUNDED).all() for array in boxes):
             return
     sides = f"of {record.size[0]} x {record.size[1]} pixels" if any(record.size) else "whose size the files do not say"
@@ -110,15 +115,11 @@ def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
 def _changed(record: ImageFeatures, spec: ImportedFeatures) -> ImageFeatures:
     """Keep the first rows of the regions, and clip boxes to the picture, where the settings say so."""
     edges = record.size * 2 if any(record.size) else (np.inf,) * 4
-    arrays = {name: array[: spec.rows] if name.startswith(REGION) else array for name, array in _arrays(record).items()}
-    if spec.clip_boxes:
-        arrays = {name: array.clip(0, edges) if _is_boxes(name, array) else array for name, array in arrays.items()}
-    return ImageFeatures(record.image_id, record.size, arrays)
-
-
-def _arrays(record: ImageFeatures) -> Mapping[str, np.ndarray]:
-    assert not isinstance(record.values, np.ndarray)
-    return record.values
+    arrays = dict(record.values)
+    for name, array in arrays.items():
+        own = array[: spec.rows] if name.startswith(REGION) else array
+        arrays[name] = own.clip(0, edges) if spec.clip_boxes and _is_boxes(name, own) else own
+    return replace(record, values=arrays)
 
 
 def _is_boxes(name: str, array: np.ndarray) -> bool:
@@ -146,7 +147,13 @@ class ImageIdLookup:
         """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``, ``photos/dog``); None: unfit."""
         path = PurePosixPath(name)
         if self._files is None or self._names == "ids":
-            return _id_at_end(path, where)
+            match = _NUMBER.search(path.stem)
+            if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
+                raise FeatureError(
+                    f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end and no corpus to find "
+                    "it in; give the --corpus"
+                )
+            return int(match[1])
         alike = [image_id for stem in {path.name, path.stem} for image_id in self._by_stem.get(stem, ())]
         fits = [i for i in alike if name in (self._files[i], str(PurePosixPath(self._files[i]).with_suffix("")))]
         fits = fits or alike
@@ -164,17 +171,6 @@ class ImageIdLookup:
         if not fits:
             self.unfit.add(name)
         return fits[0] if fits else None
-
-
-def _id_at_end(path: PurePosixPath, where: str) -> int:
-    match = _NUMBER.search(path.stem)
-    if match is None:
-        raise FeatureError(
-            f"{where}: {path.name[:80]!r} has no image id at its end and no corpus to find it in; give the --corpus"
-        )
-    if len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
-        raise FeatureError(f"{where}: the image id {match[1][:40]} is larger than {_LARGEST_ID}; correct it")
-    return int(match[1])
 
 
 class EntryIndex(dict[int, Any]):
@@ -203,24 +199,11 @@ def only_path(paths: Sequence[Path], what: str) -> Path:
     return paths[0]
 
 
-def plain_files(paths: Sequence[Path], what: str) -> list[Path]:
+def plain_files(paths: Sequence[Path], what: str) -> Sequence[Path]:
     """Return the paths; a folder, or a file that may not be read, is refused."""
     for path in paths:
         if not path.is_file():
             raise FeatureError(f"{path}: is no file; this format takes {what}: correct the path")
-        try:
+        with reading(path, FeatureError):
             path.open("rb").close()
-        except OSError as error:
-            raise FeatureError(f"{path}: cannot be read ({error.strerror}); correct its rights or the path") from error
-    return list(paths)
-
-
-def existing(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths; one that does not exist is refused."""
-    sources = list(paths)
-    for path in sources:
-        try:
-            path.stat()
-        except (OSError, ValueError) as error:
-            raise MissingFeatures(f"{str(path)[:300]}: no such file or folder of features; correct the path") from error
-    return sources
+    return paths
