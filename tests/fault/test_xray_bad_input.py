@@ -9,7 +9,7 @@ import pytest
 from helpers import refusals
 from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
+from recap.data.corpus import build_corpus
 from recap.data.datasets.iu_xray import parse_report
 from recap.data.files.images import ImageSource
 

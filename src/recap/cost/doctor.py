@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recap.core.device import bf16_unit
 from recap.core.process import devices
-from recap.data.corpus.card import GET, tagger
+from recap.data.parts_of_speech import GET, tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from recap.core.process import devices
-from recap.data.corpus.card import GET, has_tagger
+from recap.data.parts_of_speech import GET, has_tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
 from recap.plan.inputs import used_stores

@@ -17,8 +17,8 @@ from typing import Any
 from recap.core.errors import DataError, first_line
 from recap.core.log import log
 from recap.core.process import limited_memory
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.text import is_storable, tokenize
+from recap.data.corpus import Corpus
+from recap.data.tokenizer import is_storable, tokenize
 
 MAX_CHARACTERS = 10_000  # of one caption
 # What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from recap.core.errors import FeatureError
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels, shown_images
 from recap.features.store import FeatureStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from recap.data.vocabulary.words import AnyVocabulary
+from recap.data.vocabulary import AnyVocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner

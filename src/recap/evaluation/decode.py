@@ -11,7 +11,7 @@ import torch
 
 from recap.core.errors import ConfigError
 from recap.core.log import progress
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.diverse import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recap.core.device import select_device
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
 from recap.runs.saved import open_runs
 from recap.settings import EvaluationSpec

@@ -9,7 +9,7 @@ from pathlib import Path
 from recap.core.errors import ConfigError
 from recap.core.hashing import generator
 from recap.core.plugins import resolve
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.settings.figures import ModelFigure, ShownImages
 
 

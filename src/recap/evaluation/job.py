@@ -13,8 +13,8 @@ from recap.core.device import select_device
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import AnyVocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import AnyVocabulary
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.evaluation.kept import Kept
 from recap.metrics.scores import Scores, evaluate_captions

@@ -18,8 +18,8 @@ from torch import Tensor
 from recap.core.documents import write_json
 from recap.core.errors import DataError
 from recap.core.log import log, progress
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import PAD
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import PAD
 from recap.evaluation.captioned import BATCH
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner

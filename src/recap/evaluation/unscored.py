@@ -13,8 +13,8 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.coco_pictures import check_size
+from recap.data.corpus import Corpus
+from recap.data.datasets.coco import check_size
 from recap.evaluation.decode import best, caption_text, decode_candidates, ending_ids
 from recap.metrics.base import sanitize
 from recap.plan.identities import job_code

@@ -20,7 +20,7 @@ def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
 
 def corpus_code(plan: RunPlan, dataset: str) -> str:
     """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
-    return code_digest("recap.data.corpus.build", plan.get("datasets", dataset).reader)
+    return code_digest("recap.data.corpus:build_corpus", plan.get("datasets", dataset).reader)
 
 
 def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:

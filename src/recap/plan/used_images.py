@@ -1,7 +1,7 @@
 """Which images the runs of a plan read: what their subsets draw, and all images for validation and test.
 
 No other image needs a picture or features. A corpus and draws from it say which images these are, so their lists are
-files of the workflow (``recap.data.subsets.used``); here is which draws a store must serve.
+files of the workflow (``recap.data.subsets``); here is which draws a store must serve.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from recap.core.errors import DataError
 from recap.data.caption_ids import CaptionIds, padded, ranges
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS, EOS, PAD, AnyVocabulary, Vocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, Vocabulary
 
 if TYPE_CHECKING:
     import pyarrow as pa

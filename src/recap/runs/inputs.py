@@ -12,7 +12,7 @@ import torch
 
 from recap.core.errors import ConfigError, FeatureError
 from recap.core.hashing import value_hash
-from recap.data.vocabulary.words import AnyVocabulary
+from recap.data.vocabulary import AnyVocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from recap.core.documents import read_json
 from recap.core.errors import ConfigError, MissingSettings
+from recap.data.byte_pairs import load_byte_pairs
 from recap.data.files.pickles import read_plain_pickle
-from recap.data.vocabulary.bpe import load_byte_pairs
-from recap.data.vocabulary.text import is_storable, one_line
-from recap.data.vocabulary.words import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary
+from recap.data.tokenizer import is_storable, one_line
+from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary
 from recap.models.released import Release
 
 NEVER = -1e4  # score of an id that the release does not have: its probability is 0 in every precision

@@ -10,7 +10,7 @@ import torch
 
 from recap.core.checksums import check
 from recap.core.errors import ConfigError, FeatureError, TrainingError, first_line
-from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble

@@ -8,7 +8,7 @@ from pathlib import Path
 from recap.core.checksums import check
 from recap.core.documents import read_json
 from recap.core.errors import DataError
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.reporting.text import plain
 from recap.settings import Study
 

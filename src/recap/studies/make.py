@@ -10,7 +10,7 @@ from recap.core.errors import DataError, counted
 from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.settings import Study
 from recap.studies.captions import read_captions_of, reference_captions

@@ -21,7 +21,7 @@ from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log, progress
 from recap.core.process import GracefulStop
 from recap.data.texts import texts_outside
-from recap.data.vocabulary.words import BOS, EOS, PAD, UNK, load_vocabulary
+from recap.data.vocabulary import BOS, EOS, PAD, UNK, load_vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import save_language_model
 from recap.nn.fast import PackedIndex

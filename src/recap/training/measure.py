@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from recap.core.hashing import derived_seed
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, SPECIAL
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.diverse import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import Captioner, streams_with_boxes

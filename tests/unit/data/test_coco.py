@@ -8,10 +8,9 @@ from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_
 from helpers.generators import karpathy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, MissingData
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Caption, Corpus
+from recap.data.corpus import Caption, Corpus, build_corpus
 from recap.data.datasets import coco
-from recap.data.subsets.draw import draw_subset, subset_size, write_unpaired
+from recap.data.subsets import draw_subset, subset_size, write_unpaired
 from recap.settings.datasets import COCO_PARTS
 from recap.share.coco_server import write_server_ids
 

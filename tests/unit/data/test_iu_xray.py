@@ -5,8 +5,7 @@ import zipfile
 from helpers.refusals import refused
 from helpers.xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus, build_corpus
 from recap.data.datasets.iu_xray import Study, drawn
 from recap.data.files.images import ImageSource
 

@@ -12,9 +12,8 @@ from helpers.refusals import refused
 from helpers.tiny_results import MODEL
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus.corpus import Corpus
-from recap.data.corpus.corpus_file import Caption, write_corpus
-from recap.data.vocabulary.words import Vocabulary, load_vocabulary
+from recap.data.corpus import Caption, Corpus, write_corpus
+from recap.data.vocabulary import Vocabulary, load_vocabulary
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels
 from recap.evaluation.job import evaluate

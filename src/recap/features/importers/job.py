@@ -16,7 +16,7 @@ import numpy as np
 from recap.core.errors import FeatureError, MissingFeatures
 from recap.core.log import log
 from recap.core.process import limited_memory
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.extraction import ExtractionJob, write
 from recap.features.origins import Origins

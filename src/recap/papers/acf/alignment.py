@@ -17,8 +17,8 @@ from torch import Tensor
 
 from recap.core.documents import write_json
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS
 from recap.evaluation.captioned import caption_images
 from recap.evaluation.figure import DrawnModels
 from recap.nn.fast import fixed_weights

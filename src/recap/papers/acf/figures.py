@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS
 from recap.evaluation.captioned import CaptionedImages, caption_images
 from recap.evaluation.figure import DrawnModels, shown_images
 from recap.models.base import Captioner

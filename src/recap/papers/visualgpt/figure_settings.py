@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from recap.data.corpus.card import parts_of_speech
+from recap.data.parts_of_speech import parts_of_speech
 from recap.settings.base import neutral
 from recap.settings.figures import FIGURES, ModelFigure
 from recap.settings.kinds import OneOf

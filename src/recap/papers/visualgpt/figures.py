@@ -13,9 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from recap.core.errors import ConfigError, TrainingError
 from recap.core.hashing import generator
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.bpe import BytePairVocabulary
-from recap.data.vocabulary.words import BOS, PAD, UNK, AnyVocabulary
+from recap.data.byte_pairs import BytePairVocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary
 from recap.evaluation.captioned import BATCH, caption_images
 from recap.evaluation.figure import DrawnModels
 from recap.models.base import Captioner

@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from recap.core.files import atomic_path, no_formula, write_text
-from recap.data.corpus.corpus import VIEWS
+from recap.data.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.reporting.figures import sheet_fonts, side_by_side, wrapped
 from recap.reporting.text import plain

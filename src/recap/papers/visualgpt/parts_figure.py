@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.files import atomic_path, cell, csv_text, write_text
-from recap.data.corpus.card import TAGGED, count_kinds, kind_of, needed_tagger
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
+from recap.data.parts_of_speech import TAGGED, count_kinds, kind_of, needed_tagger
 from recap.data.texts import read_texts
 from recap.evaluation.figure import DrawnModels
 from recap.papers.visualgpt.figure_settings import PartsOfSpeechFigure

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from recap.data.vocabulary.words import BANNED, PAD, UNK
+from recap.data.vocabulary import BANNED, PAD, UNK
 from recap.decoding.sampling import draw
 from recap.decoding.step import with_banned_tokens
 from recap.models.base import Captioner

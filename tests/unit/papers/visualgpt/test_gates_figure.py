@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.data.vocabulary.bpe import SPECIAL_PIECES, load_byte_pairs
-from recap.data.vocabulary.words import UNK, Vocabulary
+from recap.data.byte_pairs import SPECIAL_PIECES, load_byte_pairs
+from recap.data.vocabulary import UNK, Vocabulary
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt.figure_settings import GatesFigure
