@@ -61,9 +61,8 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
     missing = source.missing(ids)
     if missing:
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
-        places = ", ".join(str(root) for root in source.roots)
         raise DataError(
-            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {places}{more}; "
+            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{more}; "
             f"add it, or remove the image from {annotations}"
         )
     owners: dict[object, str] = {}

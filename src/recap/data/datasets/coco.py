@@ -32,28 +32,28 @@ _NAME = re.compile(r"(?:COCO_((?:train|val|test)20\d\d)_)?(\d{12})\.jpg")
 
 
 class Image(Entry):
-    """An image of COCO's annotations."""
+    """An image of COCO's files."""
 
     id: Id
     file_name: Text
 
 
-class Listing(Entry):
-    """A listing of pictures without captions."""
-
-    images: Annotated[list[Image], Field(min_length=1)]
-
-
 class Annotation(Entry):
-    """A caption of COCO's annotations."""
+    """A caption of an image."""
 
     id: Id
     image_id: Id
     caption: String
 
 
+class Listing(Entry):
+    """A file of pictures without captions."""
+
+    images: Annotated[list[Image], Field(min_length=1)]
+
+
 class Annotations(Listing):
-    """A file of COCO's caption annotations."""
+    """A file of pictures with their captions."""
 
     annotations: Annotated[list[Annotation], Field(min_length=1)]
 
@@ -61,8 +61,8 @@ class Annotations(Listing):
 def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read COCO as its settings say; arguments and errors as :class:`recap.data.datasets.base.Reader`."""
     source = ImageSource([inputs / folder for folder in spec.images])
-    annotations = [inputs / file for file in spec.annotations]
-    files, where = annotations, ", ".join(map(str, annotations))
+    annotations = files = [inputs / file for file in spec.annotations]
+    where = ", ".join(map(str, annotations))
     if spec.val_list is None or spec.test_list is None:
         captions = read_karpathy(annotations[0], merge_restval=True, member="dataset_coco.json")
     else:
@@ -71,9 +71,8 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
         captions = read_plain(annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial)
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
     need_splits({caption.split for caption in captions}, where)
-    named = {row.image_id: row.file for row in captions}
     # The names that the pictures at hand have; a picture under none of them keeps the name of its annotation.
-    tried = {image_id: (file, *picture_names(image_id)) for image_id, file in named.items()}
+    tried = {row.image_id: (row.file, *picture_names(row.image_id)) for row in captions}
     captions.rename({image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()})
     check_pictures({row.file: row.image_id for row in captions}, source, files[0])
     hashes = [sha256_file(file) for file in files]
@@ -98,7 +97,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
             raise DataError(f"{path}: holds no captions_*.json; name COCO's caption annotations")
         for content in contents.values():
             file = parsed(Annotations, content, str(path))
-            _add_names(names, file.images, path)
+            _add_names(names, file, path)
             for entry in file.annotations:
                 where = f"{path}: caption id {entry.id}"
                 if entry.id in caption_ids:
@@ -129,14 +128,14 @@ def read_list(path: Path) -> dict[int, str]:
         raise MissingData(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
     names: dict[int, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        words = line.split() or [""]
-        image_id = image_id_of(words[0])
-        if line.strip() and (image_id is None or words[1:] not in ([], [str(image_id)])):
-            raise DataError(f"{path} line {number}: expected 'val2014/COCO_val2014_<12 digits>.jpg id', got {line!r}")
-        if image_id in names:
-            raise DataError(f"{path} line {number}: image id {image_id} is duplicated; remove one")
-        if image_id is not None:
-            names[image_id] = words[0]
+        if not line.strip():
+            continue
+        name, *rest = line.split()
+        image_id = image_id_of(name)
+        if image_id is None or rest not in ([], [str(image_id)]) or image_id in names:
+            form = "'val2014/COCO_val2014_<12 digits>.jpg id', each picture once"
+            raise DataError(f"{path} line {number}: expected {form}, got {line!r}; correct it")
+        names[image_id] = name
     if not names:
         raise DataError(f"{path}: names no pictures; fetch it again")
     return names
@@ -154,15 +153,16 @@ def picture_names(image_id: int) -> tuple[str, ...]:
     return (*in_2014, f"{image_id:012d}.jpg")
 
 
-def _add_names(names: dict[int, str], images: Sequence[Image], path: Path) -> None:
+def _add_names(names: dict[int, str], listing: Listing, path: Path) -> dict[int, str]:
     """Add the file of each image id; names of 2014 get their folder."""
-    for image in images:
+    for image in listing.images:
         match = _NAME.fullmatch(image.file_name)
         if match is None or int(match[2]) != image.id:
             raise DataError(f"{path}: image id {image.id} has the file name {image.file_name!r}, which is not COCO's")
         if image.id in names:
             raise DataError(f"{path}: image id {image.id} is duplicated in the annotations; name each file once")
         names[image.id] = f"{match[1]}/{image.file_name}" if match[1] else image.file_name
+    return names
 
 
 def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karpathy: bool) -> None:
@@ -206,9 +206,7 @@ def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: 
 
 def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str]:
     """Return image id -> file of a JSON of COCO, or of the one named like ``member`` in a zip; ids rise."""
-    names: dict[int, str] = {}
-    _add_names(names, parsed(Listing, read_json_of(path, member), str(path)).images, path)
-    return dict(sorted(names.items()))
+    return dict(sorted(_add_names({}, parsed(Listing, read_json_of(path, member), str(path)), path).items()))
 
 
 def check_size(part: str, count: int, where: str, *, partial: bool) -> None:

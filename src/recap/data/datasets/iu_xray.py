@@ -1,9 +1,9 @@
 """IU X-ray: studies of the Indiana University collection, each with its views and the findings of its report.
 
 A study is one row of the corpus: image id and caption id are the number of its report, and its file names all its
-views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Hostile XML is refused. Into the folder of the
-data set go ``images.zip`` (the pictures in use, byte by byte as they came), ``studies.csv`` (every report: its split or
-why it is left out, its pictures and views) and ``counts.md`` (the same, counted).
+views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Into the folder of the data set go
+``images.zip`` (the pictures in use, byte by byte as they came), ``studies.csv`` (every report: its split or why it is
+left out, its pictures and views) and ``counts.md`` (the same, counted).
 """
 
 from __future__ import annotations
@@ -11,40 +11,24 @@ from __future__ import annotations
 import zipfile
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from pydantic import Field
 
-from recap.core.errors import DamagedData, DataError
+from recap.core.errors import DataError
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
 from recap.data.corpus import SPLITS, VIEWS, Caption, need_splits
 from recap.data.datasets.base import Built, warn_of_part
+from recap.data.datasets.iu_xray_reports import Study, read_reports
 from recap.data.files.archives import contents
 from recap.data.files.entries import Entry, String, Text, csv_entries, parsed, read_json_of
 from recap.data.files.images import MAX_BYTES
 from recap.data.tokenizer import tokenize_report
 from recap.settings.datasets import STUDIES, IuXrayDataset
-
-_REPORT_BYTES = 2**20  # real reports have 4 to 12 KB
-
-
-@dataclass(frozen=True)
-class Study:
-    """A report (uid CXR1) with its text and its pictures' names without suffix, in XML order; in use, its split."""
-
-    uid: str
-    findings: str
-    pictures: tuple[str, ...]
-    split: str = ""
-
-    @property
-    def number(self) -> int:
-        """The number in the uid, which names the study everywhere after: CXR2384 -> 2384."""
-        return int(self.uid.removeprefix("CXR"))
 
 
 class AnnotatedStudy(Entry):
@@ -52,7 +36,7 @@ class AnnotatedStudy(Entry):
 
     id: Annotated[String, Field(pattern=r"^CXR\d+_\S+$")]
     report: Annotated[String, Field(pattern=r"\S")]
-    image_path: Annotated[list[Annotated[String, Field(pattern=r"(^|/)[0-9]{1,9}\.\w+$")]], Field(min_length=1)]
+    image_path: Annotated[list[Annotated[String, Field(pattern=r"(^|/)[0-9]{1,9}(\.\w+)?$")]], Field(min_length=1)]
 
 
 class Annotation(Entry):
@@ -83,6 +67,8 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
         ]
     rows = csv_entries(inputs / spec.projections, Projection) if spec.projections else ()
     views = {"CXR" + row.filename.partition(".")[0]: row.projection.lower() for _, row in rows}
+    if spec.projections and not views:
+        raise DataError(f"{inputs / spec.projections}: holds no views; fetch it again")
     wanted = {picture for study in candidates for picture in study.pictures}
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")
     absent = {study.uid: [name for name in study.pictures if name not in files] for study in candidates}
@@ -109,44 +95,6 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
         captions.append(Caption(study.number, file, study.split, study.number, study.findings, words))
     texts = [[report.uid, report.findings, list(report.pictures)] for report in reports.values()]
     return Built(captions, value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None]))
-
-
-def read_reports(path: Path) -> dict[str, Study]:
-    """Read all reports of a tgz, zip or folder of XML files, by uid and in the order of their numbers."""
-    reports: dict[str, Study] = {}
-    for name, content in contents(path, wanted=lambda name: name.endswith(".xml"), max_bytes=_REPORT_BYTES):
-        report = parse_report(content, f"{path}: {name}")
-        if report.uid in reports:
-            raise DataError(f"{path}: {name}: the report {report.uid} is duplicated; remove one of them")
-        reports[report.uid] = report
-    if not reports:
-        raise DataError(f"{path}: no XML reports in it; is this NLMCXR_reports.tgz?")
-    return dict(sorted(reports.items(), key=lambda item: item[1].number))
-
-
-def parse_report(content: bytes, where: str) -> Study:
-    """Parse one report."""
-    from xml.etree.ElementTree import ParseError
-
-    from defusedxml.common import DefusedXmlException
-    from defusedxml.ElementTree import fromstring
-
-    try:
-        root = fromstring(content, forbid_dtd=True)
-    except DefusedXmlException as error:
-        raise DataError(f"{where}: declares a document type or entities, which reports never do; remove it") from error
-    except (ParseError, ValueError, LookupError) as error:
-        raise DamagedData(f"{where}: not valid XML ({error}); fetch it again") from error
-    uid = next((marker.get("id", "") for marker in root.findall("uId")), "")
-    digits = uid.removeprefix("CXR")
-    if not (uid.startswith("CXR") and digits.isascii() and digits.isdigit() and len(digits) < 10):
-        raise DataError(f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1'); remove it")
-    sections = {section.get("Label"): section.text or "" for section in root.iter("AbstractText")}
-    pictures = tuple(picture.get("id", "") for picture in root.iter("parentImage"))
-    unsafe = [picture for picture in pictures if not picture or set(picture) & set('/\\|\0"')]
-    if unsafe or len(set(pictures)) < len(pictures):
-        raise DataError(f"{where}: the pictures {', '.join(map(repr, pictures))} are not distinct names; correct them")
-    return Study(uid, " ".join(sections.get("FINDINGS", "").split()), pictures)
 
 
 def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:

@@ -29,13 +29,8 @@ PAIR = "a pair of"
 SHAPE_NAMES = {"circle": ("circle", "disc"), "ring": ("ring", "hoop"), "cross": ("cross", "plus sign")}
 SIZE_NAMES = {"small": ("small", "little"), "large": ("large", "big")}
 TEXTURE_NAMES = {"striped": ("striped", "with white stripes"), "dotted": ("dotted", "with white dots")}
-GROUNDS = {
-    "white": ("on a white background", "in front of a white wall"),
-    "grey": ("on a grey background", "in front of a grey wall"),
-    "black": ("on a black background", "on a dark background"),
-    "striped": ("on a striped background", "in front of a striped wall"),
-    "checkered": ("on a checkered background", "in front of a checkered wall"),
-}
+GROUNDS = {name: (f"on a {name} background", f"in front of a {name} wall") for name in BACKGROUNDS}
+GROUNDS["black"] = ("on a black background", "on a dark background")
 SPOT_NAMES = {
     "top left": ("in the top left corner", "in the upper left corner"),
     "top right": ("in the top right corner", "in the upper right corner"),
