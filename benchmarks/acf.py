@@ -27,7 +27,7 @@ from recap.nn.fast.linear import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_attention import clusters
 from recap.papers.acf.clusters import LineClusters
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective

@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.plain import BOS, Beams, repeated
 from recap.models.images import Images
 from recap.models.state import Memory
-from recap.models.transformer_layers import Past
+from recap.models.transformer import Past
 from recap.nn.attention import KeyValue
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows

@@ -71,12 +71,12 @@ def captions_as_ids(folder: Path, part: Part) -> int:
     from recap.data.corpus import Corpus
     from recap.data.subsets import read_subset
     from recap.data.vocabulary import load_vocabulary
-    from recap.runs.captions import training_captions
+    from recap.runs.inputs import split_captions
 
     table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
     chosen = read_subset(folder / "subset.json")
     with part():
-        training_captions(table, words, chosen)
+        split_captions(table, words, "train", chosen["caption_ids"])
     return len(chosen["caption_ids"])
 
 
@@ -85,10 +85,11 @@ def training_ids(folder: Path) -> Any:
     from recap.data.corpus import Corpus
     from recap.data.subsets import read_subset
     from recap.data.vocabulary import load_vocabulary
-    from recap.runs.captions import training_captions
+    from recap.runs.inputs import split_captions
 
     words = load_vocabulary(folder / "vocabulary.json")
-    return training_captions(Corpus.read(folder / "corpus.parquet"), words, read_subset(folder / "subset.json"))
+    chosen = read_subset(folder / "subset.json")["caption_ids"]
+    return split_captions(Corpus.read(folder / "corpus.parquet"), words, "train", chosen)
 
 
 def document_frequencies(folder: Path, part: Part) -> int:
@@ -231,7 +232,7 @@ def validation(folder: Path, part: Part) -> int:
     from recap.data.corpus import Corpus
     from recap.data.vocabulary import load_vocabulary
     from recap.metrics.rewards import CiderD
-    from recap.runs.captions import split_captions
+    from recap.runs.inputs import split_captions
 
     table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
     with part():

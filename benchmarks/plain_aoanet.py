@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import glu, linear
 
 from benchmarks.plain_x_linear import State, mean
-from recap.nn.dot_product import DotProductAttention
+from recap.nn.attention import DotProductAttention
 from recap.papers.aoanet.model import AoANet
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from benchmarks.plain import BOS, EOS, PAD
-from recap.nn.dot_product import ProjectedAttention
+from recap.nn.attention import ProjectedAttention
 from recap.nn.fast import Linear
 from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer
 from recap.papers.m2.model import M2

@@ -12,7 +12,7 @@ from benchmarks.plain import plainly
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.training.batches import Batch
 
 IMAGES, REGIONS, CAPTIONS, FEATURES, WORDS, LENGTH = 10, 50, 5, 2048, 9488, 20

@@ -10,8 +10,8 @@ from helpers.refusals import refused
 from helpers.web_server import serve
 from recap.core.errors import ConfigError, DataError, UnknownName
 from recap.data.files.fetch import record_of
-from recap.rehearsal.faults import with_evil_member
 from recap.settings.versions import choose, read_versions
+from rehearsal.faults import with_evil_member
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])

@@ -17,7 +17,7 @@ from recap.core.process import LEAST_MEMORY, limited_memory
 from recap.data.files.archives import unpack
 from recap.data.files.entries import read_jsons
 from recap.data.texts import read_texts
-from recap.runs.released_options import read_options
+from recap.runs.released import read_options
 
 ROOM = 2**28  # bytes beside those of the process
 BIG = 2**29

@@ -13,7 +13,7 @@ from recap.core.errors import ChangedFile, RecapError
 from recap.core.files import exclusive
 from recap.data.vocabulary import load_vocabulary
 from recap.models.images import InputSpec
-from recap.runs.saved import load_model
+from recap.runs.folder import load_model
 from recap.training.loop import SAVED
 
 
@@ -104,8 +104,8 @@ def test_a_run_folder_is_verified(prepared, unbroken):
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({}, "holds no spec with model_settings"),
-        ({"spec": 5}, "holds no spec with model_settings"),
+        ({}, "the key 'spec' is missing"),
+        ({"spec": 5}, "spec: "),
         ({"spec": {"model_settings": {}}}, "the key 'kind' is missing"),
         ({"spec": {"model_settings": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
         ({"spec": {"model_settings": {"kind": "zodiac", "d_model": -1}}}, "d_model: "),

@@ -12,9 +12,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from recap.data.vocabulary import BOS, EOS, PAD, UNK
-from recap.nn.positional import sinusoid_table
-from recap.runs.released import released_tensors
-from recap.runs.released_words import NEVER
+from recap.nn.layers import sinusoid_table
+from recap.runs.released import NEVER, released_tensors
 
 TABLES = re.compile(r"(^|\.)word_embedding\.weight|^output\.(weight|bias)")
 NORM = [(r"norm\.weight$", "norm.a_2"), (r"norm\.bias$", "norm.b_2")]

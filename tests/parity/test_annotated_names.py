@@ -13,7 +13,7 @@ from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.nn.positional import sinusoid_table
+from recap.nn.layers import sinusoid_table
 from recap.nn.rows import Rows
 from recap.papers.transformer import released as transformer
 from recap.papers.zodiac import released as zodiac

@@ -11,7 +11,7 @@ from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.models.released_names import rename
+from recap.models.released import rename
 from recap.nn.rows import Rows
 from recap.papers.aoanet import released as aoanet
 from recap.papers.aoanet.attention_on_attention import AoAAttention

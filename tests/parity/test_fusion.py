@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from recap.nn.residual import Residual
+from recap.nn.layers import Residual
 from recap.nn.rows import Rows
 from recap.papers.fusion.fusion_attention import FusionAttention, FusionGate, Masks, Source
 from recap.papers.fusion.positioned import PositionedAttention

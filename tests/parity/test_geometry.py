@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recap.nn.attention import MultiHeadAttention
-from recap.nn.positional import grid_table
+from recap.nn.layers import grid_table
 from recap.nn.rows import Rows
 from recap.papers.fusion.positioned import BoxPositions, cell_positions
 from recap.papers.fusion.relative_spatial import (

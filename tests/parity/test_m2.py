@@ -15,11 +15,10 @@ from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.models.released_names import rename
-from recap.models.transformer_layers import EncoderLayer
-from recap.nn.dot_product import ProjectedAttention
-from recap.nn.feed_forward import FeedForward
-from recap.nn.residual import Residual
+from recap.models.released import rename
+from recap.models.transformer import EncoderLayer
+from recap.nn.attention import ProjectedAttention
+from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.m2 import released as m2
 from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer, MeshedGate

@@ -14,8 +14,8 @@ from recap.core.errors import ConfigError
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import rename_gpt2
 from recap.models.images import Images, InputSpec
-from recap.models.memory import LevelMemory
 from recap.models.registry import build_model
+from recap.models.state import LevelMemory
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
 from recap.papers.visualgpt.layers import encoder_layer

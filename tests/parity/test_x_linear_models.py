@@ -12,9 +12,9 @@ from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory
 from recap.models.registry import build_model
-from recap.models.released_names import rename
+from recap.models.released import rename
+from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows
 from recap.papers.up_down import released as up_down
 from recap.papers.xlan import released as xlan

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
-from recap.nn.activations import activation
-from recap.nn.folding import shared_product
-from recap.nn.rows import Rows
+from recap.nn.layers import make_activation
+from recap.nn.rows import Rows, shared_product
 from recap.papers.zodiac.zoneup import ZodiacMultiHead, intensity_pool, refined_attention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -45,7 +44,7 @@ def test_attention(case, scope, gate):
     intensity_map = gelu(shared_product(q2, v.mT) / v.shape[-1] ** 0.5)
     torch.testing.assert_close(intensity_map[:, 0], golden["iv_map"], atol=TOLERANCE, rtol=0)
     pool, _ = intensity_pool(intensity_map, mask=mask, scope=scope)
-    intensity = 1 + activation(gate)(pool)
+    intensity = 1 + make_activation(gate)(pool)
     expected = golden[f"iv_rap_{named(scope)}_{gate}"]
     torch.testing.assert_close(intensity[..., None][:, 0].reshape(expected.shape), expected, atol=TOLERANCE, rtol=0)
     out = (attended * intensity[..., None])[:, 0]

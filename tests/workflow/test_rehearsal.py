@@ -8,10 +8,10 @@ from recap.cli.train_row import SNAKEFILE
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE
 from recap.core.problems import adapter
-from recap.rehearsal.acquisition import rehearse_faults
-from recap.rehearsal.faults import FAULTS
-from recap.rehearsal.rehearse import rehearse
-from recap.rehearsal.summary import summary
+from rehearsal.acquisition import rehearse_faults
+from rehearsal.faults import FAULTS
+from rehearsal.rehearse import rehearse
+from rehearsal.summary import summary
 
 PARAMS = Path("params")
 PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")

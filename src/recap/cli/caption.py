@@ -165,7 +165,7 @@ def captions(
     """Caption all pictures of val2014 or test2014, in COCO's results format."""
     how = read_execution(execution)
     claim(how.device)
-    from recap.evaluation.unscored import caption_part
+    from recap.evaluation.job import caption_part
 
     files: dict[str, Any] = {
         "corpus": corpus,

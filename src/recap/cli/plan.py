@@ -1,8 +1,9 @@
 """Before a run: ``recap plan``, ``doctor``, ``rehearse``, ``params`` and ``config``."""
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from recap.cli.frame import Group, Option, command
 from recap.cli.options import InputsFolder, print_columns
@@ -87,19 +88,21 @@ def rehearse(
     params: Path = Path("params"),
 ) -> None:
     """Run a paper's whole workflow on miniatures of its data, in minutes."""
+    from importlib import import_module
     from tempfile import mkdtemp
 
     from recap.cli.train_row import SNAKEFILE
+    from recap.core.errors import MissingFile
     from recap.core.files import write_text
-    from recap.rehearsal import acquisition, summary
-    from recap.rehearsal import rehearse as rehearsal
 
+    if not SNAKEFILE.exists():
+        raise MissingFile(
+            f"{SNAKEFILE}: no such file; a rehearsal needs a clone of recap, installed with `make install`"
+        )
+    sys.path.append(str(SNAKEFILE.parent / "tests"))  # the miniatures are test data, not part of the package
+    rehearsed = import_module("rehearsal.summary").rehearsed
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
-    how: dict[str, Any] = {"params": params, "folder": folder, "short": short, "cores": cores, "snakefile": SNAKEFILE}
-    if faults:
-        text = summary.table_of_faults(acquisition.rehearse_faults(paper, **how))
-    else:
-        text = summary.summary(rehearsal.rehearse(paper, **how))
+    text = rehearsed(paper, faults, params=params, snakefile=SNAKEFILE, folder=folder, short=short, cores=cores)
     write_text(folder / ("faults.txt" if faults else "summary.txt"), f"{text}\n")
     print(text)
 

@@ -53,7 +53,7 @@ def figure(
         raise ConfigError(f"{len(runs)} runs but {len(labels)} labels; give one label per run")
     if len(set(labels)) < len(labels):
         raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
-    from recap.evaluation.figure import DrawnModels, write_figure
+    from recap.evaluation.figures import DrawnModels, write_figure
 
     drawn = DrawnModels(
         dict(zip(labels, runs, strict=True)),

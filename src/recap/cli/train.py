@@ -199,13 +199,13 @@ def _compare(spec: "RunSpec", *, vocabulary: Path, features: Sequence[Path], ini
     """Fail before the training where the model leaves out vectors, or the run it begins with had other inputs."""
     if not _is_first():
         return
-    from recap.runs.vectors import check_vectors
+    from recap.runs.inputs import check_vectors
 
     check_vectors(spec.model_settings, features[0])
     if init is not None:
         from recap.data.vocabulary import load_vocabulary
         from recap.features.store import FeatureStore
-        from recap.runs.saved import check_inputs
+        from recap.runs.folder import check_inputs
 
         stores = [FeatureStore(path) for path in features]
         check_inputs(init, vocabulary, load_vocabulary(vocabulary), stores, other_pictures=True)

@@ -47,7 +47,7 @@ def train_row(
         out=folder / "run",
     )
     if os.environ.get("RANK", "0") == "0":
-        from recap.evaluation.few import caption_few
+        from recap.evaluation.job import caption_few
 
         device, images = chosen.execution.device, short.images if short else None
         captions = caption_few(spec=chosen.evaluation, device=device, run=folder / "run", images=images, **files)

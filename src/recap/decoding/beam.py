@@ -1,16 +1,19 @@
-"""Beam search over all images and beams of a batch at once."""
+"""Beam search over all images and beams of a batch at once, in two forms, and in groups that avoid each other's tokens.
+
+`search` takes the form that the settings name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.decoding.constraints import forbid
-from recap.decoding.step import DecodingBatch, S, Step, any_finished
+from recap.decoding.step import DecodingBatch, S, Step, any_finished, forbid
 from recap.settings.recipes import DecodingSettings
 
 
@@ -42,8 +45,6 @@ def beam_search(
     `state` is that of B images before the first token, with one beam each; `bad_endings` are the ids of the words of
     `settings.rules.bad_endings`.
     """
-    if settings.rules.bad_endings and not bad_endings:
-        raise ValueError("the rules have bad endings, but their ids are not given")
     images, device, beam, rules = batch.images, batch.device, settings.beam, settings.rules
     results = torch.full((images, beam, settings.max_length), batch.pad, dtype=torch.long, device=device)
     sums = torch.full((images, beam), -torch.inf, device=device)  # log-probabilities of the results
@@ -95,3 +96,119 @@ def extend(
     best, tokens = torch.where(done[..., None], only, best), tokens.masked_fill(done[..., None], pad)
     total, flat = (total[..., None] + best).flatten(1).topk(beam, dim=1)
     return total, flat // beam, tokens.flatten(1).gather(1, flat)
+
+
+@torch.no_grad()
+def set_aside_search(
+    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+) -> Beams:
+    """Search each image with captions that are set aside when they end, as in ImageCaptioning.pytorch.
+
+    K beams are continued at each token. One that ends, or is as long as allowed, joins the finished captions of its
+    image; its place is taken by the next best open caption at the next token. The K best finished captions are the
+    result, so that open captions never push one out, which they may in `beam_search`. An image leaves the batch when
+    no open caption can become better than its K best. Arguments and errors: `beam_search`.
+    """
+    beam, rules, longest = settings.beam, settings.rules, settings.max_length
+    device = batch.device
+    kept = torch.full((batch.images, beam, longest), batch.pad, dtype=torch.long, device=device)
+    scores = torch.full((batch.images, beam), -torch.inf, device=device)  # what the finished are ranked by
+    sums = scores.clone()  # their log-probabilities
+    active = torch.arange(batch.images, device=device)
+    tokens = torch.full((batch.images, 1), batch.bos, dtype=torch.long, device=device)
+    total = torch.zeros(batch.images, 1, device=device)  # -inf: the beam has been set aside
+    history = torch.empty(batch.images, 1, 0, dtype=torch.long, device=device)
+    for length in range(1, longest + 1):
+        log_probabilities, state = step(tokens, state)  # [B', K', V]
+        found = log_probabilities
+        scores, sums = scores.to(log_probabilities.dtype), sums.to(log_probabilities.dtype)
+        log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
+        open_beams = torch.zeros_like(total, dtype=torch.bool)  # none of those continued has ended
+        total, beams, tokens = extend(total, open_beams, log_probabilities, beam=beam, pad=batch.pad)
+        history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
+        ended = (tokens == batch.eos) | (length == longest)
+        new_sums = total.masked_fill(~ended, -torch.inf)
+        new_scores = new_sums / length**settings.length_penalty
+        padded = torch.nn.functional.pad(history, (0, longest - length), value=batch.pad)
+        every = torch.cat([scores[active], new_scores], 1)
+        scores[active], chosen = every.topk(beam, dim=1)
+        sums[active] = torch.cat([sums[active], new_sums], 1).gather(1, chosen)
+        both = torch.cat([kept[active], padded], 1)
+        kept[active] = both.gather(1, chosen[..., None].expand(-1, -1, longest))
+        total = total.masked_fill(ended, -torch.inf)
+        open_images = _may_improve(total, scores[active], settings)
+        if any_finished(~open_images, found, active, length):
+            unfinished = open_images.nonzero()[:, 0]
+            if not len(unfinished):
+                break
+            active, total, tokens, history, beams = (x[unfinished] for x in (active, total, tokens, history, beams))
+            state = state.select(unfinished)
+        state = state.reorder(beams)
+    return Beams(kept, scores, sums).ranked()
+
+
+def _may_improve(total: Tensor, scores: Tensor, settings: DecodingSettings) -> Tensor:
+    """Return for images [B'] whether an open beam [B', K] can still end better than the worst finished caption.
+
+    Sums only fall, and the penalty for length favors none more than the longest.
+    """
+    best = total.amax(1) / settings.max_length**settings.length_penalty
+    return (best > scores[:, -1]) & best.isfinite()
+
+
+@dataclass
+class _PenalizedState:
+    """A model's state, the images that are left of the batch, and the position of the next token."""
+
+    inner: Any
+    images: Tensor
+    position: int = 0
+
+    def reorder(self, beams: Tensor) -> _PenalizedState:
+        return _PenalizedState(self.inner.reorder(beams), self.images, self.position)
+
+    def select(self, images: Tensor) -> _PenalizedState:
+        return _PenalizedState(self.inner.select(images), self.images[images], self.position)
+
+
+def search(
+    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+) -> Beams:
+    """Search as the settings say: one group of beams in one of its two forms, or diverse groups; see `beam_search`."""
+    find = diverse_beam_search if settings.rules.groups > 1 else beam_search
+    if settings.finished == "set_aside":
+        find = set_aside_search
+    return find(step, state, batch, settings, bad_endings)
+
+
+@torch.no_grad()
+def diverse_beam_search(
+    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+) -> Beams:
+    """Search in groups that share the beams; a token of earlier groups costs `diversity` nats at its position.
+
+    The penalty counts how often the groups before chose the token at this position (Hamming diversity); groups run one
+    after the other to the end, so a group sees the captions that the earlier ones finally chose. `rules.groups` divides
+    `beam`; scores and log-probabilities hold the penalty. Arguments: `beam_search`.
+    """
+    groups, strength = settings.rules.groups, settings.rules.diversity
+    of_a_group = settings.model_copy(update={"beam": settings.beam // groups})
+    found: list[Beams] = []
+
+    def penalized(tokens: Tensor, here: _PenalizedState) -> tuple[Tensor, _PenalizedState]:
+        log_probabilities, inner = step(tokens, here.inner)
+        if found:
+            # [B', earlier beams]: the tokens of earlier groups at this position
+            earlier = torch.cat([group.tokens[:, :, here.position] for group in found], 1)[here.images]
+            counts = torch.zeros_like(log_probabilities[:, 0]).scatter_add_(
+                1, earlier, (earlier != batch.pad).to(log_probabilities.dtype)
+            )
+            log_probabilities = log_probabilities - strength * counts[:, None]
+        return log_probabilities, _PenalizedState(inner, here.images, here.position + 1)
+
+    everything = torch.arange(batch.images, device=batch.device)
+    for _ in range(groups):
+        begin = _PenalizedState(state.select(everything), everything)
+        found.append(beam_search(penalized, begin, batch, of_a_group, bad_endings))
+    parts = ([group.tokens, group.scores, group.log_probabilities] for group in found)
+    return Beams(*(torch.cat(part, 1) for part in zip(*parts, strict=True))).ranked()

@@ -19,17 +19,11 @@ def sample(
     top_p: float = 1.0,
     greedy: bool = False,
 ) -> Tensor:
-    """Draw captions of each image independently (multinomial sampling, torch's global generator).
+    """Draw S captions of each image independently (multinomial sampling, torch's global generator).
 
-    Args:
-        step: see `recap.decoding.step.Step`.
-        state: the state of B images before the first token, with one beam each.
-        batch: B and ids.
-        max_length: tokens after which an unfinished caption is cut, the end token among them.
-        samples: captions per image, S.
-        top_p: draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020).
-        greedy: let one more caption take the most probable token at every position: the baseline of self-critical
-            training then costs one more row in each step and no separate decoding.
+    With `top_p` only from the most probable tokens that together have at least this probability (Holtzman et al. 2020).
+    With `greedy` one more caption takes the most probable token at every position: the baseline of self-critical
+    training then costs one more row in each step and no separate decoding.
 
     Returns:
         Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1, max_length], it last.

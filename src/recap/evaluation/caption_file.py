@@ -20,16 +20,15 @@ from recap.statistics.scores import read_metrics
 def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[str], out: Path) -> Scores:
     """Write what an evaluation writes of a file's captions; the signature has its sha256 in place of the search."""
     table = Corpus.read(corpus)
-    references = table.captions(split)
-    found = read_captions(captions, table, split)
-    if "CIDEr" in metrics and len(found) < FEW_IMAGES:
+    hypotheses = read_captions(captions, table, split)
+    if "CIDEr" in metrics and len(hypotheses) < FEW_IMAGES:
         log.warning(
-            f"{captions}: CIDEr weighs words by how many of the scored images have them; of {len(found)} images, fewer "
-            f"than {FEW_IMAGES}, its value means little"
+            f"{captions}: CIDEr weighs words by how many of the scored images have them; of {len(hypotheses)} images, "
+            f"fewer than {FEW_IMAGES}, its value means little"
         )
     return evaluate_captions(
-        references=references,
-        hypotheses=found,
+        references=table.captions(split),
+        hypotheses=hypotheses,
         metrics=metrics,
         split=split,
         split_hash=table.split_hash,
@@ -43,13 +42,11 @@ def scores_text(scores: Scores, folder: Path) -> str:
     """Return the scores as lines for a person, with an interval over images and the signature of ``metrics.json``."""
     lines = [f"{'score':<15} {'corpus':>8} {'image mean':>11}   {100 * LEVEL:.0f} % interval of the image mean"]
     for name, value in scores.corpus.items():
-        if value is None:
-            if scores.not_run[name] != "not asked for":
-                lines.append(f"{name:<15} {'--':>8}   {scores.not_run[name]}")
-            continue
-        info, images = score_info(name), list(scores.per_image[name].values())
-        interval = percentile_interval(images)
-        shown = [f"{info.scale * each:.{info.digits + 1}f}" for each in (value, fmean(images), *(interval or ()))]
-        between = f"{shown[2]} to {shown[3]}" if interval else "--"
-        lines.append(f"{name:<15} {shown[0]:>8} {shown[1]:>11}   {between}")
+        if value is not None:
+            info, images = score_info(name), list(scores.per_image[name].values())
+            numbers = value, fmean(images), *(percentile_interval(images) or ())
+            total, mean, *ends = (f"{info.scale * each:.{info.digits + 1}f}" for each in numbers)
+            lines.append(f"{name:<15} {total:>8} {mean:>11}   {' to '.join(ends) or '--'}")
+        elif scores.not_run[name] != "not asked for":
+            lines.append(f"{name:<15} {'--':>8}   {scores.not_run[name]}")
     return "\n".join([*lines, f"Signature: {read_metrics(folder).signature}"])

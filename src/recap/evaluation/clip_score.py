@@ -55,7 +55,14 @@ class ClipScore(Metric):
 
     def score(self, captions: Captions) -> Result:
         """Return both scores."""
-        clip, picture = Clip(_folder()), captions.picture if captions.pictures else _pictures(captions)
+        folder = os.environ.get(FOLDER)
+        if not folder or not (Path(folder) / TENSORS).is_file():
+            lack = f"is {folder}, which has no {TENSORS}" if folder else "is not set"
+            raise MetricError(
+                f"CLIPScore needs a CLIP, and {FOLDER} {lack}; "
+                f"set it to a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
+            )
+        clip, picture = Clip(Path(folder)), captions.picture if captions.pictures else _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
         for first in progress(range(0, len(captions.ids), _BATCH), name="CLIPScore", unit="batches"):
@@ -90,12 +97,12 @@ class Clip:
             model, loaded = read(folder, use_safetensors=True, output_loading_info=True, **own)
             self.processor = CLIPImageProcessor.from_pretrained(folder, **own)
             self.tokenizer = CLIPTokenizer.from_pretrained(folder, **own)
+            if missing := sorted(loaded["missing_keys"]):
+                raise ValueError(f"{TENSORS} has no tensor {missing[0]!r}")
         except Exception as error:  # whatever transformers raises for files of another form
             raise MetricError(
                 f"{folder}: holds no CLIP that transformers reads ({first_line(error)}); fetch the whole folder again"
             ) from error
-        if missing := sorted(loaded["missing_keys"]):
-            raise MetricError(f"{folder / TENSORS}: has no tensor {missing[0]!r} ({len(missing)} such); fetch it again")
         self.device = select_device("auto")
         self.model = model.eval().to(self.device)
         self.sha256 = sha256_file(folder / TENSORS)
@@ -104,13 +111,9 @@ class Clip:
         """Return unit vectors of pictures [B, D] and of texts [T, D], which are cut at the model's longest input."""
         import torch
 
-        words = self.tokenizer(
-            [PROMPT + text for text in texts],
-            padding=True,
-            truncation=True,
-            max_length=self.model.config.text_config.max_position_embeddings,
-            return_tensors="pt",
-        )
+        most = self.model.config.text_config.max_position_embeddings
+        options: dict[str, Any] = {"padding": True, "truncation": True, "max_length": most, "return_tensors": "pt"}
+        words = self.tokenizer([PROMPT + text for text in texts], **options)
         pixels = self.processor(images=pictures, return_tensors="pt")
         with torch.inference_mode():
             out = self.model(**words.to(self.device), **pixels.to(self.device))
@@ -118,25 +121,14 @@ class Clip:
         return unit(out.image_embeds, dim=-1).cpu(), unit(out.text_embeds, dim=-1).cpu()
 
 
-def _folder() -> Path:
-    """Return the folder of the weights."""
-    name = os.environ.get(FOLDER)
-    if name and (Path(name) / TENSORS).is_file():
-        return Path(name)
-    raise MetricError(
-        f"CLIPScore needs a CLIP, and {FOLDER} is {f'{name}, which has no {TENSORS}' if name else 'not set'}; "
-        f"set it to a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
-    )
-
-
 def _pictures(captions: Captions) -> Callable[[int], Image]:
     """Return what opens the picture of an image; several views stand side by side."""
     corpus = captions.product(CORPUS)
-    named = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name]
-    if not named and not (corpus.parent / PICTURES).exists():
+    roots = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name] or [corpus.parent / PICTURES]
+    if not any(root.exists() for root in roots):
         raise MetricError(
-            f"CLIPScore looks at the pictures, and {corpus.parent} has no {PICTURES}; "
-            f"set {IMAGES} to their folders or zips, with {os.pathsep!r} between them"
+            f"{roots[0]}: CLIPScore looks at the pictures, and they are not there; set {IMAGES} to their folders or "
+            f"zips, with {os.pathsep!r} between them"
         )
-    source, views = ImageSource(named or [corpus.parent / PICTURES]), Corpus.read(corpus).views()
+    source, views = ImageSource(roots), Corpus.read(corpus).views()
     return lambda image: side_by_side([source.open_rgb(file) for file in views[image]])

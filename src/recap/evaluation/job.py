@@ -1,27 +1,29 @@
-"""Decode a split with a trained model and score it."""
+"""The jobs of a trained model: caption a split and score it, caption the pictures of a server, caption a few images."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from recap.core.checksums import record
-from recap.core.device import select_device
+from recap.core.documents import write_json
+from recap.core.errors import DataError
 from recap.core.files import write_text
-from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.corpus import Corpus
-from recap.data.vocabulary import AnyVocabulary
-from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
-from recap.evaluation.kept import Kept
-from recap.metrics.scores import Scores, evaluate_captions
-from recap.plan.identities import job_code
-from recap.runs.saved import open_runs, run_model_config
-from recap.settings import Evaluation, EvaluationSpec, Execution
+from recap.data.datasets.coco import check_size
+from recap.evaluation.decode import Decoder
+from recap.metrics.base import sanitize
+from recap.metrics.scores import evaluate_captions
+from recap.settings import EvaluationSpec, Execution
 from recap.settings.metrics import score_info
+
+PIECE = 2_000  # pictures of a server whose captions are lost, at most, when the search is stopped
+FEW = 2  # captions of a first look
 
 
 def evaluate(
@@ -34,30 +36,36 @@ def evaluate(
     model: Sequence[Path],
     out: Path,
 ) -> None:
-    """Write captions, per-image scores and corpus scores of the spec's split into `out`; say the latter.
+    """Write captions, per-image scores and corpus scores of the spec's split into `out`; log the latter.
 
-    With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Decoded captions are kept
-    until they have been scored, so that a scorer that fails does not cost another search. Several `model` folders are
+    With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Several `model` folders are
     the members of an ensemble.
     """
-    settings, device = spec.evaluation, select_device(execution.device)
+    settings, name = spec.evaluation, " ".join(out.parts[-3:])
     torch.set_num_threads(execution.threads)
     table = Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
-    captioner, sources, vocab = open_runs(model, vocabulary=vocabulary, features=features, device=device)
-    sources.require(images)
-    identity = _identity(settings, vocab, sources.hash_of(images), table, model)
-    kept = Kept(out / f".decoded.{settings.split}.json", identity)
-    found, name = kept.read(), " ".join(out.parts[-3:])
-    if found is None:
-        endings = ending_ids(settings.rules, vocab)
-        beam = f"{name}, beam {settings.beam}"
-        found = kept.write(decode_candidates(captioner, sources, images, settings, endings, device=device, name=beam))
-    _write_n_best(out / f"nbest.{settings.split}.jsonl", found, vocab, settings)
+    decoder = Decoder(model, settings, vocabulary=vocabulary, features=features, device=execution.device)
+    decoder.sources.require(images)
+    # Decoded captions stay until they are scored, so that a scorer that fails does not cost another search.
+    cache = out / f".decoded.{settings.split}.json"
+    candidates = decoder.cached(images, cache, f"{name}, beam {settings.beam}")
+    ranked = {image: [decoder.text(each) for each in candidates[image][: settings.n_best or 1]] for image in images}
+    n_best = out / f"nbest.{settings.split}.jsonl"
+    if settings.n_best:
+        rows = [
+            {"image_id": image, "rank": rank, "score": c.score, "log_probability": c.log_probability, "caption": text}
+            for image, texts in ranked.items()
+            for rank, (text, c) in enumerate(zip(texts, candidates[image], strict=False), 1)
+        ]
+        write_text(n_best, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        record(n_best)
+    else:
+        n_best.unlink(missing_ok=True)  # of an earlier evaluation
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: caption_text(vocab, found[image][0].tokens, settings) for image in images},
+        hypotheses={image: texts[0] for image, texts in ranked.items()},
         metrics=settings.metrics,
         split=settings.split,
         split_hash=table.split_hash,
@@ -65,55 +73,70 @@ def evaluate(
         out=out,
         dataset=corpus.parent,
     )
-    kept.remove()
-    log.info(f"{name}: {_line(scores)}")
+    cache.unlink()
+    ran = {key: value for key, value in scores.corpus.items() if value is not None}
+    log.info(f"{name}: {', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}")
 
 
-def _line(scores: Scores) -> str:
-    """Return the scores that ran as one line, on the scale of each."""
-    ran = {name: value for name, value in scores.corpus.items() if value is not None}
-    return ", ".join(f"{name} {score_info(name).scale * value:.2f}" for name, value in ran.items())
-
-
-def _identity(
-    settings: Evaluation, vocabulary: AnyVocabulary, feature_hash: str, table: Corpus, folders: Sequence[Path]
-) -> str:
-    """Return the hash of all that decoded captions depend on; how they are scored is no part of it."""
-    kinds = {run_model_config(folder).kind for folder in folders}
-    return value_hash(
-        {
-            "settings": settings.model_dump(mode="json", exclude={"metrics"}),
-            "split_hash": table.split_hash,
-            "vocabulary_hash": vocabulary.hash,
-            "feature_hash": feature_hash,
-            "models": [
-                sha256_file(folder / name) for folder in folders for name in ("config.yaml", "model.safetensors")
-            ],
-            "code": job_code("recap.evaluation.decode", *sorted(kinds)),
-        }
-    )
-
-
-def _write_n_best(
-    path: Path, found: dict[int, list[Candidate]], vocabulary: AnyVocabulary, settings: Evaluation
+def caption_part(
+    *,
+    spec: EvaluationSpec,
+    execution: Execution,
+    part: str,
+    partial: bool,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    model: Sequence[Path],
+    out: Path,
 ) -> None:
-    """Write a line of JSON for each of the `n_best` best captions of each image; with 0 none, nor keep an old file."""
-    if not settings.n_best:
-        path.unlink(missing_ok=True)
-        return
-    lines = [
-        json.dumps(
-            {
-                "image_id": image,
-                "rank": rank,
-                "score": candidate.score,
-                "log_probability": candidate.log_probability,
-                "caption": caption_text(vocabulary, candidate.tokens, settings),
-            },
-            ensure_ascii=False,
+    """Write one caption of each picture of a part of COCO as ``[{"image_id": 1, "caption": "..."}, ...]``, ids rising.
+
+    An interrupted search continues after its last finished piece of pictures. `part` is the folder of the pictures'
+    names (val2014, test2014), of which a `partial` corpus may have another number than COCO; it needs no captions. Of
+    the spec, split and metrics do not count. Several `model` folders are the members of an ensemble.
+    """
+    torch.set_num_threads(execution.threads)
+    images = [image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")]
+    if not images:
+        raise DataError(
+            f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO with its pictures of 2014"
         )
-        for image, candidates in found.items()
-        for rank, candidate in enumerate(candidates[: settings.n_best], 1)
-    ]
-    write_text(path, "\n".join(lines) + "\n")
-    record(path)
+    check_size(part, len(images), str(corpus), partial=partial)
+    files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
+    decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
+    decoder.sources.require(images)
+    captions: dict[int, str] = {}
+    pieces = {out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)}
+    for file, first in pieces.items():
+        ids = images[first : first + PIECE]
+        candidates = decoder.cached(ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}")
+        captions |= {image: sanitize(decoder.text(ranked[0])) for image, ranked in candidates.items()}
+    empty = [image for image, caption in captions.items() if not caption]
+    if empty:
+        raise DataError(
+            f"{model[0]}: the caption of image {empty[0]} is empty ({len(empty)} such images of {len(captions)}), "
+            "which COCO's server refuses; train the model longer"
+        )
+    write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])
+    record(out)
+    for file in pieces:
+        file.unlink()
+    log.info(f"{out}: captions of {len(captions):,} pictures of {part}")
+
+
+def caption_few(
+    *,
+    spec: EvaluationSpec,
+    device: str,
+    run: Path,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    images: Sequence[int] | None = None,
+) -> dict[int, tuple[str, str]]:
+    """Return the caption and a reference of the first images, by default of the validation split."""
+    decoder = Decoder([run], spec.evaluation, vocabulary=vocabulary, features=features, device=device)
+    references = Corpus.read(corpus).captions(None if images else "val")
+    candidates = decoder.candidates(list(images or references)[:FEW], "captions")
+    return {image: (decoder.text(ranked[0]), references[image][0]) for image, ranked in candidates.items()}

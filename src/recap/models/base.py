@@ -43,14 +43,11 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     The types of its memory and of its state are its parameters: `class UpDown(Captioner[GlobalMemory, UpDownState])`.
     A constructor takes `inputs: InputSpec`, then the settings of the model's kind. Layers take flat keyword arguments
     without defaults; the settings (`recap.settings.models`) own the numbers.
-
-    Attributes:
-        activation_checkpointing: keep only the inputs of layers for the backward pass and compute the rest again;
-            models that have no such layers ignore it.
     """
 
     #: whether the model's streams must come with boxes and image sizes; or the names of those that must
     reads_boxes: bool | Sequence[str] = False
+    #: keep only the inputs of layers for the backward pass and compute the rest again, in models with such layers
     activation_checkpointing = False
 
     @classmethod
@@ -94,5 +91,5 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new state."""
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where attention over the image passes its weights, see `recap.models.attention_maps`; or nothing."""
+        """Return where attention over the image passes its weights, see `recap.models.explained`; or nothing."""
         return []

@@ -17,7 +17,7 @@ from torch import Tensor
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.models.state import PER_BEAM, Memory, State
-from recap.nn.stack import Stack
+from recap.nn.layers import Stack
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,10 @@ class EnsembleState(State[EnsembleMemory]):
 
 
 class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
-    """The mean of several captioners' token probabilities; not trained.
-
-    Args:
-        models: captioners of one vocabulary, at least one; their kinds and sizes may differ.
-    """
+    """The mean of the token probabilities of captioners of one vocabulary; their kinds and sizes may differ."""
 
     def __init__(self, models: Sequence[Captioner]) -> None:
         super().__init__()
-        if not models:
-            raise ValueError("an ensemble needs at least one model")
         self.models = Stack[Captioner](models)
 
     def encode(self, images: Images) -> EnsembleMemory:
@@ -74,7 +68,6 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
 
     @staticmethod
     def _mean(log_probabilities: list[Tensor]) -> Tensor:
-        """Log of the mean probability."""
         if len(log_probabilities) == 1:
             return log_probabilities[0]
         return torch.stack(log_probabilities).logsumexp(0) - math.log(len(log_probabilities))

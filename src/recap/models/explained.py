@@ -1,7 +1,8 @@
 """What a model looked at for each word of a caption, for every kind that has attention over the image.
 
-Attentions that pass their weights through an identity are read there (`recap.models.attention_maps`). For the others a
-paper names the attentions and how their weights follow from queries and keys; nothing of the model is changed.
+An attention over the image passes its weights through an identity named `weights`, which torch's own hooks read; a
+model lists these identities in `attention_modules()`. For other models a paper names the attentions and how their
+weights follow from queries and keys; nothing of the model is changed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,40 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.models.attention_maps import attention_maps
 from recap.models.base import Captioner
 from recap.models.images import Images
+from recap.models.registry import kinds_with_attention_maps
+from recap.models.state import Memory
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows
 from recap.settings.models import EXPLAINED
+
+
+@torch.no_grad()
+def attention_maps(model: Captioner, tokens: Tensor, memory: Memory) -> Tensor:
+    """Return the attention over the image's vectors under teacher forcing, [B, C, T, N]; rows sum to 1.
+
+    Heads and layers are averaged. Tokens [B, C, T] begin with <bos>; row t is the attention behind token t + 1.
+    """
+    modules = model.attention_modules()
+    if not modules:
+        raise ConfigError(
+            f"{type(model).__name__} does not expose attention weights; kinds of model that do: "
+            f"{', '.join(kinds_with_attention_maps())}"
+        )
+    maps: list[Tensor] = []
+
+    def collect(_module: object, _inputs: object, weights: Tensor) -> None:
+        maps.append(weights.mean(2) if weights.dim() == 5 else weights)  # heads averaged
+
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(collect))
+        model.decode(tokens, memory)
+    whole = all(weights.shape[2] == tokens.shape[2] for weights in maps)  # one call per layer, else one per token
+    return torch.stack(maps).mean(0) if whole else torch.cat(maps, 2)
+
 
 Weights: TypeAlias = Callable[[Any, Rows, KeyValue, Tensor | None], Tensor]
 
@@ -63,16 +91,10 @@ class Explained:
 def explained(
     kind: str, model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]
 ) -> tuple[Tensor, list[Note]]:
-    """Return the attention behind each word over the vectors of an image, [T, N], and what else is said.
+    """Return the attention behind each of T words over the vectors of one image, [T, N], and what else is said.
 
-    Heads and layers are averaged. Rows sum to 1 over all vectors that the model reads.
-
-    Args:
-        kind: of the model.
-        model: in evaluation mode.
-        images: one image.
-        tokens: [1, 1, T + 1], <bos> and the caption.
-        words: T of them.
+    Heads and layers are averaged; rows sum to 1 over all vectors that the model reads. `tokens` [1, 1, T + 1] are <bos>
+    and the caption.
     """
     how: Explained = EXPLAINED.get(kind) if kind in EXPLAINED.names() else Explained()
     memory = model.encode(images)

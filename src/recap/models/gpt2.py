@@ -17,13 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
-from recap.models.transformer_layers import Past
+from recap.models.transformer import Past
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.fast import Dropout, Linear, PackedIndex, product
-from recap.nn.feed_forward import FeedForward
+from recap.nn.layers import FeedForward, Stack
 from recap.nn.masks import causal_mask
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 
 DEVIATION = 0.02  # of GPT-2's random weights
 
@@ -47,7 +46,7 @@ class Gpt2Block(nn.Module):
             )
 
     def forward(self, x: Rows, self_mask: Tensor | None, past: Past | None = None) -> Rows:
-        """Apply the block; masks and `past` as in `recap.models.transformer_layers.DecoderLayer`."""
+        """Apply the block; masks and `past` as of `recap.models.transformer.DecoderLayer`."""
         return self.after(self.attend(x, self_mask, past))
 
     def attend(self, x: Rows, self_mask: Tensor | None, past: Past | None) -> Rows:
@@ -55,8 +54,8 @@ class Gpt2Block(nn.Module):
         normed = x.map(self.attention_norm)
         key_value = self.attention.key_value(normed)
         key_value = key_value if past is None else past.extend(key_value)
-        found = self.attention(normed, key_value, attn_mask=self_mask)
-        return x.like(self.dropout(x.values + found.values))
+        attended = self.attention(normed, key_value, attn_mask=self_mask)
+        return x.like(self.dropout(x.values + attended.values))
 
     def after(self, x: Rows) -> Rows:
         """Feed-forward, with its residual connection."""
@@ -105,13 +104,7 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
 
 
 class LanguageModel(nn.Module):
-    """GPT-2 without pictures: next tokens of texts.
-
-    Args:
-        vocabulary_size: V.
-        d_model, heads, d_feed_forward, layers, positions: sizes.
-        dropout: in the blocks.
-    """
+    """GPT-2 without pictures: next tokens of texts."""
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from recap.core import checksums
 from recap.core.documents import parse_json
 from recap.core.errors import ConfigError, MissingSettings, first_line
+from recap.core.files import atomic_path
 from recap.core.log import log
 from recap.data.vocabulary import AnyVocabulary
 from recap.nn.attention import MultiHeadAttention
@@ -38,8 +39,8 @@ NOT_NEEDED = r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight"  # causal masks
 
 
 @dataclass(frozen=True)
-class _Made:
-    """What the metadata of a language model of ours hold."""
+class _Metadata:
+    """What a language model of ours says of itself beside its tensors."""
 
     heads: int
     vocabulary_hash: str
@@ -61,67 +62,40 @@ class LoadingReport:
         return "; ".join(parts)
 
 
-def load_pretrained(
-    decoder: nn.Module, path: Path, vocabulary: AnyVocabulary | None, *, source: str | None = None
-) -> LoadingReport:
-    """Give a `Gpt2Decoder` pretrained weights: the first blocks and positions of the file, as many as it has itself.
-
-    Args:
-        decoder: the decoder.
-        path: safetensors of the released GPT-2, or of `recap pretrain-lm`.
-        vocabulary: whose ids the decoder has; GPT-2's table is put in their order. None: the file's own order.
-        source: what the settings call the weights, for messages.
-
-    Returns:
-        What was taken and what was not, which is logged as well.
-    """
-    checksums.check(path)
-    tensors, metadata = _read(path)
-    if METADATA in metadata:
-        _check_own(path, parse_json(metadata[METADATA].encode(), f"{path}: metadata", _Made), decoder, vocabulary)
-        found = tensors
-    else:
-        found = _released(path, tensors, vocabulary)
-    report = _copy(decoder, found, path)
-    log.info(f"{source or path}: {report.text()}")
-    return report
+def _listed(names: list[str]) -> str:
+    """Return how many tensors these are and of which modules, without the numbers of blocks."""
+    modules = dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names)
+    return f"{len(names)} ({', '.join(modules)})"
 
 
 def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *, heads: int) -> None:
     """Write the weights of a decoder with what their shapes do not say, atomically, and their sha256 beside them."""
     from safetensors.torch import save_file
 
-    from recap.core.files import atomic_path
-
     tensors = {name: value.detach().cpu().contiguous() for name, value in decoder.state_dict().items()}
+    made = json.dumps({"heads": heads, "vocabulary_hash": vocabulary_hash})
     with atomic_path(path) as temporary:
-        # One key: safetensors writes several in an order that changes from run to run.
-        save_file(
-            tensors, temporary, metadata={METADATA: json.dumps({"heads": heads, "vocabulary_hash": vocabulary_hash})}
-        )
+        save_file(tensors, temporary, metadata={METADATA: made})  # one key: the order of several changes between runs
     checksums.record(path)
 
 
-def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released GPT-2's names and layouts to ours: linear layers are (in, out), queries, keys, values one."""
-    renamed: dict[str, Tensor] = {}
-    for name, value in state.items():
-        short = name.removeprefix("transformer.")
-        if re.fullmatch(NOT_NEEDED, short):
-            continue
-        ours = next((re.sub(old, new, short) for old, new in NAMES if re.match(old, short)), None)
-        if ours is None:
-            raise ConfigError(f"parameter {name!r} is none of GPT-2's; give its own model.safetensors")
-        if ".c_" in short and value.dim() == 2:
-            value = value.T
-        if "query+key+value" in ours:
-            if not value.dim() or len(value) % 3:
-                raise ConfigError(f"{name!r} is {[*value.shape]}, no queries, keys and values; fetch the file again")
-            for part, third in zip(("query", "key", "value"), value.chunk(3), strict=True):
-                renamed[ours.replace("query+key+value", part)] = third
-        else:
-            renamed[ours] = value
-    return renamed
+def load_pretrained(
+    decoder: nn.Module, path: Path, vocabulary: AnyVocabulary | None, *, source: str | None = None
+) -> LoadingReport:
+    """Give a `Gpt2Decoder` the first blocks and positions of a file, as many as it has itself.
+
+    The file is that of the released GPT-2, whose word table is put in the order of the vocabulary's ids (None: its own
+    order), or of `recap pretrain-lm`. What is taken is logged; `source` is what the settings call the weights.
+    """
+    checksums.check(path)
+    tensors, metadata = _read(path)
+    if METADATA in metadata:
+        _check_own(path, parse_json(metadata[METADATA].encode(), f"{path}: metadata", _Metadata), decoder, vocabulary)
+    else:
+        tensors = _released(path, tensors, vocabulary)
+    report = _copy(decoder, tensors, path)
+    log.info(f"{source or path}: {report.text()}")
+    return report
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -135,55 +109,72 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: is truncated or no safetensors file ({first_line(error)}); fetch it again"
-        ) from error
+        raise ConfigError(f"{path}: is no whole safetensors file ({first_line(error)}); fetch it again") from error
 
 
-def _check_own(path: Path, made: _Made, decoder: nn.Module, vocabulary: AnyVocabulary | None) -> None:
+def _check_own(path: Path, own: _Metadata, decoder: nn.Module, vocabulary: AnyVocabulary | None) -> None:
     """Check that a language model of ours has the captioner's vocabulary and heads, which no shape tells."""
-    if vocabulary is not None and vocabulary.hash != made.vocabulary_hash:
+    if vocabulary is not None and vocabulary.hash != own.vocabulary_hash:
         raise ConfigError(
-            f"{path}: its vocabulary has the hash {made.vocabulary_hash}, that of the captions {vocabulary.hash}; "
+            f"{path}: its vocabulary has the hash {own.vocabulary_hash}, that of the captions {vocabulary.hash}; "
             "train the language model again with the vocabulary of this data set (recap pretrain-lm --vocabulary)"
         )
     heads = {module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)}
-    if heads != {made.heads}:
-        raise ConfigError(f"{path}: has {made.heads} heads, the model {heads.pop()}; give both the same number")
+    if heads != {own.heads}:
+        raise ConfigError(f"{path}: has {own.heads} heads, the model {heads.pop()}; give both the same number")
 
 
-def _released(path: Path, tensors: dict[str, Tensor], vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
+def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Map the released GPT-2's names and layouts to ours: linear layers are (in, out), queries, keys, values one."""
+    renamed: dict[str, Tensor] = {}
+    for name, value in state.items():
+        short = name.removeprefix("transformer.")
+        if re.fullmatch(NOT_NEEDED, short):
+            continue
+        ours = next((re.sub(old, new, short) for old, new in NAMES if re.match(old, short)), None)
+        joined = ours is not None and "query+key+value" in ours
+        if ours is None or (joined and (not value.dim() or value.shape[-1] % 3)):
+            raise ConfigError(f"{name!r}, {[*value.shape]}, is none of GPT-2's; give its own model.safetensors")
+        if ".c_" in short and value.dim() == 2:
+            value = value.T
+        if joined:
+            for part, third in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                renamed[ours.replace("query+key+value", part)] = third
+        else:
+            renamed[ours] = value
+    return renamed
+
+
+def _released(path: Path, state: dict[str, Tensor], vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
     """Rename GPT-2's tensors and put its word table in the order of our ids."""
     try:
-        found = rename_gpt2(tensors)
+        tensors = rename_gpt2(state)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    if vocabulary is not None:
-        rows = getattr(vocabulary, "rows", None)
-        if rows is None:
-            raise ConfigError(
-                f"{path}: GPT-2's weights go with its byte pairs, but the vocabulary has words; set `vocabulary: "
-                "{kind: bpe, ...}` of the data set"
-            )
-        table = found.get("word_embedding.weight")
-        if table is not None and table.dim() == 2:
-            if max(rows) >= len(table):
-                raise ConfigError(
-                    f"{path}: has {len(table)} pieces, the vocabulary's last is {max(rows)}; take GPT-2's own"
-                )
-            found["word_embedding.weight"] = table[torch.tensor(rows)]
-    return found
+    if vocabulary is None:
+        return tensors
+    rows = getattr(vocabulary, "rows", None)  # of GPT-2's table, for each of our ids
+    table = tensors.get("word_embedding.weight")
+    if rows is None or (table is not None and table.dim() == 2 and max(rows) >= len(table)):
+        raise ConfigError(
+            f"{path}: GPT-2's weights go with its own byte pairs, the vocabulary has other pieces; set `vocabulary: "
+            "{kind: bpe, ...}` of the data set"
+        )
+    if table is not None and table.dim() == 2:
+        tensors["word_embedding.weight"] = table[torch.tensor(rows)]
+    return tensors
 
 
-def _copy(decoder: nn.Module, found: dict[str, Tensor], path: Path) -> LoadingReport:
+def _copy(decoder: nn.Module, tensors: dict[str, Tensor], path: Path) -> LoadingReport:
     """Copy what has a place; positions are cut to the decoder's."""
     places = decoder.state_dict()
-    positions = found.get("position_embedding.weight")
+    positions = tensors.get("position_embedding.weight")
     if positions is not None and positions.dim():
-        found["position_embedding.weight"] = positions[: len(places["position_embedding.weight"])]
-    taken = [name for name in places if name in found]
+        tensors["position_embedding.weight"] = positions[: len(places["position_embedding.weight"])]
     report = LoadingReport(
-        taken, [name for name in places if name not in found], [name for name in found if name not in places]
+        taken=[name for name in places if name in tensors],
+        random=[name for name in places if name not in tensors],
+        unused=[name for name in tensors if name not in places],
     )
     missing = [name for name in report.random if not re.search(r"\.(cross|fusion)\.", name)]
     if missing:
@@ -191,21 +182,14 @@ def _copy(decoder: nn.Module, found: dict[str, Tensor], path: Path) -> LoadingRe
             f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper model, or lower "
             "decoder_layers"
         )
-    for name in taken:
-        if found[name].shape != places[name].shape:
+    for name in report.taken:
+        value, shape = tensors[name], places[name].shape
+        if value.shape != shape or not value.is_floating_point() or not bool(value.isfinite().all()):
             raise ConfigError(
-                f"{path}: {name!r} is {[*found[name].shape]}, the model's is {[*places[name].shape]}; give both the "
-                "same sizes (d_model, d_feed_forward, positions, vocabulary)"
+                f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} of finite floats; "
+                "give both the same sizes (d_model, d_feed_forward, positions, vocabulary), or make the file again"
             )
-        if not (found[name].is_floating_point() and bool(found[name].isfinite().all())):
-            raise ConfigError(f"{path}: {name!r} holds values that are no finite floats; fetch or make the file again")
     with torch.no_grad():
-        for name in taken:
-            places[name].copy_(found[name])
+        for name in report.taken:
+            places[name].copy_(tensors[name])
     return report
-
-
-def _listed(names: list[str]) -> str:
-    """Return how many tensors these are and of which modules, without the numbers of blocks."""
-    modules = dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names)
-    return f"{len(names)} ({', '.join(modules)})"

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from recap.models.base import Captioner
-from recap.models.memory import GlobalMemory
-from recap.models.state import PER_BEAM, State
+from recap.models.state import PER_BEAM, GlobalMemory, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, deferred_weight_grad
+from recap.nn.layers import LSTMCell
 from recap.nn.masks import key_mask
-from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
 
 
@@ -91,7 +90,7 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
         return self.output(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where the decoder's attention passes its weights; see `recap.models.attention_maps`."""
+        """Return where the decoder's attention passes its weights; see `recap.models.explained`."""
         return [cast(nn.Identity, self.attention.weights)]
 
     def start(self, memory: GlobalMemory) -> RecurrentT:

@@ -1,6 +1,7 @@
 """What a model carries: the memory of encoded images, and the state of decoding between two tokens.
 
-Shape letters as in `recap.nn`: B images, C captions or beams, N vectors, D width.
+Some keep more of an image than its vectors: a summary, or the outputs of all encoder layers. Shape letters as in
+`recap.nn`: B images, C captions or beams, N vectors, D width.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+from recap.models.images import Stream
 
 PER_BEAM = {"per": "beam"}
 """Metadata of a state's field that follows its beam: `h: Tensor = field(metadata=PER_BEAM)`."""
@@ -79,3 +83,40 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
         return None if value is None else function(value)
     mapped = [_mapped(function, part) for part in value]
     return type(value)(*mapped) if hasattr(value, "_fields") else tuple(mapped)
+
+
+@dataclass(frozen=True)
+class GlobalMemory(Memory):
+    """A memory with `summary` [B, D], the image-level vector."""
+
+    summary: Tensor
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the real vectors: [B, N, D], [B, N] -> [B, D]."""
+    weights = mask.to(values.dtype)
+    return (weights[:, None] @ values)[:, 0] / weights.sum(-1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class LevelMemory(Memory):
+    """A memory with the output of every encoder layer, `levels` [B, L, N, D]; `values` is the last of them."""
+
+    levels: Tensor
+
+    def select(self, images: Tensor) -> Self:
+        """Return the memory of some of the images, given by index."""
+        levels = self.levels[images]
+        return replace(self, values=levels[:, -1], mask=self.mask[images], levels=levels)
+
+
+def first_vectors(stream: Stream, most: int | None, padded_to: int | None) -> tuple[Tensor, Tensor]:
+    """Return the first vectors of each image, all where `most` is None, [B, N, F], and their mask [B, N].
+
+    With `padded_to` images are filled up to so many vectors with zeros that the mask does not hide.
+    """
+    values, mask = stream.values[:, :most], stream.mask[:, :most]
+    if padded_to is not None:
+        values = pad(values.masked_fill(~mask[..., None], 0), (0, 0, 0, padded_to - mask.shape[1]))
+        mask = torch.ones(values.shape[:2], dtype=torch.bool, device=mask.device)
+    return values, mask

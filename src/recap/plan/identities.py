@@ -20,7 +20,7 @@ from recap.settings.models import model_configs, model_source
 from recap.settings.params import load_named, names
 
 TRAINING, EVALUATION = "recap.training.job:train", "recap.evaluation.job:evaluate"
-CAPTIONING = "recap.evaluation.unscored:caption_part"
+CAPTIONING = "recap.evaluation.job:caption_part"
 # Imported by jobs, but not part of what they compute: pictures reach them as features.
 PICTURES = ("recap.data.files.images",)
 _OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")

@@ -1,25 +1,36 @@
-"""The folder of a trained run: what it was made from, its weights, its curve and its account."""
+"""The folder of a trained run: written, and opened again with the vocabulary and features that it was trained with."""
 
 from __future__ import annotations
 
-import csv
-import io
+import hashlib
 import math
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from torch import Tensor
 
-from recap.core.checksums import record
+from recap.core.checksums import check, record
 from recap.core.documents import write_json
-from recap.core.files import atomic_path, write_text
+from recap.core.errors import ConfigError, FeatureError, TrainingError, first_line
+from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import commit, value_hash
+from recap.data.vocabulary import AnyVocabulary, load_vocabulary
+from recap.features.store import FeatureStore
 from recap.models.base import Captioner
-from recap.runs.weights import read_weights
-from recap.settings import Execution
+from recap.models.ensemble import Ensemble
+from recap.models.images import InputSpec
+from recap.models.registry import build_model
+from recap.runs.inputs import FeatureSources, joint_maker
+from recap.settings import Execution, Model, ModelConfig
+from recap.settings.params import read_mapping, validate
+
+CONFIG, WEIGHTS = "config.yaml", "model.safetensors"
+DIGEST = "tensors_sha256"  # the only key: safetensors writes several in an order that changes from run to run
 
 
 @dataclass
@@ -50,21 +61,14 @@ def write_run(
 ) -> None:
     """Write `config.yaml`, `history.csv`, `model.safetensors` and `training.json`, the last when all others are there.
 
-    All but the weights, which verify themselves, are listed with their hashes in `SHA256SUMS`.
-
-    Args:
-        out: the folder.
-        made_from: the spec and the hashes of all that went in.
-        execution, device: how and where it was computed.
-        counters: where training ended, and its curve.
-        weights: file of the best weights.
-        model: whose parameters are counted.
+    All but the best weights, which verify themselves, are listed with their hashes in `SHA256SUMS`. `made_from` is the
+    spec with the hashes of all that went in.
     """
     read_weights(weights)
     spec = made_from["spec"]
-    write_text(out / "config.yaml", yaml.safe_dump(made_from, sort_keys=True))
-    write_text(out / "history.csv", _curve(counters.history))
-    with atomic_path(out / "model.safetensors") as temporary:
+    write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
+    write_text(out / "history.csv", history_text(counters.history))
+    with atomic_path(out / WEIGHTS) as temporary:
         shutil.copyfile(weights, temporary)
     names = ("dataset", "subset", "features", "model", "recipe", "seed")
     write_json(
@@ -86,14 +90,155 @@ def write_run(
             "torch": torch.__version__,
         },
     )
-    record(*(out / name for name in ("config.yaml", "history.csv", "training.json")))
+    record(*(out / name for name in (CONFIG, "history.csv", "training.json")))
 
 
-def _curve(history: list[dict[str, float | None]]) -> str:
+def history_text(history: list[dict[str, float | None]]) -> str:
     """Return one CSV line per epoch; of an epoch without validation, or before the first step, a cell is empty."""
-    rows = io.StringIO()
-    writer = csv.DictWriter(rows, max(history, key=len), lineterminator="\n")
-    writer.writeheader()
+    columns = max(history, key=len)
+    rows = ([line.get(name) for name in columns] for line in history)
     # Floats have enough digits to plot and compare; integers stay as they are.
-    writer.writerows({k: f"{v:.8g}" if isinstance(v, float) else v for k, v in line.items()} for line in history)
-    return rows.getvalue()
+    return csv_text([columns, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in rows)])
+
+
+def plain_weights(model: Captioner) -> dict[str, Tensor]:
+    """The model's tensors as safetensors wants them: contiguous, on the CPU."""
+    return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+
+
+def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write contiguous tensors with their digest, atomically."""
+    from safetensors.torch import save_file
+
+    with atomic_path(path) as temporary:
+        save_file(dict(tensors), temporary, metadata={DIGEST: _digest(tensors)})
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return the sha256 over names, types, shapes and bytes of tensors, by name."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read a file of tensors and compare it with its digest; a file that others wrote has none and passes."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.exists():
+        raise TrainingError(f"{path}: no such weights; run the stage that makes them first")
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        if DIGEST in metadata and metadata[DIGEST] != _digest(tensors):
+            raise ValueError("its tensors are not those that were saved")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise TrainingError(
+            f"{path}: is damaged ({first_line(error)}); delete it and run the stage that makes it again"
+        ) from error
+    return tensors
+
+
+def load_weights(model: Captioner, path: Path) -> None:
+    """Load a model's tensors; every name, type and shape must fit, and every number be finite."""
+    weights = read_weights(path)
+    for name, own in model.state_dict().items():
+        value = weights.get(name, own)
+        if value.dtype != own.dtype or not bool(value.isfinite().all()):
+            raise TrainingError(
+                f"{path}: {name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite numbers; train it again"
+            )
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise TrainingError(f"{path}: these weights do not fit the model ({misfit(error)}); train it again") from error
+
+
+def misfit(error: RuntimeError) -> str:
+    """Return what `load_state_dict` says of the first tensors that do not fit; the line before names the model."""
+    return str(error).splitlines()[:2][-1].strip(" \t.")
+
+
+@dataclass(frozen=True)
+class _Spec:
+    model_settings: Model
+
+
+@dataclass(frozen=True)
+class _MadeFrom:
+    """What is read of a run's `config.yaml`; older runs did not record the hashes."""
+
+    spec: _Spec
+    vocabulary_hash: str | None = None
+    features_made_by: str | None = None
+
+
+def _made_from(run: Path) -> _MadeFrom:
+    check(run / CONFIG)
+    made_from: _MadeFrom = validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
+    return made_from
+
+
+def run_model_config(run: Path) -> ModelConfig:
+    """Return the settings of a run's model."""
+    return _made_from(run).spec.model_settings
+
+
+def load_model(run: Path, inputs: InputSpec) -> Captioner:
+    """Return the trained model of a run folder."""
+    model = build_model(run_model_config(run), inputs)
+    load_weights(model, run / WEIGHTS)
+    return model
+
+
+def open_runs(
+    runs: Sequence[Path],
+    *,
+    vocabulary: Path,
+    features: Sequence[Path],
+    device: torch.device | str = "cpu",
+    other_pictures: bool = False,
+) -> tuple[Captioner, FeatureSources, AnyVocabulary]:
+    """Return a trained model, or the ensemble of several, and what it reads: what each run was trained with."""
+    words, sources = load_vocabulary(vocabulary), FeatureSources(features)
+    for run in runs:
+        check_inputs(run, vocabulary, words, sources.stores, other_pictures=other_pictures)
+    inputs = sources.input_spec(words)
+    models = [load_model(run, inputs) for run in runs]
+    sources.choose(models, inputs)
+    model = models[0] if len(models) == 1 else Ensemble(models)
+    return model.to(device).eval(), sources, words
+
+
+def check_inputs(
+    run: Path,
+    vocabulary: Path,
+    words: AnyVocabulary,
+    stores: Sequence[FeatureStore],
+    *,
+    other_pictures: bool = False,
+) -> None:
+    """Refuse words and features that a run was not trained with; what an older run did not record is not compared.
+
+    Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
+    """
+    made_from = _made_from(run)
+    if made_from.vocabulary_hash not in (None, words.hash):
+        raise ConfigError(
+            f"{vocabulary}: not the vocabulary that {run} was trained with (hash {words.hash}, expected "
+            f"{made_from.vocabulary_hash}); give that one with --vocabulary FILE"
+        )
+    of_others = [
+        store.attributes["weights_sha256"] == "unknown" or "boxes_hash" in store.attributes["extractor"]
+        for store in stores
+    ]
+    if not stores or made_from.features_made_by is None or (other_pictures and any(of_others)):
+        return
+    if (maker := joint_maker(stores)) != made_from.features_made_by:
+        raise FeatureError(
+            f"{', '.join(str(store.path) for store in stores)}: not the features that {run} was trained with (made by "
+            f"{maker}, expected {made_from.features_made_by}); give those with --features FILE"
+        )

@@ -1,23 +1,39 @@
-"""The features that a run is made from: one or several stores of the same images, read as `Images`."""
+"""What models are trained on and read: features of images, captions as token ids, and pretrained weights."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.errors import ConfigError, DataError, FeatureError, first_line
 from recap.core.hashing import value_hash
-from recap.data.vocabulary import AnyVocabulary
+from recap.core.log import log
+from recap.data.caption_ids import CaptionIds, padded, ranges
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, Vocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
+from recap.plan.row_checks import too_many_vectors
+from recap.settings import ModelConfig
+from recap.settings.base import HUB
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BOXES = "boxes"
+USABLE = 0.8  # fraction of a GPU's free memory that features may take; the rest is the training's
+CHUNK = 256  # images that are copied to a GPU at a time
+WEIGHTS = "model.safetensors"  # the file of a model on the hub
 
 
 class ReadsImages(Protocol):
@@ -28,18 +44,13 @@ class ReadsImages(Protocol):
 
 
 class FeatureSources:
-    """The streams of one or several feature stores of the same images.
+    """The streams of one or several feature stores of the same images; it reads the main one of the first store.
 
-    What is read is the main stream of the first store, until `choose` says otherwise.
-
-    Attributes:
-        stores: each opened, in the order given.
-        sizes: F of every stream of all stores, by name; the main stream of the first store comes first.
-        made_by: changes when what made any of the stores changes, not when they hold other images.
+    `choose` says otherwise. `sizes` is F of every stream of all stores, by name, the main stream of the first store
+    first; `made_by` changes with what made any of the stores, not with the images that they hold.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Open the stores."""
         self.stores = [FeatureStore(path) for path in paths]
         self._store_of: dict[str, FeatureStore] = {}
         for store in self.stores:
@@ -59,12 +70,7 @@ class FeatureSources:
         return InputSpec(self.sizes, len(vocabulary), vocabulary)
 
     def choose(self, models: Sequence[Captioner], inputs: InputSpec) -> None:
-        """Read from now on the streams that any of these models reads, and boxes where one wants them.
-
-        Args:
-            models: each built with `inputs`, which are those of `input_spec`.
-            inputs: what the models were told.
-        """
+        """Read from now on the streams that any of these models, built with `inputs`, reads, with boxes if it does."""
         wanted = {name for model in models for name in model.reads(inputs)}
         self._streams = [name for name in self.sizes if name in wanted]
         self._boxes = {name for model in models for name in streams_with_boxes(model, inputs)}
@@ -79,32 +85,181 @@ class FeatureSources:
         """Return how many vectors each image has, int64 [B], of every stream that is read."""
         return {name: self._store_of[name].rows(image_ids, name) for name in self._streams}
 
-    def require(self, image_ids: Iterable[int]) -> None:
+    def require(self, image_ids: Sequence[int]) -> None:
         """Check that all of these images have features."""
-        wanted = list(image_ids)
         for store in self.stores:
-            store.require(wanted)
+            store.require(image_ids)
 
-    def hash_of(self, image_ids: Iterable[int]) -> str:
+    def hash_of(self, image_ids: Sequence[int]) -> str:
         """Return a hash of what made the features and of those of these images; others in the stores do not count."""
-        wanted = np.unique(np.asarray(list(image_ids), np.int64)).tolist()
+        wanted = np.unique(np.array(image_ids, np.int64)).tolist()
         digests = [store.digests[store.positions(wanted)] for store in self.stores]
         return value_hash([self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]])
 
     def read(self, image_ids: Sequence[int]) -> Images:
-        """Return images in the order given (an id may be repeated); the streams are those of `choose`."""
-        return Images({name: self._read(name, image_ids) for name in self._streams})
-
-    def _read(self, name: str, image_ids: Sequence[int]) -> Stream:
-        store = self._store_of[name]
-        values, mask = store.read(image_ids, name)
-        if name not in self._boxes:
-            return Stream(values, mask)
-        boxes = store.column(image_ids, BOXES, name).float()
-        return Stream(values, mask, boxes, torch.from_numpy(store.sizes(image_ids)).float())
+        """Return images in the order given (an id may be repeated)."""
+        streams = {}
+        for name in self._streams:
+            store = self._store_of[name]
+            streams[name] = Stream(*store.read(image_ids, name))
+            if name in self._boxes:
+                boxes, sizes = store.column(image_ids, BOXES, name), torch.from_numpy(store.sizes(image_ids))
+                streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
+        return Images(streams)
 
 
 def joint_maker(stores: Sequence[FeatureStore]) -> str:
     """Return a hash of what made several stores, whichever images they hold."""
     makers = [store.made_by() for store in stores]
     return makers[0] if len(makers) == 1 else value_hash(makers)
+
+
+class GpuFeatures:
+    """The features of some images as float32 tensors on a GPU, read once from sources; reads as these do.
+
+    The vectors of all images lie one after the other, without padding. Of several processes each has its own.
+    """
+
+    def __init__(self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device) -> None:
+        rows = sources.rows(image_ids)
+        needed = sum(int(counts.sum()) * sources.sizes[name] * 4 for name, counts in rows.items())
+        free = torch.cuda.mem_get_info(device)[0]
+        if needed > USABLE * free:
+            raise FeatureError(
+                f"{sources.stores[0].path}: features of {needed / 2**30:.1f} GiB do not stay on {device}, which has "
+                f"{free / 2**30:.1f} GiB free; set features_in_memory: false"
+            )
+        self._device = device
+        self._index = {image: index for index, image in enumerate(image_ids)}
+        # Where an image's vectors are stays on the CPU, which reads it for each batch.
+        self._counts = {name: torch.from_numpy(counts) for name, counts in rows.items()}
+        self._starts = {name: counts.cumsum(0) - counts for name, counts in self._counts.items()}
+        self._vectors: dict[str, dict[str, Tensor]] = {name: {} for name in rows}  # values [rows, F], boxes [rows, 4]
+        self._sizes: dict[str, Tensor] = {}  # [images, 2]
+        for first in range(0, len(image_ids), CHUNK):
+            for name, stream in sources.read(image_ids[first : first + CHUNK]).streams.items():
+                start, total = int(self._starts[name][first]), int(rows[name].sum())
+                for part, batch in (("values", stream.values), ("boxes", stream.boxes)):
+                    if batch is None:
+                        continue
+                    if part not in self._vectors[name]:
+                        self._vectors[name][part] = torch.empty(total, batch.shape[-1], device=device)
+                    vectors = batch[stream.mask]
+                    self._vectors[name][part][start : start + len(vectors)] = vectors.to(device)
+                if stream.sizes is not None:
+                    sizes = self._sizes.setdefault(name, torch.empty(len(image_ids), 2, device=device))
+                    sizes[first : first + CHUNK] = stream.sizes.to(device)
+
+    def read(self, image_ids: Sequence[int]) -> Images:
+        """Return images as `FeatureSources.read` does, on the GPU."""
+        index = torch.tensor([self._index[image] for image in image_ids])
+        streams = {}
+        for name, vectors in self._vectors.items():
+            starts, counts = self._starts[name][index], self._counts[name][index]
+            positions = torch.arange(int(counts.max()))
+            mask = positions < counts[:, None]  # [B, N]
+            rows = (starts[:, None] + positions).where(mask, 0).to(self._device).flatten()
+            mask = mask.to(self._device)
+            batch = {
+                part: values.index_select(0, rows).view(*mask.shape, -1).masked_fill_(~mask[..., None], 0.0)
+                for part, values in vectors.items()
+            }
+            sizes = self._sizes[name][index.to(self._device)] if name in self._sizes else None
+            streams[name] = Stream(batch["values"], mask, batch.get("boxes"), sizes)
+        return Images(streams)
+
+
+def check_vectors(model: ModelConfig, store: Path) -> None:
+    """Compare a model's `max_vectors` with the main stream of the store that it is trained on.
+
+    Where images differ in their number of vectors, as with regions, a message says how many lose some. Where all have
+    the same number, every one would lose the same part: cells of a grid, or a view.
+    """
+    if (limit := model.vector_limit) is None:
+        return
+    features = FeatureStore(store)
+    vectors = features.rows(features.ids.tolist())
+    most, above = int(vectors.max()), int((vectors > limit).sum())
+    if above and int(vectors.min()) == most:
+        raise ConfigError(f"{store}: {too_many_vectors(most, limit)}")
+    if above:
+        log.info(
+            f"{store}: {above:,} of {len(vectors):,} images have more than {limit} vectors (up to {most}); the model "
+            f"reads the first {limit}, as its max_vectors says"
+        )
+
+
+def split_captions(
+    corpus: Corpus, vocabulary: AnyVocabulary, split: str, caption_ids: Sequence[int] | None = None
+) -> CaptionIds:
+    """Return captions of a split, all of them or those of a training subset, as token ids by image."""
+    rows = corpus.rows(split)
+    own = corpus.caption_id[rows]
+    wanted, order = np.unique(own if caption_ids is None else caption_ids, return_inverse=True)
+    places = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
+    unknown = wanted[own[places] != wanted]
+    if len(unknown):
+        raise DataError(
+            f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from this corpus"
+        )
+    pieces = [_encoded(words, vocabulary) for words in corpus.column("tokens", split).take(places).chunks]
+    lengths, tokens = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    return CaptionIds.by_image(corpus.image_id[rows[places]], lengths, tokens, order)
+
+
+def _encoded(captions: pa.ListArray, vocabulary: AnyVocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many ids each caption has, int64 [R], and the ids of all, int32 [N]."""
+    if not isinstance(vocabulary, Vocabulary):
+        pieces = [vocabulary.encode(words) for words in captions.to_pylist()]
+        return np.array(list(map(len, pieces)), np.int64), np.array(list(chain.from_iterable(pieces)), np.int32)
+    lengths = np.diff(captions.offsets.to_numpy()).astype(np.int64)
+    words = captions.flatten().dictionary_encode()  # a word has the same id in any caption: each is looked up once
+    ids = np.array([vocabulary.encode([word])[0] for word in words.dictionary.to_pylist()], np.int32)
+    place = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within its caption
+    return np.minimum(lengths, vocabulary.max_length), ids[words.indices.to_numpy()[place < vocabulary.max_length]]
+
+
+def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+    """Token ids of each image's captions -> [B, C, T + 1] with <bos>, <eos> and padding."""
+    return batch_tensor(CaptionIds.of(dict(enumerate(captions))), range(len(captions)))
+
+
+def batch_tensor(captions: CaptionIds, image_ids: Sequence[int]) -> Tensor:
+    """Token ids of the captions of B images -> [B, C, T + 1] with <bos>, <eos> and padding."""
+    places = captions.places(image_ids)
+    first, last = captions.first[places], captions.first[places + 1]
+    lengths, tokens = captions.flat(ranges(first, last))
+    longest, counts = int(lengths.max(initial=0)), last - first
+    rows = np.full((len(lengths), longest + 2), PAD, np.int64)
+    rows[:, 0] = BOS
+    rows[:, 1:-1] = padded(lengths, tokens, longest=longest)
+    rows[np.arange(len(lengths)), lengths + 1] = EOS
+    batch = np.full((len(places), int(counts.max()), longest + 2), PAD, np.int64)
+    batch[np.arange(batch.shape[1]) < counts[:, None]] = rows
+    return torch.from_numpy(batch)
+
+
+def pretrained_file(source: str | None, file: Path | None) -> Path | None:
+    """Return the file of the weights that a model's settings name, `source`; `file` is that of the command line.
+
+    Those of the hub are fetched into its cache, at their revision, so that a run stays what it is.
+    """
+    if source is None and file is not None:
+        raise ConfigError(f"--weights {file}: the model's settings name no weights; set its `weights`, or leave it out")
+    if source is None or file is not None:
+        return file
+    if not source.startswith(HUB):
+        raise ConfigError(f"the model begins with the weights {source!r}; name their file with --weights")
+    if (match := re.fullmatch(HUB + r"([^@]+)@([0-9a-f]{40})", source)) is None:
+        raise ConfigError(f"weights {source!r}: write hub:NAME@REVISION with the 40 digits of a commit of the hub")
+    try:
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(match[1], WEIGHTS, revision=match[2]))
+    except ImportError as error:
+        raise ConfigError(f"weights {source!r}: needs the package huggingface_hub; pip install 'recap[hub]'") from error
+    except Exception as error:  # the library raises a dozen kinds, its own and of its transports
+        raise ConfigError(
+            f"{source}: cannot be fetched ({first_line(error)}); without a network, put {WEIGHTS} into the folder "
+            "`inputs` and name it as `weights` of the model"
+        ) from error

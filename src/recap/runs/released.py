@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,38 +13,30 @@ import yaml
 from torch import Tensor
 
 from recap.core.checksums import record
-from recap.core.documents import write_json
+from recap.core.documents import read_json, read_mapping, write_json
 from recap.core.errors import ConfigError, MissingSettings, RecapError, first_line
-from recap.core.files import write_text
+from recap.core.files import reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
+from recap.data.byte_pairs import load_byte_pairs
+from recap.data.files.pickles import read_plain_pickle
+from recap.data.tokenizer import is_storable, one_line
+from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary
 from recap.features.tensors import read_tensors
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.models.released import Release
-from recap.runs.released_options import has_words, read_options
-from recap.runs.released_words import in_our_order, read_vocabulary
-from recap.runs.weights import save_weights
+from recap.runs.folder import CONFIG, WEIGHTS, misfit, save_weights
 from recap.settings import Model, ModelConfig
 from recap.settings.models import RELEASED
 from recap.settings.params import validate
 from recap.settings.recipes import DecodingSettings
 
-CONFIG, WEIGHTS, VOCABULARY, REPORT = "config.yaml", "model.safetensors", "vocabulary.json", "import.json"
-RELEASED_STAGE = "released"  # takes the place of a training stage
-
-
-def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
-    """Return what a paper says of its releases, the tensors of a file by our names, and the others with the reason.
-
-    The file is a state dict, or a mapping that has one as `state_dict`.
-    """
-    release = RELEASED.get(kind)
-    if not isinstance(release, Release):
-        raise ConfigError(f"{kind}: {release}")
-    state = _state_dict(file)
-    with _named(file, kind):
-        return release, release.renamed(state), release.left_out(state)
+VOCABULARY, REPORT = "vocabulary.json", "import.json"
+STAGE = "released"  # takes the place of a training stage
+NEVER = -1e4  # score of an id that the release does not have: its probability is 0 in every precision
+TORCHTEXT = ["<unk>", "<pad>", "<bos>", "<eos>"]  # the first ids of a release in this form
+_WORDS = ("itos", "vocab", "ix_to_word")  # keys that hold words
 
 
 def import_checkpoint(
@@ -58,36 +51,36 @@ def import_checkpoint(
 ) -> None:
     """Write a released checkpoint as the folder of a run: settings, weights, vocabulary and a report of the import.
 
-    Args:
-        kind, file: as of `released_tensors`.
-        out: the folder.
-        config: the release's own configuration: `config.yml`, or `infos` as a pickle.
-        vocabulary: the release's words; None: those in `config`.
-        changes: keys of the model's settings that no file of the release has.
-        dataset: data set that the run is said to be trained on.
+    `config` is the release's own, `config.yml`, or `infos` as a pickle, which has the words, too; `changes` are keys of
+    the model's settings that no file of the release has, `dataset` what the run is said to be trained on.
     """
     release, tensors, left_out = released_tensors(kind, file)
     options = read_options(config) if config else {}
-    words = vocabulary or (config if config and has_words(config) else None)
+    words = vocabulary or (config if config and config.suffix == ".pkl" else None)
     if words is None:
         raise ConfigError(f"{file}: a run needs the release's words; give them with --vocabulary FILE")
-    with _named(file, kind):
-        said = {**release.settings(tensors, options), **(changes or {})}
-        features = release.feature_size(tensors)
-    settings: ModelConfig = validate(Model, said, f"{config or file}: model")
+    with _naming(file, kind):
+        values = {**release.settings(tensors, options), **(changes or {})}
+        width = release.feature_size(tensors)
+    settings: ModelConfig = validate(Model, values, f"{config or file}: model")
     search: DecodingSettings = validate(DecodingSettings, release.search(options), f"{config or file}: decoding")
     own, rows = read_vocabulary(words, release, max_length=search.max_length)
-    ordered = in_our_order(tensors, release, rows, words)
+    ordered = _in_our_order(tensors, release, rows, words)
     # Clones, because released tables may be tied, and safetensors refuses tensors that share memory.
     weights = {name: value.float().contiguous().clone() for name, value in ordered.items()}
-    _check_fit(weights, settings, InputSpec({"main": features}, len(own), own), file)
+    with torch.device("meta"):
+        model = build_model(settings, InputSpec({"main": width}, len(own), own))
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise ConfigError(f"{file}: {misfit(error)}; give the release's own --config, or --set") from error
     origin = {"file": file.name, "sha256": sha256_file(file), "kind": kind}
-    names = {"dataset": dataset, "subset": "full", "features": RELEASED_STAGE, "model": kind, "recipe": RELEASED_STAGE}
+    names = {"dataset": dataset, "subset": "full", "features": STAGE, "model": kind, "recipe": STAGE}
     made_from = {
         "spec": {**names, "seed": 0, "model_settings": settings.model_dump(mode="json")},
-        "stage": RELEASED_STAGE,
+        "stage": STAGE,
         "released": origin,
-        "feature_size": features,
+        "feature_size": width,
         "decoding": search.model_dump(mode="json"),
         "vocabulary_hash": own.hash,
     }
@@ -98,29 +91,37 @@ def import_checkpoint(
     write_json(out / REPORT, {**origin, "taken": taken, "left_out": left_out, "parameters": parameters})
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
     record(*(out / name for name in (CONFIG, VOCABULARY, REPORT)))
-    reasons = sorted(set(left_out.values()))
-    dropped = f"; {len(left_out)} left out ({'; '.join(reasons)})" if left_out else ""
+    reasons = "; ".join(sorted(set(left_out.values())))
+    dropped = f"; {len(left_out)} left out ({reasons})" if left_out else ""
     log.info(f"{out}: {len(weights)} tensors, {parameters / 1e6:.1f} million numbers, {len(own):,} ids{dropped}")
 
 
-def _check_fit(weights: Mapping[str, Tensor], settings: ModelConfig, inputs: InputSpec, file: Path) -> None:
-    """Refuse a tensor that is missing, is not the model's, or has another shape."""
-    with torch.device("meta"):
-        places = build_model(settings, inputs).state_dict()
-    for name in sorted({*places, *weights}):
-        found, place = weights.get(name), places.get(name)
-        if found is None or place is None:
-            where = "is missing in the checkpoint" if found is None else "has no place in the model"
-            raise ConfigError(f"{file}: {name!r} {where} of these settings; give the release's own --config, or --set")
-        if found.shape != place.shape:
-            raise ConfigError(
-                f"{file}: {name!r} is {[*found.shape]}, and the model of these settings has {[*place.shape]}; give the "
-                "release's own --config, or --set"
-            )
+def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
+    """Return what a paper says of its releases, the tensors of a file by our names, and the others with the reason.
+
+    The file is a state dict, or a mapping that has one as `state_dict`.
+    """
+    release = RELEASED.get(kind)
+    if not isinstance(release, Release):
+        raise ConfigError(f"{kind}: {release}")
+    if not file.is_file():
+        raise MissingSettings(f"{file}: no such checkpoint")
+    state: Any = read_tensors(file, ConfigError)
+    if isinstance(state, dict):
+        state = state.get("state_dict", state)
+    if not isinstance(state, dict) or not state:
+        raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
+    for name, value in state.items():
+        if not (isinstance(name, str) and isinstance(value, Tensor) and bool(value.isfinite().all())):
+            raise ConfigError(f"{file}: {name!r} is no tensor of finite numbers; give the file of the model's tensors")
+    if all(name.startswith("module.") for name in state):  # of data-parallel training
+        state = {name.removeprefix("module."): value for name, value in state.items()}
+    with _naming(file, kind):
+        return release, release.renamed(state), release.left_out(state)
 
 
 @contextmanager
-def _named(file: Path, kind: str) -> Iterator[None]:
+def _naming(file: Path, kind: str) -> Iterator[None]:
     """Put the name of the checkpoint before what is wrong with its tensors."""
     try:
         yield
@@ -130,19 +131,80 @@ def _named(file: Path, kind: str) -> Iterator[None]:
         raise ConfigError(f"{file}: is no released checkpoint of kind {kind!r} ({first_line(error)})") from error
 
 
-def _state_dict(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file by their released names, without the prefix of data-parallel training."""
-    if not file.is_file():
-        raise MissingSettings(f"{file}: no such checkpoint")
-    found: Any = read_tensors(file, ConfigError)
-    if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):
-        found = found["state_dict"]
-    if not isinstance(found, Mapping) or not found:
-        raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
-    for name, value in found.items():
-        if not (isinstance(name, str) and isinstance(value, Tensor)):
-            raise ConfigError(f"{file}: {name!r} is no tensor; give the file with the model's tensors alone")
-        if not bool(value.isfinite().all()):
-            raise ConfigError(f"{file}: {name!r} holds NaN or infinite numbers; fetch the file again")
-    parallel = all(name.startswith("module.") for name in found)
-    return {name.removeprefix("module.") if parallel else name: value for name, value in found.items()}
+def read_options(path: Path) -> dict[str, Any]:
+    """Return the options of a release; nested keys are joined by dots (`MODEL.BILINEAR.HEAD`)."""
+    values = read_plain_pickle(path) if path.suffix == ".pkl" else read_mapping(path)
+    if isinstance(values, dict):
+        values = values.get("opt", values)
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: holds no options; give the release's config.yml or infos pickle")
+    return dict(_flat(values))
+
+
+def _flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        yield from _flat(value, f"{path}.") if isinstance(value, Mapping) else [(path, value)]
+
+
+def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
+    """Return our vocabulary of a release's words, and the row of the release's tables for each of our ids.
+
+    The file has words, one a line; or is a JSON with `ix_to_word`, a pickle with `vocab` or `itos`, or GPT-2's
+    tokenizer (a folder with vocab.json and merges.txt, or tokenizer.json).
+    """
+    if release.words == "byte_pairs":
+        pairs = load_byte_pairs(path.name, inputs=path.parent, max_length=max_length)
+        return pairs, pairs.rows
+    words, first = _words(path), len(TORCHTEXT)
+    if release.words != "torchtext":  # id 0 begins, ends and pads; the last word is the unknown one
+        words, special, first = words[:-1], [0, 0, 0, len(words)], 1
+    elif words[:first] == TORCHTEXT:
+        words, special = words[first:], [TORCHTEXT.index(name) for name in SPECIAL]
+    else:
+        raise ConfigError(f"{path}: its first words are not {', '.join(TORCHTEXT)}; give the release's own file")
+    rule = {"min_count": 1, "max_length": max_length, "splits": "all"}
+    return Vocabulary(words, rule), [*special, *range(first, first + len(words))]
+
+
+def _words(path: Path) -> list[str]:
+    """Return the words of a file in the order of their ids, from the first that it has."""
+    with reading(path, ConfigError, damaged="give the release's own file of words"):
+        if path.suffix == ".txt":
+            words: Any = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        else:
+            words = read_plain_pickle(path) if path.suffix == ".pkl" else read_json(path)
+            if isinstance(words, dict):
+                words = next((words[key] for key in _WORDS if key in words), words)
+            if isinstance(words, dict):
+                numbered = {int(str(number)): word for number, word in words.items()}
+                words = [numbered.get(number) for number in range(min(numbered), min(numbered) + len(numbered))]
+    words = words if isinstance(words, list) else []
+    wrong = [word for word in words if not _is_word(word)] or [w for w, count in Counter(words).items() if count > 1]
+    if wrong or not words:
+        reason = f"{wrong[0]!r}, which is no word or duplicated" if wrong else "no words"
+        raise ConfigError(f"{path}: holds {reason}; give the release's own file of words")
+    return words
+
+
+def _is_word(word: Any) -> bool:
+    return isinstance(word, str) and word.strip() == one_line(word) == word != "" and is_storable(word)
+
+
+def _in_our_order(
+    tensors: Mapping[str, Tensor], release: Release, rows: Sequence[int], path: Path
+) -> dict[str, Tensor]:
+    """Return the tensors with their word tables in the order of our ids; a table twice used is two tensors."""
+    ordered = dict(tensors)
+    count = max(rows) + 1
+    for name in filter(tensors.__contains__, release.tables):
+        table = tensors[name]
+        if len(table) != count:
+            raise ConfigError(
+                f"{path}: has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}; give the "
+                "vocabulary that the checkpoint was trained with"
+            )
+        ordered[name] = table[torch.tensor(rows)]
+        if release.words == "end_first" and name.startswith("output."):
+            ordered[name][[PAD, BOS]] = NEVER if table.dim() == 1 else 0.0
+    return ordered

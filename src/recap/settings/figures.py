@@ -25,7 +25,7 @@ class ModelFigure(Strict, ABC):
     """Settings of a kind of figure; `FIGURES.register` makes a subclass with `kind: Literal[NAME]` known as NAME."""
 
     #: the function that makes it, "package.module:function", imported when it is drawn. It is called with these
-    #: settings, a `recap.evaluation.figure.DrawnModels` and the path of each file in `files`.
+    #: settings, a `recap.evaluation.figures.DrawnModels` and the path of each file in `files`.
     implementation: ClassVar[str]
     #: how the names of its files end -> title in the report of the profile; "": the file is not in it
     files: ClassVar[Mapping[str, str]]
@@ -60,7 +60,7 @@ class ShownImages(ModelFigure):
 class AttentionFigure(ShownImages):
     """The attention over the image behind each token of a caption."""
 
-    implementation: ClassVar[str] = "recap.evaluation.attention_figure:draw_attention"
+    implementation: ClassVar[str] = "recap.evaluation.figures:draw_attention"
     files: ClassVar[Mapping[str, str]] = {"attention.png": "attention"}
     caption: ClassVar[str] = (
         "Where the models look while they say each word: bright where the attention is high, the strongest cell "
@@ -74,7 +74,7 @@ class AttentionFigure(ShownImages):
 class OtherImagesFigure(ModelFigure):
     """Whether models look: the loss of references with their own images and with others."""
 
-    implementation: ClassVar[str] = "recap.evaluation.other_images:compare_images"
+    implementation: ClassVar[str] = "recap.evaluation.figures:compare_images"
     files: ClassVar[Mapping[str, str]] = {"other_images.json": "loss with exchanged images"}
     caption: ClassVar[str] = (
         "The loss of reference captions with their own images and with those of others, and the paired test of the "

@@ -79,7 +79,7 @@ def _check_inside(file: Path) -> bool:
 
         FeatureStore(file).verify()
     elif file.suffix == ".safetensors":
-        from recap.runs.weights import read_weights
+        from recap.runs.folder import read_weights
 
         read_weights(file)
     elif file.suffix == ".parquet":

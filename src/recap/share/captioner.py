@@ -27,7 +27,7 @@ from recap.evaluation.decode import Candidate, caption_text, decode_candidates, 
 from recap.features.ahead import prefetch
 from recap.models.images import Images
 from recap.reporting.text import plain
-from recap.runs.saved import load_model
+from recap.runs.folder import load_model
 from recap.settings.base import HUB
 from recap.settings.features import GridFeatures
 from recap.settings.params import validate

@@ -21,7 +21,7 @@ from recap.models.explained import Note, explained
 from recap.models.images import Stream
 from recap.reporting.attention import Box, grid_boxes, shaded
 from recap.reporting.text import plain
-from recap.runs.saved import run_model_config
+from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
 

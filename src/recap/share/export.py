@@ -20,8 +20,7 @@ from recap.plan.labels import row_setting
 from recap.plan.result_tables import read_tables
 from recap.reporting.markdown import escape_cell
 from recap.reporting.text import plain
-from recap.runs.saved import CONFIG
-from recap.runs.weights import read_weights
+from recap.runs.folder import CONFIG, read_weights
 from recap.settings.metrics import score_info
 from recap.settings.params import load_named, read_mapping
 from recap.settings.versions import entry_of, list_of, read_versions

@@ -27,7 +27,7 @@ from recap.features.store import FeatureStore
 from recap.plan import used_inputs
 from recap.plan.labels import labels, row_setting
 from recap.plan.result_tables import read_tables
-from recap.runs.saved import CONFIG, check_inputs
+from recap.runs.folder import CONFIG, check_inputs
 from recap.settings.base import HUB
 from recap.settings.features import FEATURES as KINDS
 from recap.settings.features import FeaturesConfig

@@ -12,8 +12,7 @@ from recap.core.hashing import generator
 from recap.data.caption_ids import CaptionIds
 from recap.features.ahead import prefetch
 from recap.models.images import Images
-from recap.runs.captions import batch_tensor
-from recap.runs.inputs import ReadsImages
+from recap.runs.inputs import ReadsImages, batch_tensor
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,8 @@ from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.identities import TRAINING, job_code
-from recap.runs.captions import split_captions, training_captions
-from recap.runs.folder import Counters, write_run
-from recap.runs.inputs import FeatureSources
-from recap.runs.pretrained import pretrained_file
-from recap.runs.resident import ResidentFeatures
-from recap.runs.saved import load_weights
+from recap.runs.folder import Counters, load_weights, write_run
+from recap.runs.inputs import FeatureSources, GpuFeatures, pretrained_file, split_captions
 from recap.settings import CrossEntropy, Execution, RunSpec, SelfCritical, Stage
 from recap.training.batches import CaptionBatches
 from recap.training.checkpoint import Identity
@@ -117,7 +113,8 @@ def load_inputs(
     weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
     vocab, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
     table = Corpus.read(corpus)
-    captions, validation = training_captions(table, vocab, chosen), split_captions(table, vocab, "val")
+    captions = split_captions(table, vocab, "train", chosen["caption_ids"])
+    validation = split_captions(table, vocab, "val")
     sources.require([*captions, *validation])
     hashes = {
         "vocabulary_hash": vocab.hash,
@@ -142,15 +139,16 @@ def build_training(spec: RunSpec, execution: Execution, inputs: Inputs, state: P
     if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
         torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
     objective = _objective(model, spec.stage_settings, inputs, group)
-    features: FeatureSources | ResidentFeatures = inputs.features
-    if execution.features_in_memory:
-        features = ResidentFeatures(inputs.features, list(inputs.captions), group.device)
+    features: FeatureSources | GpuFeatures = inputs.features
+    on_gpu = group.device.type == "cuda"
+    if on_gpu and execution.features_in_memory:
+        features = GpuFeatures(inputs.features, list(inputs.captions), group.device)
     batches = CaptionBatches(
         features=features,
         captions=inputs.captions,
         images_per_batch=spec.stage_settings.images_per_batch,
         seed=spec.seed,
-        pin=group.device.type == "cuda" and not execution.features_in_memory,  # those are on the GPU already
+        pin=on_gpu and not execution.features_in_memory,  # those are on the GPU already
     )
     spec = with_precision(spec, group, state)
     settings = spec.stage_settings

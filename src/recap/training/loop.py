@@ -17,8 +17,7 @@ from recap.core.log import log, time_left
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
-from recap.runs.folder import Counters
-from recap.runs.weights import plain_weights, save_weights
+from recap.runs.folder import Counters, plain_weights, save_weights
 from recap.training.average import WeightAverage
 from recap.training.batches import CaptionBatches
 from recap.training.checkpoint import BEST, Identity, continued, save_state

@@ -16,7 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
-from recap.decoding.diverse import search
+from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
@@ -24,8 +24,8 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.plan.step_costs import StepCost
 from recap.plan.step_shapes import StepShape
-from recap.runs.captions import caption_tensor
 from recap.runs.folder import Counters
+from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 from recap.training.distributed import Group

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from recap.core.files import write_text
 from recap.data.corpus import Corpus
-from recap.evaluation.captioned import caption_images
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import DrawnModels, caption_images
 from toy_fusion.figure_settings import LengthsFigure
 
 

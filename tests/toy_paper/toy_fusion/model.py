@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory, masked_mean
-from recap.models.state import PER_BEAM, State
+from recap.models.state import PER_BEAM, GlobalMemory, State, masked_mean
 from toy_fusion.settings import ToyFusionModel
 
 STREAMS = ("grid", "region")

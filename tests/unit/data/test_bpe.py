@@ -10,7 +10,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.byte_pairs import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings.datasets import BytePairRule
 from recap.training.job import _begins_word
 from recap.training.objectives.cross_entropy import truncated_to_words

@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
-from recap.decoding.diverse import search
+from recap.decoding.beam import search
 
 OLDER = {"finished": "set_aside"}
 

@@ -6,9 +6,9 @@ from PIL import Image
 from helpers.feature_stores import SIZE, write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
-from recap.evaluation.attention_figure import vector_boxes
+from recap.evaluation.figures import vector_boxes
 from recap.features.store import FeatureStore
-from recap.models.attention_maps import attention_maps
+from recap.models.explained import attention_maps
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.reporting.attention import AttentionMap, grid_boxes, shaded, write_attention

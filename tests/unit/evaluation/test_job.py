@@ -17,7 +17,7 @@ from recap.core.errors import ConfigError, MetricError
 from recap.core.hashing import parse_signature
 from recap.data.corpus import build_corpus
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
-from recap.evaluation import job as evaluation
+from recap.evaluation import decode
 from recap.evaluation.job import evaluate
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
@@ -124,7 +124,7 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
     expected, _ = prepared.captions(tmp_path / "unbroken", metrics=["BLEU"], n_best=2)
     monkeypatch.setattr(scoring, "java_executable", lambda: real)
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "decode_candidates", lambda *_, **__: pytest.fail("searched again"))
+        patch.setattr(decode, "decode_candidates", lambda *_, **__: pytest.fail("searched again"))
         captions, _ = prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
     assert captions == expected
     assert json.loads((out / "metrics.json").read_text())["scores"]["METEOR"] > 0

@@ -11,10 +11,10 @@ from helpers.prepared import MODEL, prepare
 from recap.cli import main
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import PAD, load_vocabulary
-from recap.evaluation.other_images import caption_losses
+from recap.evaluation.figures import caption_losses
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from helpers.model_cases import (
 from helpers.training import Killed, training
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
-from recap.models.attention_maps import attention_maps
+from recap.models.explained import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
 from recap.nn.fast import switch

@@ -68,8 +68,3 @@ def test_images_leave_an_ensemble_without_changing_the_others(batch):
         alone = search(together, images.select(torch.tensor([image])))
         assert torch.equal(alone.tokens, all_images.tokens[image : image + 1])
         torch.testing.assert_close(alone.scores, all_images.scores[image : image + 1])
-
-
-def test_an_empty_ensemble_is_refused():
-    with pytest.raises(ValueError, match="at least one model"):
-        Ensemble([])

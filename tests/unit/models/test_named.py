@@ -9,7 +9,7 @@ import yaml
 
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.positional import grid_table, sinusoid_table
+from recap.nn.layers import grid_table, sinusoid_table
 from recap.settings.params import files, load_named, names
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,9 +5,7 @@ import math
 import pytest
 import torch
 
-from recap.nn.additive import AdditiveAttention
-from recap.nn.attention import MultiHeadAttention
-from recap.nn.dot_product import DotProductAttention, ProjectedAttention
+from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, ProjectedAttention
 from recap.nn.fast import PackedIndex, attended, switch
 from recap.nn.masks import causal_mask, is_causal, key_mask
 from recap.nn.rows import Rows

@@ -1,7 +1,7 @@
 """RECAP_FAST=0 takes plain torch; models and layers use the fast layers but where a reason says otherwise."""
 
 import ast
-import importlib
+import runpy
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ from helpers.model_cases import B, C, T, built, cases, random_images, random_tok
 from recap.nn.fast import (
     Dropout,
     Linear,
-    deferred,
     deferred_weight_grad,
     fixed_weights,
     linear,
@@ -27,12 +26,12 @@ SOURCE = Path(recap.__file__).parent
 RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
 ALLOWED = {
-    ("nn/additive.py", "Linear", 1): SMALL,
+    ("nn/attention.py", "Linear", 1): SMALL,
     ("papers/acf/clusters.py", "Linear", 1): "its halves are two products",
     ("papers/xlan/x_linear.py", "Linear", 3): SMALL,
-    ("nn/residual.py", "Dropout", 1): RANDOM,
+    ("nn/layers.py", "Dropout", 1): RANDOM,
     ("papers/transformer/model.py", "Dropout", 1): RANDOM,
-    ("models/transformer_decoder.py", "Dropout", 1): RANDOM,
+    ("models/transformer.py", "Dropout", 1): RANDOM,
     ("papers/up_down/model.py", "Dropout", 1): RANDOM,
     (
         "papers/up_down/model.py",
@@ -53,23 +52,19 @@ def test_the_environment_switches(value, expected, monkeypatch):
         monkeypatch.delenv("RECAP_FAST", raising=False)
     else:
         monkeypatch.setenv("RECAP_FAST", value)
-    before = switch._enabled
-    try:
-        assert importlib.reload(switch).fast() is expected
-    finally:
-        switch._enabled = before
+    assert runpy.run_path(switch.__file__)["fast"]() is expected
 
 
 def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     def never(*_arguments, **_named):
         raise AssertionError("a fast path was taken")
 
-    monkeypatch.setattr("recap.nn.fast.onednn.onednn_product", never)
+    monkeypatch.setattr("recap.nn.fast.linear.onednn_product", never)
     monkeypatch.setattr(linear, "packed", never)
-    monkeypatch.setattr(deferred, "DeferredWeightGrad", never)
+    monkeypatch.setattr(linear, "DeferredWeightGrad", never)
     monkeypatch.setattr(bilinear, "_Pool", never)
-    monkeypatch.setattr("recap.nn.fast.dropout.dropout_mask", never)
-    monkeypatch.setattr("recap.nn.fast.packing.PackedIndex.__init__", never)
+    monkeypatch.setattr("recap.nn.fast.tokens.dropout_mask", never)
+    monkeypatch.setattr("recap.nn.fast.tokens.PackedIndex.__init__", never)
     layer = Linear(512, linear.MIN_PREPACK_SIZE // 512)
     with fixed_weights():
         layer(torch.randn(4, 512))

@@ -11,10 +11,8 @@ from torch import nn
 
 from helpers.operators import Operators
 from recap.nn.fast import Dropout, Linear, deferred_weight_grad, dropout_mask, fixed_weights
-from recap.nn.fast.deferred import DeferredWeightGrad
-from recap.nn.fast.linear import MIN_PREPACK_SIZE
-from recap.nn.fast.onednn import unbroken
-from recap.nn.recurrent import LSTMCell
+from recap.nn.fast.linear import MIN_PREPACK_SIZE, DeferredWeightGrad, unbroken
+from recap.nn.layers import LSTMCell
 from recap.papers.xlan.bilinear import bilinear_pool, plain_bilinear_pool
 
 pytestmark = pytest.mark.seconds

@@ -4,24 +4,25 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from recap.nn.fast import Linear, deferred_weight_grad, onednn
+from recap.nn.fast import Linear, deferred_weight_grad
+from recap.nn.fast import linear as fast_linear
 from recap.nn.fast.linear import product
-from recap.nn.recurrent import LSTMCell
+from recap.nn.layers import LSTMCell
 
-pytestmark = [pytest.mark.seconds, pytest.mark.skipif(not onednn.has_onednn(), reason="this torch has no oneDNN")]
+pytestmark = [pytest.mark.seconds, pytest.mark.skipif(not fast_linear.has_onednn(), reason="this torch has no oneDNN")]
 
 
 @pytest.fixture
 def called(monkeypatch):
     """Send small products to oneDNN too, and return how the operands of each lay in memory."""
-    multiply, lay = onednn.onednn_product, []
+    multiply, lay = fast_linear.onednn_product, []
 
     def watched(x, weight, bias):
         lay.extend(m.is_contiguous() or m.mT.is_contiguous() for m in (x, weight) if not m.is_mkldnn)
         return multiply(x, weight, bias)
 
-    monkeypatch.setattr(onednn, "MIN_PRODUCTS", 0)
-    monkeypatch.setattr(onednn, "onednn_product", watched)
+    monkeypatch.setattr(fast_linear, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(fast_linear, "onednn_product", watched)
     return lay
 
 
@@ -77,9 +78,9 @@ def test_a_loop_over_words_takes_no_part_of_a_matrix(called):
 def test_same_bits_each_time(called):
     torch.manual_seed(0)
     x, weight = torch.randn(54, 70), torch.randn(40, 70)
-    first = onednn.multiplied(x, weight)
+    first = fast_linear.multiplied(x, weight)
     moved = torch.empty(54 * 70 + 1)[1:].view(54, 70).copy_(x)  # at another address
-    assert torch.equal(first, onednn.multiplied(moved, weight.clone()))
+    assert torch.equal(first, fast_linear.multiplied(moved, weight.clone()))
 
 
 def test_other_types_and_small_products_are_torchs(called, monkeypatch):
@@ -87,6 +88,6 @@ def test_other_types_and_small_products_are_torchs(called, monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         assert product(x, weight, None).dtype == torch.bfloat16
     assert product(x.double(), weight.double(), None).dtype == torch.float64
-    monkeypatch.setattr(onednn, "MIN_PRODUCTS", 5 * 70 * 40 + 1)
+    monkeypatch.setattr(fast_linear, "MIN_PRODUCTS", 5 * 70 * 40 + 1)
     assert torch.equal(product(x, weight, None), linear(x, weight))
     assert not called

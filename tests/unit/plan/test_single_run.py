@@ -17,7 +17,7 @@ from helpers.tiny_workspace import ROOT
 from helpers.training import training
 from recap.cli import main, train_row
 from recap.core.errors import ConfigError
-from recap.evaluation.few import caption_few
+from recap.evaluation.job import caption_few
 from recap.plan.inputs import missing_inputs
 from recap.plan.paths import Paths
 from recap.plan.single_run import row_config, single_run

@@ -17,10 +17,10 @@ from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.data.corpus import Corpus, build_corpus
-from recap.rehearsal.files import write_list, write_outside_file
-from recap.rehearsal.world import World
 from recap.settings.params import load_named, names
 from recap.settings.versions import LIST, read_versions
+from rehearsal.files import write_list, write_outside_file
+from rehearsal.world import World
 
 WORLD = World(train=8, held_out=2, web=6, studies=5, address="http://127.0.0.1:1")
 COCO = {

@@ -14,11 +14,11 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, RecapError
-from recap.rehearsal import hub
-from recap.rehearsal.faults import FAULTS, Misbehavior
-from recap.rehearsal.rehearse import STATE, open_folder
-from recap.rehearsal.server import serve
-from recap.rehearsal.web import web_picture
+from rehearsal import hub
+from rehearsal.faults import FAULTS, Misbehavior
+from rehearsal.rehearse import STATE, open_folder
+from rehearsal.server import serve
+from rehearsal.web import web_picture
 
 FROM_HUB = """
 import json, sys

@@ -12,12 +12,12 @@ from recap.plan.load import unchecked_plan
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.studies import planned_studies
-from recap.rehearsal.cut import cut_rows
-from recap.rehearsal.prepare import prepare, rehearsable
-from recap.rehearsal.small import read_rehearsal, write_small, write_yaml
-from recap.rehearsal.workflow import PLUGIN, job_counts
 from recap.settings.params import read_mapping
 from recap.statistics.claims import judge_claims
+from rehearsal.cut import cut_rows
+from rehearsal.prepare import prepare, rehearsable
+from rehearsal.small import read_rehearsal, write_small, write_yaml
+from rehearsal.workflow import PLUGIN, job_counts
 
 PARAMS = Path("params")
 

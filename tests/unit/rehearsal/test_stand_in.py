@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from recap.features.records import stored_arrays
-from recap.rehearsal.stand_in import StandInRegions, StandInSegments, found_regions, occupancy
+from rehearsal.stand_in import StandInRegions, StandInSegments, found_regions, occupancy
 
 PICTURE = Image.new("RGB", (60, 40))
 REGIONS = {"kind": "stand_in_regions", "detector": "grid_feats_x101_c5", "weights": "a.pkl"}

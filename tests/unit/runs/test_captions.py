@@ -8,7 +8,7 @@ from recap.core.errors import DataError
 from recap.data.byte_pairs import load_byte_pairs
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.vocabulary import Vocabulary
-from recap.runs.captions import split_captions, training_captions
+from recap.runs.inputs import split_captions
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -54,9 +54,9 @@ def test_ids_are_those_of_each_caption_alone(corpus, kind, tmp_path):
             corpus.token_lists(split="train")[1:], min_count=2, max_length=length, splits="train"
         )
     ids = corpus.caption_ids("train")
-    assert dict(training_captions(corpus, vocabulary, {"caption_ids": ids})) == one_by_one(corpus, vocabulary, ids)
+    assert dict(split_captions(corpus, vocabulary, "train", ids)) == one_by_one(corpus, vocabulary, ids)
     few = [ids[7], ids[2], ids[11]]
-    assert dict(training_captions(corpus, vocabulary, {"caption_ids": few})) == one_by_one(corpus, vocabulary, few)
+    assert dict(split_captions(corpus, vocabulary, "train", few)) == one_by_one(corpus, vocabulary, few)
     test = corpus.caption_ids("test")
     assert dict(split_captions(corpus, vocabulary, "test")) == one_by_one(corpus, vocabulary, test)
 
@@ -66,4 +66,4 @@ def test_a_caption_that_is_not_for_training_is_named(corpus):
     ids = [*corpus.caption_ids("train"), corpus.caption_ids("test")[0]]
     for wrong in (ids, [5000]):
         with refused(DataError, f"caption id {max(set(wrong) - set(corpus.caption_ids('train')))}"):
-            training_captions(corpus, vocabulary, {"caption_ids": wrong})
+            split_captions(corpus, vocabulary, "train", wrong)

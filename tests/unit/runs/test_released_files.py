@@ -10,9 +10,7 @@ from safetensors.torch import save_file
 from helpers.refusals import refused
 from helpers.released import write_infos
 from recap.core.errors import ConfigError
-from recap.runs.released import released_tensors
-from recap.runs.released_options import read_options
-from recap.runs.released_words import read_vocabulary
+from recap.runs.released import read_options, read_vocabulary, released_tensors
 from recap.settings.models import RELEASED
 
 STATE = {"word_embed.0.weight": torch.arange(6.0).reshape(3, 2), "logit.bias": torch.ones(3)}
@@ -80,7 +78,7 @@ def truncated(file):
         (saved({"model": Harmful()}), "is damaged, or holds more than tensors"),
         (saved([1, 2]), "holds no state dict"),
         (saved({"epoch": 3}), "'epoch' is no tensor"),
-        (saved({"logit.bias": torch.tensor([float("nan")])}), "'logit.bias' holds NaN"),
+        (saved({"logit.bias": torch.tensor([float("nan")])}), "'logit.bias' is no tensor of finite numbers"),
         (saved({"refiner.weight": torch.ones(1)}), "parameter 'refiner.weight'"),
     ],
 )

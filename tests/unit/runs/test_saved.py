@@ -14,10 +14,8 @@ from recap.cli.train import run_training
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus import Caption, Corpus, write_corpus
 from recap.data.vocabulary import Vocabulary, load_vocabulary
-from recap.evaluation.captioned import caption_images
-from recap.evaluation.figure import DrawnModels
-from recap.evaluation.job import evaluate
-from recap.evaluation.unscored import caption_part
+from recap.evaluation.figures import DrawnModels, caption_images
+from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store

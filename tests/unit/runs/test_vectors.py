@@ -12,7 +12,7 @@ from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.runs.vectors import check_vectors
+from recap.runs.inputs import check_vectors
 from recap.settings.models import model_configs
 
 LIMITED = [name for name, kind in model_configs().items() if "max_vectors" in kind.model_fields]

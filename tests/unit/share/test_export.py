@@ -13,8 +13,8 @@ import recap
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import ChangedFile, ConfigError, DamagedFile, MissingFeatures
-from recap.rehearsal.server import serve
 from recap.share.export import export_hub
+from rehearsal.server import serve
 
 pytestmark = pytest.mark.seconds
 

@@ -7,7 +7,7 @@ from helpers.training import CAPTIONS, CONFIG, Store, V, training
 from recap.data.vocabulary import EOS
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives.cross_entropy import CrossEntropyObjective

@@ -6,7 +6,7 @@ import torch
 from helpers.training import CAPTIONS, IMAGES, Store
 from recap.data.caption_ids import CaptionIds
 from recap.features.ahead import prefetch
-from recap.runs.captions import batch_tensor, caption_tensor
+from recap.runs.inputs import batch_tensor, caption_tensor
 from recap.training.batches import CaptionBatches
 
 

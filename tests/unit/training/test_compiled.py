@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.compiled import compile_passes

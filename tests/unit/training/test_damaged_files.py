@@ -10,8 +10,7 @@ from helpers.training import CONFIG, V, training
 from recap.core.errors import TrainingError
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.runs.saved import load_weights
-from recap.runs.weights import plain_weights, save_weights
+from recap.runs.folder import load_weights, plain_weights, save_weights
 from recap.training.checkpoint import load_state
 
 

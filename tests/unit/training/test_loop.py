@@ -10,7 +10,7 @@ from helpers.refusals import refused
 from helpers.training import CAPTIONS, STAGES, training
 from recap.core.errors import TrainingError
 from recap.decoding.step import NonFiniteLogits
-from recap.runs.folder import _curve
+from recap.runs.folder import history_text
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.job import warn_if_no_better
 from recap.training.objectives.logged import Logged
@@ -138,7 +138,7 @@ def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path
     assert all(torch.equal(kept[name], start[name]) for name in start) is (epoch == 0)
     warn_if_no_better("tiny", counters)
     assert ("no epoch was better than the weights it began with" in capsys.readouterr().err) is (epoch == 0)
-    text = _curve(counters.history).splitlines()
+    text = history_text(counters.history).splitlines()
     assert text[0].startswith("epoch,step,loss,") and text[1].startswith("0,0,,") and len(text) == 4
 
 

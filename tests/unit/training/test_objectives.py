@@ -12,7 +12,7 @@ from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.runs.captions import caption_tensor
+from recap.runs.inputs import caption_tensor
 from recap.settings import ScheduledSampling, SelfCritical
 from recap.training.objectives.cross_entropy import sampled_inputs
 from recap.training.objectives.logged import policy_numbers

@@ -12,14 +12,9 @@
 """
 
 from recap.nn.fast.attention import attended
-from recap.nn.fast.autocast import as_autocast
-from recap.nn.fast.deferred import deferred_weight_grad
-from recap.nn.fast.dropout import Dropout, dropout_mask
-from recap.nn.fast.linear import Linear, fixed_weights, product
-from recap.nn.fast.onednn import multiplied
-from recap.nn.fast.packing import PackedIndex
-from recap.nn.fast.switch import fast
-from recap.nn.fast.uncompiled import prepare_compilation, uncompiled
+from recap.nn.fast.linear import Linear, deferred_weight_grad, fixed_weights, multiplied, product
+from recap.nn.fast.switch import as_autocast, fast, prepare_compilation, uncompiled
+from recap.nn.fast.tokens import Dropout, PackedIndex, dropout_mask
 
 __all__ = [
     "Dropout",

@@ -1,12 +1,25 @@
-"""Linear layer with pre-packed weights for small batches on a CPU, as decoding has them: 50 beams, a large weight.
+"""Products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order at most.
 
-On a CPU torch multiplies through MKL, which packs the whole weight again for every product; with few rows this costs as
-much as the product. Within `fixed_weights()` oneDNN multiplies, and packs a weight once, at its second use (measured on
-one core of Zen 4, 50 rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70): packing costs what it saves in five to ten
-uses, and an encoder has one per batch. The results are those of float32 products summed in another order.
+**oneDNN.** torch's linear layers multiply through MKL, which takes AVX2 on processors of other makers than its own. On
+one core of an EPYC with AVX-512 (Zen 5) a product of 500 rows of 1,024 runs at 95 GFLOP/s by MKL and at 200 to 220 by
+oneDNN, forward and for both gradients, one of 50 rows at 75 and 125 to 150; on Zen 4 oneDNN is 5 to 20 % faster.
 
-Outside of that scope nothing is kept: torch's fused optimizers change weights without raising their version, so that
-no layer could tell by itself whether its weight is still the one that was packed.
+**Gradients of a loop.** Left to itself, autograd makes a gradient of the weight's size at every time step and adds them
+up; with 50 rows per step, writing them costs more than multiplying. Within `deferred_weight_grad` there is one product
+after the loop per weight. Who calls whom, for one weight in a loop of two steps:
+
+    forward    weight -> _Collect -> _DeferredProduct(x_1) -> _DeferredProduct(x_2)     each records its input
+    backward   _DeferredProduct(x_2) -> _DeferredProduct(x_1) -> _Collect -> weight     each records its output's
+                                                               gradient, _Collect returns sum_t gradient_t^T x_t
+
+A product may take some columns of the weight; the gradients of all columns are written into one tensor. Autograd would
+make one of the whole weight's size for every part, nearly all zeros, and add them up.
+
+**Packed weights.** MKL packs the whole weight again for every product; with the few rows of decoding this costs as much
+as the product. Within `fixed_weights` oneDNN packs a weight once, at its second use (measured on one core of Zen 4, 50
+rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70): packing costs what it saves in five to ten uses, and an encoder has
+one per batch. Outside of that scope nothing is kept: torch's fused optimizers change weights without raising their
+version, so that no layer could tell by itself whether its weight is still the one that was packed.
 """
 
 from __future__ import annotations
@@ -15,13 +28,201 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from recap.nn.fast.deferred import deferred_product
-from recap.nn.fast.onednn import learned_product, onednn_product, packed, suits_onednn, unbroken
+from recap.nn.fast.switch import as_autocast, fast, uncompiled
+
+MIN_PRODUCTS = 2**23  # multiplications of a product from which it is worth a call from Python
+
+
+def multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x [R, P] times weight [Q, P], plus bias [Q] -> [R, Q]; no gradient passes."""
+    if x.numel() * len(weight) < MIN_PRODUCTS or not suits_onednn(x, weight):
+        return linear(x, weight, bias)
+    return onednn_product(unbroken(x), unbroken(weight), bias)
+
+
+def learned_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """As `multiplied`, x [..., P] -> [..., Q], with gradients of all three."""
+    if x.numel() * len(weight) < MIN_PRODUCTS or not suits_onednn(x, weight):
+        return linear(x, weight, bias)
+    out: Tensor = _OneDnnProduct.apply(x.reshape(-1, x.shape[-1]), weight, bias)
+    return out.view(*x.shape[:-1], len(weight))
+
+
+class _OneDnnProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return multiplied(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            multiplied(grad, weight.mT) if of_x else None,
+            multiplied(grad.mT, x.mT) if of_weight else None,
+            grad.sum(0) if of_bias else None,
+        )
+
+
+def unbroken(matrix: Tensor) -> Tensor:
+    """Copy a part of a larger matrix: there oneDNN falls back to loops that take seconds."""
+    if matrix.is_contiguous() or matrix.mT.is_contiguous():
+        return matrix
+    return matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()  # lines as they lie: no turning
+
+
+def suits_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Return whether both are float32 on a CPU and this torch can multiply them by oneDNN."""
+    return (
+        weight.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+        and not weight.is_inference()
+        and not torch.compiler.is_compiling()
+        and fast()
+        and has_onednn()
+    )
+
+
+def has_onednn() -> bool:
+    """Return whether this torch has oneDNN and the operators used here, which are not part of its public interface."""
+    operators = torch.ops.mkldnn
+    return torch.backends.mkldnn.is_available() and all(
+        hasattr(operators, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
+    )
+
+
+def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x [R, P] times weight [Q, P], as it is or packed, plus bias [Q] -> [R, Q]."""
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return out
+
+
+def packed(weight: Tensor) -> Tensor:
+    """Return a copy of a weight [Q, P] in oneDNN's layout."""
+    found: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return found
+
+
+_Loop = dict[tuple[int, tuple[int, ...]], "DeferredWeightGrad"]  # by a weight's address and shape
+Columns = tuple[int, int]  # the first one, and the one after the last
+_loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
+
+
+@contextmanager
+def deferred_weight_grad() -> Iterator[None]:
+    """Within, for the length of a loop over time steps, every `product` with a weight defers the weight's gradient."""
+    if not fast() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        yield
+        return
+    weights: _Loop = {}
+    token = _loop.set(weights)
+    try:
+        yield
+    finally:
+        _loop.reset(token)
+        for deferred in weights.values():
+            deferred.close()
+
+
+def deferred_product(x: Tensor, weight: Tensor, first: int) -> Tensor | None:
+    """x [..., P] times P columns of weight, from `first` on -> [..., Q]; None outside of `deferred_weight_grad`."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return None
+    weights = _loop.get()
+    if weights is None:
+        return None
+    key = (weight.data_ptr(), tuple(weight.shape))
+    if key not in weights:
+        weights[key] = DeferredWeightGrad(weight)
+    return weights[key].product(x, first)
+
+
+class DeferredWeightGrad:
+    """The products with one weight [Q, W], or with some of its columns, within one loop."""
+
+    @uncompiled  # a compiler cannot follow what is handed over between forward and backward
+    def __init__(self, weight: Tensor) -> None:
+        (weight,) = as_autocast(weight)
+        self._width = weight.shape[1]
+        self.parts: dict[Columns, Tensor] = {}  # [Q, P], laid out for a product
+        self.inputs: list[tuple[Columns, Tensor]] = []  # rows [R, P] of each product
+        self.grads: dict[int, Tensor] = {}  # [R, Q], by product, so that a second backward pass replaces the first
+        self._weight: Tensor | None = _Collect.apply(weight, self)
+
+    @uncompiled
+    def product(self, x: Tensor, first: int) -> Tensor:
+        """[..., P] -> [..., Q]."""
+        assert self._weight is not None, "the loop has ended"
+        columns = (first, first + x.shape[-1])
+        if columns not in self.parts:  # once, and not for every time step
+            self.parts[columns] = unbroken(self._weight.detach()[:, first : columns[1]])
+        rows: Tensor = _DeferredProduct.apply(x.to(self._weight.dtype).flatten(0, -2), self._weight, self, columns)
+        return rows.view(*x.shape[:-1], -1)
+
+    def close(self) -> None:
+        """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
+        self._weight = None
+        self.parts = {}
+
+    def weight_grad(self) -> Tensor:
+        """Return the weight's gradient over all products, [Q, W]."""
+        numbers: dict[Columns, list[int]] = {}
+        for number in self.grads:
+            numbers.setdefault(self.inputs[number][0], []).append(number)
+        grads = {columns: self._grad_of(same) for columns, same in numbers.items()}
+        if [*grads] == [(0, self._width)]:
+            return grads[0, self._width]
+        some = next(iter(grads.values()))
+        whole = some.new_zeros(len(some), self._width)
+        for (first, end), grad in grads.items():
+            whole[:, first:end] += grad
+        return whole
+
+    def _grad_of(self, numbers: list[int]) -> Tensor:
+        rows = torch.cat([self.inputs[number][1] for number in numbers])
+        return multiplied(torch.cat([self.grads[number] for number in numbers]).mT, rows.mT)
+
+
+class _Collect(torch.autograd.Function):
+    """The weight itself; its backward runs after that of every product, because all of them use its output."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
+        ctx.owner = owner
+        ctx.set_materialize_grads(False)
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *_: None) -> tuple[Tensor, None]:
+        return ctx.owner.weight_grad(), None
+
+
+class _DeferredProduct(torch.autograd.Function):
+    """Rows x [R, P] times columns of the weight, whose gradient goes to the owner."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad, columns: Columns) -> Tensor:
+        part = owner.parts[columns]
+        ctx.save_for_backward(part)
+        ctx.owner, ctx.number = owner, len(owner.inputs)
+        owner.inputs.append((columns, x.detach()))
+        return multiplied(x, part)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (part,) = ctx.saved_tensors
+        ctx.owner.grads[ctx.number] = grad
+        return multiplied(grad, part.mT), None, None, None
+
 
 MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
 
@@ -81,13 +282,13 @@ def should_prepack(x: Tensor, weight: Tensor) -> bool:
 def _packed_if_used(weight: Tensor, weights: _Used) -> Tensor:
     """Return a weight as it is, from its second use on packed; on Zen 4 products with both have the same bits."""
     key = (weight.data_ptr(), tuple(weight.shape))
-    known = weights.get(key)
-    if known is None or known.version != weight._version:
+    used = weights.get(key)
+    if used is None or used.version != weight._version:
         weights[key] = UsedWeight(weight.detach(), weight._version)
         return unbroken(weight.detach())
-    if known.packed is None:
-        known.packed = packed(known.weight)
-    return known.packed
+    if used.packed is None:
+        used.packed = packed(used.weight)
+    return used.packed
 
 
 class Linear(nn.Linear):

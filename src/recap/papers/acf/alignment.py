@@ -19,8 +19,7 @@ from recap.core.documents import write_json
 from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS
-from recap.evaluation.captioned import caption_images
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import DrawnModels, caption_images
 from recap.nn.fast import fixed_weights
 from recap.papers.acf.figure_settings import AlignmentFigure
 

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue, MultiHeadAttention
-from recap.nn.folding import fold, fold_mask, unfold
 from recap.nn.masks import MASKED_SCORE
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, fold, fold_mask, unfold
 
 _LEAST = -80.0  # a log C below this counts as this: C is 1e-35, and `exp` of less is 30 times as slow on a CPU
 READINGS = ("multiply", "renormalize", "double_softmax", "logit_scale")

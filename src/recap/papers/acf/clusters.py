@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recap.nn.residual import NORMS
+from recap.nn.layers import NORMS
 from recap.nn.rows import Rows
 from recap.papers.acf.cluster_matrix import (
     block_means,

@@ -13,8 +13,7 @@ from torch import Tensor
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS
-from recap.evaluation.captioned import CaptionedImages, caption_images
-from recap.evaluation.figure import DrawnModels, shown_images
+from recap.evaluation.figures import CaptionedImages, DrawnModels, caption_images, shown_images
 from recap.models.base import Captioner
 from recap.models.images import Images, Stream
 from recap.models.registry import build_model
@@ -24,7 +23,7 @@ from recap.papers.acf.drawing import ClusterMap, write_clusters
 from recap.papers.acf.figure_settings import ClustersFigure
 from recap.papers.acf.region_grid import region_cells
 from recap.reporting.attention import Box, grid_boxes
-from recap.runs.saved import run_model_config
+from recap.runs.folder import run_model_config
 
 
 def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:

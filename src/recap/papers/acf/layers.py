@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from recap.models.transformer_layers import DecoderLayer, EncoderLayer, Past
+from recap.models.transformer import DecoderLayer, EncoderLayer, Past
 from recap.nn.rows import Rows
 from recap.papers.acf.clusters import Carried, Clusters, TokenByToken, TokenClusters
 

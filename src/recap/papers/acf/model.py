@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
-from recap.models.transformer_layers import DecoderLayer, EncoderLayer
+from recap.models.transformer import DecoderLayer, EncoderLayer
 from recap.nn.attention import Attention, MultiHeadAttention
-from recap.nn.stack import Stack
+from recap.nn.layers import Stack
 from recap.papers.acf.cluster_attention import ClusterAttention
 from recap.papers.acf.cluster_windows import GridWindow, LineWindow
 from recap.papers.acf.clusters import Clusters, GridClusters, LineClusters, TokenByToken

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu
 
-from recap.nn.attention import Attention, KeyValue, head_width
-from recap.nn.dot_product import DotProductAttention
+from recap.nn.attention import Attention, DotProductAttention, KeyValue, head_width
 from recap.nn.fast import Dropout, Linear
 from recap.nn.rows import Rows
 

@@ -21,15 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import ContextCaptioner, ContextState
-from recap.nn.dot_product import DotProductAttention
+from recap.models.state import GlobalMemory, masked_mean
+from recap.nn.attention import DotProductAttention
 from recap.nn.fast import Dropout, Linear
+from recap.nn.layers import LSTMCell, Residual, Stack, UnbiasedLayerNorm
 from recap.nn.masks import key_mask
-from recap.nn.recurrent import LSTMCell
-from recap.nn.residual import Residual, UnbiasedLayerNorm
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
 from recap.papers.aoanet.settings import AoANetModel
 

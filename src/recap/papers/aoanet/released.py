@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import Options, Release, agree, layers
-from recap.models.released_names import rename
+from recap.models.released import Options, Release, agree, layers, rename
 
 NORM = [(r"\.a_2$", ".weight"), (r"\.b_2$", ".bias")]
 BLOCK_RULES = [

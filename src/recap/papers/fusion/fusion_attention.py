@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Linear
-from recap.nn.residual import Residual
+from recap.nn.layers import Residual
 from recap.nn.rows import Rows
 from recap.papers.fusion.positioned import PositionedAttention
 

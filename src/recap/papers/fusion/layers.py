@@ -13,11 +13,10 @@ from torch import Tensor, nn
 from recap.core.errors import DataError
 from recap.models.images import Stream
 from recap.models.state import Memory
-from recap.models.transformer_layers import EncoderLayer, Past, TokenLayer
+from recap.models.transformer import EncoderLayer, Past, TokenLayer
 from recap.nn.fast import Dropout, Linear
-from recap.nn.residual import Residual
+from recap.nn.layers import Residual, Stack
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.fusion.fusion_attention import FusionAttention, FusionKeyValues, Source
 from recap.papers.fusion.positioned import BoxPositions, PositionedAttention, cell_positions
 from recap.papers.fusion.relative_spatial import Boxes, RelativeSpatialEncoding, cell_boxes

@@ -27,10 +27,9 @@ from recap.core.errors import ConfigError
 from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import Memory
-from recap.models.transformer_decoder import TransformerDecoder, own_mask
-from recap.nn.feed_forward import FeedForward
+from recap.models.transformer import TransformerDecoder, own_mask
+from recap.nn.layers import FeedForward, Residual
 from recap.nn.masks import key_mask, needed
-from recap.nn.residual import Residual
 from recap.nn.rows import Rows
 from recap.papers.fusion.fusion_attention import FusionAttention, Masks
 from recap.papers.fusion.layers import (
@@ -146,6 +145,6 @@ class Fusion(TransformerDecoder[FusionMemory]):
 
 
 def fusion_masks(x: Rows, memory: FusionMemory, cache: KeyValueCache | None) -> tuple[Tensor, Masks]:
-    """Return the masks of the tokens and of both streams; see `recap.models.transformer_decoder.MakeMasks`."""
+    """Return the masks of the tokens and of both streams; see `recap.models.transformer.MakeMasks`."""
     streams = Masks(*(needed(key_mask(stream.mask)) for stream in (memory.second, memory)))
     return own_mask(x, cache), streams

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.positional import grid_table
+from recap.nn.layers import grid_table
 from recap.nn.rows import Rows
 
 CELL_POSITIONS = ("index", "angle")

@@ -16,14 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from recap.models.memory import LevelMemory
-from recap.models.transformer_layers import DecoderLayer, Past
-from recap.nn.attention import KeyValue
-from recap.nn.dot_product import ProjectedAttention
+from recap.models.state import LevelMemory
+from recap.models.transformer import DecoderLayer, Past
+from recap.nn.attention import KeyValue, ProjectedAttention
 from recap.nn.fast import Linear
-from recap.nn.residual import Residual
+from recap.nn.layers import Residual, Stack
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 
 
 class MemoryAttention(ProjectedAttention):

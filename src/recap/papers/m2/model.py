@@ -22,17 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
-from recap.models.memory import LevelMemory, first_vectors
-from recap.models.transformer_decoder import TransformerDecoder
-from recap.models.transformer_layers import EncoderLayer
-from recap.nn.dot_product import ProjectedAttention
+from recap.models.state import LevelMemory, first_vectors
+from recap.models.transformer import EncoderLayer, TransformerDecoder
+from recap.nn.attention import ProjectedAttention
 from recap.nn.fast import Dropout, Linear
-from recap.nn.feed_forward import FeedForward
+from recap.nn.layers import FeedForward, Residual, Stack, sinusoid_table
 from recap.nn.masks import key_mask, needed
-from recap.nn.positional import sinusoid_table
-from recap.nn.residual import Residual
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer, MeshedGate
 from recap.papers.m2.settings import M2Model
 
@@ -106,5 +102,5 @@ class M2(TransformerDecoder[LevelMemory]):
         return embedded + self.positions[positions].to(embedded.dtype)
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where each decoder layer passes its weights over each level; see `recap.models.attention_maps`."""
+        """Return where each decoder layer passes its weights over each level; see `recap.models.explained`."""
         return [layer.cross.weights for layer in self.decoder]

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import BUFFERS, Options, Release, layers
-from recap.models.released_names import rename
+from recap.models.released import BUFFERS, Options, Release, layers, rename
 
 LAYER_RULES = [
     (r"^encoder\.fc\.", "feature_embedding."),

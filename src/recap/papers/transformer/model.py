@@ -19,16 +19,12 @@ from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
-from recap.models.transformer_decoder import MakeMasks, TransformerDecoder, make_masks
-from recap.models.transformer_layers import DecoderLayer, EncoderLayer
+from recap.models.transformer import DecoderLayer, EncoderLayer, MakeMasks, TransformerDecoder, make_masks
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.feed_forward import FeedForward
+from recap.nn.layers import NORMS, FeedForward, Residual, Stack, grid_table
 from recap.nn.masks import key_mask, needed
-from recap.nn.positional import grid_table
-from recap.nn.residual import NORMS, Residual
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.transformer.settings import TransformerSizes
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross

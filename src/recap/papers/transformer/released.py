@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import SINUSOID, Options, Release, agree, layers
-from recap.models.released_names import rename_annotated
+from recap.models.released import SINUSOID, Options, Release, agree, layers, rename_annotated
 
 # For `layer_norm: unbiased` (docs/reference/parameters.md).
 rename_official = partial(rename_annotated, projections=("query", "key", "value", "output"))

@@ -18,14 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import RecurrentCaptioner, RecurrentState
-from recap.models.state import PER_BEAM
-from recap.nn.activations import activation
-from recap.nn.additive import AdditiveAttention
+from recap.models.state import PER_BEAM, GlobalMemory, masked_mean
+from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Linear
+from recap.nn.layers import LSTMCell, make_activation
 from recap.nn.masks import key_mask
-from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
 from recap.papers.up_down.settings import UpDownModel
 
@@ -48,7 +46,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         d_model, d_feature = settings.d_model, settings.d_feature
         width = d_feature or inputs.feature_size
         self.d_model = d_model
-        self.word_activation = activation(settings.word_activation, known=("none", "relu"))
+        self.word_activation = make_activation(settings.word_activation, known=("none", "relu"))
         self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, settings.d_word)
         self.attention_lstm = LSTMCell(d_model + width + settings.d_word, d_model)

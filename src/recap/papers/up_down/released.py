@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import Options, Release, agree
-from recap.models.released_names import rename
+from recap.models.released import Options, Release, agree, rename
 
 RULES = [
     (r"^att_embed\.0\.", "feature_embedding."),

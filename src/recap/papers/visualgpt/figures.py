@@ -16,8 +16,7 @@ from recap.core.hashing import generator
 from recap.data.byte_pairs import BytePairVocabulary
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary
-from recap.evaluation.captioned import BATCH, caption_images
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import BATCH, DrawnModels, caption_images
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.papers.visualgpt.figure_settings import GatesFigure

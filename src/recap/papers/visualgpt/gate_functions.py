@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recap.core.files import atomic_path
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import DrawnModels
 from recap.papers.visualgpt.figure_settings import GateFunctionsFigure
 from recap.papers.visualgpt.srau import SelfResurrecting
 

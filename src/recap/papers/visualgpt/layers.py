@@ -8,12 +8,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from recap.models.gpt2 import Gpt2Block
-from recap.models.memory import LevelMemory
-from recap.models.transformer_layers import EncoderLayer, Past, TokenLayer
-from recap.nn.attention import Attention, KeyValue, MultiHeadAttention, head_width
-from recap.nn.dot_product import ProjectedAttention
-from recap.nn.feed_forward import FeedForward
-from recap.nn.residual import Residual
+from recap.models.state import LevelMemory
+from recap.models.transformer import EncoderLayer, Past, TokenLayer
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention, ProjectedAttention, head_width
+from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.aoanet.attention_on_attention import AttentionOnAttention
 from recap.papers.m2.layers import MemoryAttention, MeshedGate

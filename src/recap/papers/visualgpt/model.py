@@ -20,12 +20,12 @@ from recap.models.cache import KeyValueCache
 from recap.models.gpt2 import DEVIATION, Gpt2Decoder, initialize
 from recap.models.gpt2_weights import load_pretrained
 from recap.models.images import Images, InputSpec
-from recap.models.memory import LevelMemory, first_vectors
-from recap.models.transformer_decoder import TransformerDecoder, own_mask
+from recap.models.state import LevelMemory, first_vectors
+from recap.models.transformer import TransformerDecoder, own_mask
 from recap.nn.fast import Dropout, Linear
+from recap.nn.layers import Stack
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.visualgpt.layers import (
     AoaBaseline,
     AttendedAgain,
@@ -137,7 +137,7 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         return self.decoder.logits(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where the cross-attentions pass their weights; see `recap.models.attention_maps`."""
+        """Return where the cross-attentions pass their weights; see `recap.models.explained`."""
         return [block.cross.weights for block in self.decoder.blocks]
 
 
@@ -163,5 +163,5 @@ def _fusion(settings: VisualGptModel) -> Fusion:
 
 
 def masks(x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
-    """Return the masks of the tokens and of the image; see `recap.models.transformer_decoder.MakeMasks`."""
+    """Return the masks of the tokens and of the image; see `recap.models.transformer.MakeMasks`."""
     return own_mask(x, cache), key_mask(memory.mask)

@@ -17,7 +17,7 @@ from recap.core.files import atomic_path, cell, csv_text, write_text
 from recap.data.corpus import Corpus
 from recap.data.parts_of_speech import TAGGED, count_kinds, kind_of, needed_tagger
 from recap.data.texts import read_texts
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import DrawnModels
 from recap.papers.visualgpt.figure_settings import PartsOfSpeechFigure
 from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores
 from recap.reporting.text import plain

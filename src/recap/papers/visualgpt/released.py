@@ -9,8 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from recap.models.gpt2_weights import rename_gpt2
-from recap.models.released import BUFFERS, Options, Release, layers
-from recap.models.released_names import rename
+from recap.models.released import BUFFERS, Options, Release, layers, rename
 from recap.papers.m2.released import LAYER_RULES
 
 ENCODER = [  # that of the released M2, and the AoA Transformer's

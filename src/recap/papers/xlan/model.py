@@ -17,14 +17,13 @@ from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory, masked_mean
 from recap.models.recurrent import ContextCaptioner, ContextState
-from recap.nn.additive import AdditiveAttention
+from recap.models.state import GlobalMemory, masked_mean
+from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Dropout, Linear
+from recap.nn.layers import LSTMCell, Stack
 from recap.nn.masks import key_mask
-from recap.nn.recurrent import LSTMCell
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.xlan.settings import XLanModel
 from recap.papers.xlan.x_linear import CELU_ALPHA, FeatureMix, XLinear, x_linear
 

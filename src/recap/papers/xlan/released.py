@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.released import Options, Release, agree, layers
-from recap.models.released_names import rename
+from recap.models.released import Options, Release, agree, layers, rename
 
 X_LINEAR = [
     (r"in_proj_k\.", "key."),

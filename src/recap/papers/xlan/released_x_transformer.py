@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.models.released import Options, Release, agree, layers
-from recap.models.released_names import rename
-from recap.nn.positional import sinusoid_table
+from recap.models.released import Options, Release, agree, layers, rename
+from recap.nn.layers import sinusoid_table
 from recap.papers.xlan.released import BLOCK, OPTION_OF, X_LINEAR, x_linear_settings
 from recap.papers.xlan.x_transformer import MAX_POSITIONS
 

@@ -22,12 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recap.nn.activations import activation
 from recap.nn.attention import Attention, KeyValue, head_width
 from recap.nn.fast import Dropout, Linear, fast, product
-from recap.nn.folding import fold, fold_mask, unfold
+from recap.nn.layers import make_activation
 from recap.nn.masks import MASKED_SCORE
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, fold, fold_mask, unfold
 from recap.papers.xlan.bilinear import bilinear_pool
 from recap.papers.xlan.settings import XLinearSizes
 
@@ -74,7 +73,7 @@ class Projection(nn.Module):
     def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
         super().__init__()
         self.linear = Linear(d_model, d_model)
-        self.activation = activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
+        self.activation = make_activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
         self.norm = HeadNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,7 +95,7 @@ class XLinear(Attention):
 
     Attributes:
         weights: an identity that the spatial attention weights pass through, [B, C, H, T, N]; see
-            `recap.models.attention_maps`.
+            `recap.models.explained`.
     """
 
     def __init__(

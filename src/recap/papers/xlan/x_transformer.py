@@ -27,14 +27,12 @@ from recap.data.vocabulary import PAD
 from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
-from recap.models.memory import GlobalMemory, masked_mean
-from recap.models.state import PER_BEAM, State
+from recap.models.state import PER_BEAM, GlobalMemory, State, masked_mean
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Dropout, Linear, PackedIndex, fast
+from recap.nn.layers import Stack, sinusoid_table
 from recap.nn.masks import causal_mask, key_mask
-from recap.nn.positional import sinusoid_table
 from recap.nn.rows import Rows
-from recap.nn.stack import Stack
 from recap.papers.xlan.settings import XTransformerModel
 from recap.papers.xlan.x_linear import CELU_ALPHA, x_linear
 from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer, running_mean
@@ -154,7 +152,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         return self.output(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where the image blocks pass their weights; see `recap.models.attention_maps`."""
+        """Return where the image blocks pass their weights; see `recap.models.explained`."""
         return [layer.image.weights for layer in self.decoder]
 
     def start(self, memory: GlobalMemory) -> XTransformerState:

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from recap.nn.attention import KeyValue
 from recap.nn.fast import Dropout
-from recap.nn.feed_forward import FeedForward
-from recap.nn.residual import Residual
+from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.xlan.x_linear import FeatureMix, XLinear
 

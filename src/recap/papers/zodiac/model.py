@@ -32,8 +32,7 @@ from recap.models.base import token_mask
 from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory
-from recap.models.transformer_decoder import TransformerState, make_masks, own_mask
-from recap.models.transformer_layers import DecoderLayer, Past
+from recap.models.transformer import DecoderLayer, Past, TransformerState, make_masks, own_mask
 from recap.nn.attention import KeyValue
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows

@@ -9,8 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.models.released import SINUSOID, Options, Release
-from recap.models.released_names import rename_annotated
+from recap.models.released import SINUSOID, Options, Release, rename_annotated
 from recap.papers.transformer.released import OPTION_OF, annotated_settings
 
 # For `layer_norm: unbiased` (docs/reference/parameters.md).

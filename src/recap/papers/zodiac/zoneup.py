@@ -32,11 +32,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from recap.nn.activations import activation
 from recap.nn.attention import Attention, KeyValue, head_width
 from recap.nn.fast import Linear
-from recap.nn.folding import shared_product
-from recap.nn.rows import Rows
+from recap.nn.layers import make_activation
+from recap.nn.rows import Rows, shared_product
 
 GATES = ("sigmoid", "tanh", "none")
 SCOPES = ("prefix", "head", "image", "global", "as_released")
@@ -129,8 +128,8 @@ class ZodiacMultiHead(Attention):
         if gate not in GATES or scope not in SCOPES:
             raise ValueError(f"unknown gate {gate!r} or scope {scope!r}; gates are {[*GATES]}, scopes are {SCOPES}")
         self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
-        self.gate = None if gate == "none" else activation(gate)
-        self.gelu: Callable[[Tensor], Tensor] = activation("gelu" if gelu else "none")
+        self.gate = None if gate == "none" else make_activation(gate)
+        self.gelu: Callable[[Tensor], Tensor] = make_activation("gelu" if gelu else "none")
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)

@@ -15,7 +15,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import load_vocabulary
-from recap.evaluation.figure import DrawnModels
+from recap.evaluation.figures import DrawnModels
 from recap.models.images import InputSpec, Stream
 from recap.models.registry import build_model
 from recap.papers.acf.alignment import late_interaction, mutual_argmax

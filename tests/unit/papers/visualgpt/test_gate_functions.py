@@ -8,7 +8,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.evaluation.figure import DrawnModels, write_figure
+from recap.evaluation.figures import DrawnModels, write_figure
 from recap.papers.visualgpt.figure_settings import GateFunctionsFigure
 from recap.papers.visualgpt.gate_functions import _broken, gate_values
 from recap.papers.visualgpt.srau import SelfResurrecting

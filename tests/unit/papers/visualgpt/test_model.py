@@ -14,12 +14,11 @@ from recap.data.vocabulary import Vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
 from recap.models.registry import build_model
-from recap.nn.attention import head_width
-from recap.nn.dot_product import ProjectedAttention
+from recap.nn.attention import ProjectedAttention, head_width
 from recap.nn.rows import Rows
 from recap.papers.visualgpt.figures import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.runs.pretrained import pretrained_file
+from recap.runs.inputs import pretrained_file
 
 CONFIG = VisualGptModel.example()
 WORDS = Vocabulary([f"w{number}" for number in range(V - 4)], {"min_count": 1, "max_length": 9, "splits": "train"})

@@ -9,7 +9,7 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.corpus import Caption, write_corpus
-from recap.evaluation.figure import DrawnModels, write_figure
+from recap.evaluation.figures import DrawnModels, write_figure
 from recap.papers.visualgpt import parts_figure
 from recap.papers.visualgpt.figure_settings import PartsOfSpeechFigure
 from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores

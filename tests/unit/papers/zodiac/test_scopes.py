@@ -15,7 +15,7 @@ from helpers.model_cases import (
 )
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.models import transformer_decoder
+from recap.models import transformer as shared_transformer
 from recap.papers.transformer import model as transformer
 from recap.settings.models import model_configs
 
@@ -59,7 +59,7 @@ def same(*pair):
 def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on_it(any_scope, tokens, monkeypatch):
     images = random_images(EXAMPLE, masked=False)
     before = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
-    for module in (transformer, transformer_decoder):
+    for module in (transformer, shared_transformer):
         monkeypatch.setattr(module, "needed", lambda mask: mask)
     after = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
     torch.testing.assert_close(after, before, atol=1e-12, rtol=0)

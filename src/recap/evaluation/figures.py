@@ -1,0 +1,178 @@
+"""Figures of trained models: what every kind is drawn from, where models look, and whether they look at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from recap.core.documents import write_json
+from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.hashing import generator
+from recap.core.log import log, progress
+from recap.core.plugins import resolve
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS, PAD, AnyVocabulary
+from recap.evaluation.decode import Decoder, best
+from recap.features.store import FeatureStore
+from recap.models.base import Captioner
+from recap.models.explained import attention_maps
+from recap.models.images import Images
+from recap.nn.fast import fixed_weights
+from recap.reporting.attention import AttentionMap, Box, grid_boxes, write_attention
+from recap.runs.folder import open_runs
+from recap.runs.inputs import BOXES, FeatureSources, batch_tensor, split_captions
+from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
+from recap.settings.recipes import DecodingSettings
+from recap.statistics.comparison import compare_paired
+
+MAX_LENGTH = 20  # tokens of a caption
+BATCH = 50  # images decoded at a time
+
+
+@dataclass(frozen=True)
+class DrawnModels:
+    """The trained models that a figure shows, with the files of their data set."""
+
+    runs: Mapping[str, Path]  #: label -> run folder; none where the figure shows no models
+    corpus: Path
+    vocabulary: Path
+    features: Sequence[Path]  #: the feature stores that training saw; none where the figure shows no models
+    image_roots: Sequence[Path]  #: folders or zips with the photos
+    heading: str  #: text above the figure: the table and the scale of the runs
+    texts: Sequence[Path] = ()  #: the outside files that the figure names
+
+
+def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
+    """Make the files of a figure.
+
+    `out` is the begin of their paths: with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
+    """
+    runs, kind, texts = len(models.runs), f"a figure of kind {figure.kind!r}", len(figure.texts())
+    if figure.most_rows is not None and runs > figure.most_rows:
+        raise ConfigError(f"{kind} shows {figure.most_rows} runs, not {runs}; name fewer")
+    if figure.needs_images and not models.image_roots:
+        raise ConfigError(f"{kind} shows photos; name their folders or zips with --images")
+    if figure.needs_models and not (models.runs and models.features):
+        raise ConfigError(f"{kind} shows trained models; name --runs, --labels and --features")
+    if len(models.texts) != texts:
+        raise ConfigError(f"{kind} reads {texts} texts; name them with --texts")
+    draw = resolve(figure.implementation)
+    draw(figure, models, {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files})
+
+
+def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
+    """Return the images that a figure names, or some of the test split, the same ones on every call."""
+    if figure.image_ids:
+        return figure.image_ids
+    ids = sorted(corpus.captions("test"))
+    drawn = generator(0, "attention").choice(len(ids), size=min(figure.count, len(ids)), replace=False).tolist()
+    return [ids[index] for index in drawn]
+
+
+@dataclass(frozen=True)
+class CaptionedImages:
+    """A trained model, what it reads, and its captions: image id -> token ids without <bos> and <eos>."""
+
+    model: Captioner
+    sources: FeatureSources
+    vocabulary: AnyVocabulary
+    captions: dict[int, list[int]]
+
+    def words(self, image: int) -> list[str]:
+        """Return the words of an image's caption, one per token."""
+        return [self.vocabulary.decode([token]) for token in self.captions[image]]
+
+
+def caption_images(models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> CaptionedImages:
+    """Load one of a figure's models and caption images, on the CPU."""
+    settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
+    own = Decoder([models.runs[label]], settings, vocabulary=models.vocabulary, features=models.features)
+    return CaptionedImages(own.model, own.sources, own.vocabulary, best(own.candidates(image_ids, label)))
+
+
+def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Caption images with each model and draw the attention map of every token."""
+    corpus = Corpus.read(models.corpus)
+    maps: dict[int, list[AttentionMap]] = {image: [] for image in shown_images(figure, corpus)}
+    for label in models.runs:
+        own = caption_images(models, label, list(maps), beam=figure.beam)
+        for image, drawn in maps.items():
+            images, words = own.sources.read([image]), own.words(image)
+            tokens = torch.tensor([[[BOS, *own.captions[image]]]])
+            weights = attention_maps(own.model, tokens, own.model.encode(images))[0, 0]  # [T, N]
+            boxes = vector_boxes(own.sources.stores[0], image)
+            drawn.append(AttentionMap(label, words, boxes, weights[: len(words), images.main.mask[0]].tolist()))
+    shading = (
+        "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is "
+        "outlined in red."
+    )
+    write_attention(
+        heading="  |  ".join(filter(None, [models.heading, shading])),
+        maps=maps,
+        files=corpus.files(),
+        image_roots=models.image_roots,
+        out=files["attention.png"],
+    )
+
+
+def vector_boxes(store: FeatureStore, image: int) -> list[Box]:
+    """Return where the vectors of an image are, as fractions of it: their boxes, or else the cells of a square grid."""
+    if BOXES in store.columns():
+        size = torch.from_numpy(store.sizes([image])[0]).float()
+        if not size.all():
+            raise FeatureError(f"{store.path}: image {image} has boxes, but no size of the picture to draw them in")
+        scaled = (store.column([image], BOXES)[0].float() / size.repeat(2)).clamp(0, 1)
+        return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
+    vectors = int(store.rows([image])[0])
+    side = math.isqrt(vectors)
+    if side * side != vectors:
+        raise FeatureError(f"{store.path}: image {image} has {vectors} vectors without boxes, no square grid to draw")
+    return grid_boxes(side)
+
+
+def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Write the loss of references with their own images and with the features of others, and the paired t-test.
+
+        loss = mean over an image's reference tokens of -log p(token | tokens before it, image)
+
+    A model that has learned the language of captions alone loses nothing when images are exchanged. Each image is given
+    the features of the next one of its split in the order of ids, the last one those of the first.
+    """
+    corpus, split = Corpus.read(models.corpus), figure.split
+    losses = {}
+    for label, run in models.runs.items():
+        model, sources, words = open_runs([run], vocabulary=models.vocabulary, features=models.features)
+        captions = split_captions(corpus, words, split)
+        ids = sorted(captions)
+        if len(ids) < 2:
+            raise DataError(f"{models.corpus}: the split {split!r} has one image, and no other to exchange it with")
+        own, other = [], []
+        for first in progress(range(0, len(ids), BATCH), name=label, unit="batches"):
+            batch = ids[first : first + BATCH]
+            tokens = batch_tensor(captions, batch)
+            strangers = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
+            own += caption_losses(model, sources.read(batch), tokens).tolist()
+            other += caption_losses(model, sources.read(strangers), tokens).tolist()
+        test, means = compare_paired(own, other), {"own": sum(own) / len(own), "other": sum(other) / len(other)}
+        losses[label] = {**means, "difference": asdict(test)}
+        p = "" if test.p is None else f", p {test.p:.2g}"
+        log.info(
+            f"{label}: loss {means['own']:.3f} with the images themselves, {means['other']:.3f} with others, over "
+            f"{test.images} images{p}"
+        )
+    write_json(files["other_images.json"], {"split": split, "models": losses})
+
+
+@torch.no_grad()
+@fixed_weights()
+def caption_losses(model: Captioner, images: Images, tokens: Tensor) -> Tensor:
+    """Return the mean loss per token of each image's captions, [B]; tokens: [B, C, T + 1] with <bos> and <eos>."""
+    inputs, targets = tokens[..., :-1], tokens[..., 1:]
+    log_p = model.log_probabilities(model.decode(inputs, model.encode(images)))
+    losses = -log_p.gather(-1, targets[..., None])[..., 0].masked_fill(targets == PAD, 0)
+    return losses.sum((1, 2)) / (targets != PAD).sum((1, 2))

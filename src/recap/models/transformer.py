@@ -1,0 +1,252 @@
+"""What all Transformers share: their layers, and on the side of the words teacher forcing and decoding with a cache.
+
+    x_0 = embed(tokens, positions),   x_l = layer_l(x_l-1, image),   hidden = norm(x_L),   logits = output(hidden)
+
+A model brings its layers (`TokenLayer`) and a function that makes the masks; embedding, norm and output are those of
+`build_decoder`, or its own.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from recap.core.errors import ConfigError
+from recap.models.base import Captioner, token_mask
+from recap.models.cache import KeyValueCache
+from recap.models.state import PER_BEAM, Memory, MemoryT, State
+from recap.nn.attention import Attention, KeyValue
+from recap.nn.fast import Linear, PackedIndex, fast
+from recap.nn.layers import Residual, Stack, sinusoid_table
+from recap.nn.masks import causal_mask, key_mask, needed
+from recap.nn.rows import Rows
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward: rows of [B, 1, N, D] -> rows of [B, 1, N, D]."""
+
+    def __init__(self, *, attention: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = attention, feed_forward
+        self.around_attention, self.around_feed_forward = residual(), residual()
+
+    def forward(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
+        """`attn_mask` is broadcastable to [B, 1, N, N]; `others` are what else the attention takes."""
+        y = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), attn_mask, **others).values)
+        return x.like(self.around_feed_forward(y, self.feed_forward))
+
+    def self_attend(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
+        """Attend to all vectors."""
+        return self.attention.to_itself(x, attn_mask, **others)
+
+
+@dataclass
+class Past:
+    """What one decoder layer knows of the tokens before, while a model decodes step by step."""
+
+    cache: KeyValueCache  #: keys and values of all layers; layer: the number of this one
+    layer: int
+    carried: Any = ()  #: what else it knows, as `TokenLayer.begin` returned it; a step replaces it
+
+    def extend(self, key_value: KeyValue) -> KeyValue:
+        """Append the newest token; returns the keys and values of all tokens, to be attended to under `cache.mask`."""
+        self.cache.append(self.layer, key_value)
+        return self.cache.shared(self.layer)
+
+
+class TokenLayer(nn.Module, ABC):
+    """The interface of a decoder's layers: rows of [B, C, T, D] -> rows of [B, C, T, D]."""
+
+    @abstractmethod
+    def image(self, memory: Any) -> Any:
+        """Project what the layer attends to in the image, once per image; `memory` is that of its model."""
+
+    def begin(self, like: Tensor) -> Any:
+        """Return what the layer remembers before the first token of the images [B, ...], beside keys and values.
+
+        It is made of tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is nothing.
+        """
+        return ()
+
+    @abstractmethod
+    def forward(self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None) -> Rows:
+        """Apply the layer to all tokens of captions, or, after those of `past`, to one more of each.
+
+        `image` is what `image` returned, `cross_mask` its mask, broadcastable to [B, C, T, N]; `self_mask` is that of
+        the tokens, broadcastable to [B, C, T, T], or to [B, C, 1, S] of the cache of `past`.
+        """
+
+
+class DecoderLayer(TokenLayer):
+    """Causal self-attention, cross-attention, feed-forward."""
+
+    def __init__(
+        self, *, attention: Attention, cross: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]
+    ) -> None:
+        super().__init__()
+        self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
+        self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
+
+    def image(self, memory: Memory) -> KeyValue:
+        """Return keys and values of the image, [B, 1, H, N, K]."""
+        return self.cross.key_value(Rows(memory.values[:, None]))
+
+    def forward(
+        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
+    ) -> Rows:
+        """As `TokenLayer.forward`; `others` are what else the self-attention takes."""
+        y = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values)
+        y = self.around_cross(y, lambda y: self.cross_attend(x.like(y), image, cross_mask, past).values)
+        return x.like(self.around_feed_forward(y, self.feed_forward))
+
+    def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any) -> Rows:
+        """Attend to the tokens so far."""
+        key_value = self.attention.key_value(x)
+        key_value = key_value if past is None else past.extend(key_value)
+        return self.attention(x, key_value, attn_mask=attn_mask, **others)
+
+    def cross_attend(self, x: Rows, image: Any, attn_mask: Any, past: Past | None) -> Rows:
+        """Attend to the image; here nothing of the past is needed."""
+        return self.cross(x, image, attn_mask=attn_mask)
+
+
+MAX_POSITIONS = 512  # maximum tokens per caption
+MakeMasks = Callable[[Rows, Any, KeyValueCache | None], tuple[Tensor, Any]]
+"""Tokens, memory, and the cache of decoding (None under teacher forcing) -> masks of the tokens and of the image.
+
+They are broadcastable to [B, C, T, T] (or [B, C, 1, S] of the cache) and to what the layers expect of the image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerState(State[MemoryT]):
+    """The tokens so far, and what is projected once per image."""
+
+    cache: KeyValueCache = field(metadata=PER_BEAM)  #: keys and values of the tokens
+    #: what each layer remembers of them beside these, see `TokenLayer.begin`
+    carried: tuple[Any, ...] = field(metadata=PER_BEAM)
+    image: tuple[Any, ...]  #: what each layer attends to in the image
+
+
+def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
+    """Return which tokens a token may attend to: itself and those before it."""
+    return causal_mask(x.shape[2], x.values.device) if cache is None else cache.mask
+
+
+def make_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor | None]:
+    """Let tokens attend to those before them, and to the real vectors of the image; see `MakeMasks`."""
+    return own_mask(x, cache), needed(key_mask(memory.mask))
+
+
+class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
+    """The words of every Transformer."""
+
+    packs = True  #: whether padding may be left out, because no token's result depends on padded ones
+    positions: Tensor  #: codes of the positions, [T, D]
+    decoder: Any  # where `layers` is overridden, a module that holds them
+
+    def __init__(self, make_masks: MakeMasks = make_masks) -> None:
+        super().__init__()
+        self.make_masks = make_masks
+
+    def build_decoder(
+        self, *, vocabulary_size: int, d_model: int, dropout: float, layers: Iterable[nn.Module], norm: nn.Module
+    ) -> None:
+        """Add word embedding, decoder and output layer, and initialize all matrices of the model (Xavier, uniform).
+
+        `dropout` is on embedded words, `norm` comes after the last layer.
+        """
+        self.word_embedding = nn.Embedding(vocabulary_size, d_model)
+        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False)
+        self.word_dropout = nn.Dropout(dropout)
+        self.decoder = Stack[Any](layers)
+        self.decoder_norm = norm
+        self.output = Linear(d_model, vocabulary_size)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    @property
+    def layers(self) -> Stack[Any]:
+        """The decoder's layers, each a `TokenLayer`."""
+        return self.decoder
+
+    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [...] and their positions in the caption, broadcastable to [...] -> [..., D]."""
+        embedded = self.word_embedding(tokens)
+        codes = self.positions.to(embedded.dtype)[positions]
+        return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse captions of so many tokens if there are fewer positions."""
+        if tokens > len(self.positions):
+            raise ConfigError(
+                f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} positions; raise its "
+                "max_tokens if it has such a key, or lower max_length of vocabulary and evaluation"
+            )
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Output of the last layer [..., D] -> hidden [..., D]."""
+        return self.decoder_norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return self.output(hidden)
+
+    def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
+        """Tokens [B, C, T] -> hidden [B, C, T, D]."""
+        return self.decode_padded(tokens, token_mask(tokens), memory)
+
+    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: MemoryT) -> Tensor:
+        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
+        if not self.packs or not fast():
+            return self.decode_padded(tokens, token_mask, memory)[token_mask]
+        self.check_length(tokens.shape[-1])
+        index = PackedIndex(token_mask)
+        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
+        return self._run(Rows(self.embed(index.pack(tokens), index.pack(positions)), index), memory)
+
+    def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
+        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
+        self.check_length(tokens.shape[-1])
+        positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self._run(Rows(self.embed(tokens, positions), token_mask=token_mask), memory)
+
+    def _run(self, x: Rows, memory: MemoryT) -> Tensor:
+        """Run the layers on all tokens -> hidden, padded or packed as these."""
+        self_mask, cross_mask = self.make_masks(x, memory, None)
+        for layer in self.layers:
+            x = self.run_layer(layer, x, layer.image(memory), self_mask, cross_mask)
+        return self.norm(x.values)
+
+    def start(self, memory: MemoryT) -> TransformerState[MemoryT]:
+        """Let each layer project the image once, and open an empty cache."""
+        layers: list[TokenLayer] = list(self.layers)
+        return TransformerState(
+            memory,
+            cache=KeyValueCache.empty(len(memory.values), len(layers), memory.values.device),
+            carried=tuple(layer.begin(memory.values) for layer in layers),
+            image=tuple(layer.image(memory) for layer in layers),
+        )
+
+    def step(self, tokens: Tensor, state: TransformerState[MemoryT]) -> tuple[Tensor, TransformerState[MemoryT]]:
+        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
+
+        No gradient passes through the cache.
+        """
+        self.check_length(state.position + 1)
+        cache = state.cache.extended()
+        past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
+        here = torch.arange(state.position, state.position + 1, device=tokens.device)  # made there: no copy, no wait
+        x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
+        self_mask, cross_mask = self.make_masks(x, state.memory, cache)
+        for layer, image, before in zip(self.layers, state.image, past, strict=True):
+            x = layer(x, image, self_mask, cross_mask, before)
+        carried = tuple(before.carried for before in past)
+        after = replace(state, position=state.position + 1, cache=cache, carried=carried)
+        return self.log_probabilities(self.norm(x.values[:, :, 0])), after

@@ -1,0 +1,137 @@
+"""Small layers: activations by name, feed-forward, norms and residual connections, sinusoids, an LSTM cell, lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from typing import Generic, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from recap.nn.fast import Dropout, Linear, product
+
+ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
+    "none": lambda _alpha: nn.Identity(),
+    "relu": lambda _alpha: nn.ReLU(),
+    "gelu": lambda _alpha: nn.GELU(),
+    "gelu_tanh": lambda _alpha: nn.GELU(approximate="tanh"),
+    "tanh": lambda _alpha: nn.Tanh(),
+    "sigmoid": lambda _alpha: nn.Sigmoid(),
+    "elu": nn.ELU,
+    "celu": nn.CELU,
+}
+
+
+def make_activation(name: str, *, known: Collection[str] = tuple(ACTIVATIONS), alpha: float = 1.0) -> nn.Module:
+    """Return an activation without parameters, one of those known; `alpha` is the scale of elu and celu."""
+    if name not in known:
+        raise ValueError(f"unknown activation {name!r}; known are {[*known]}")
+    return ACTIVATIONS[name](alpha)
+
+
+class FeedForward(nn.Module):
+    """Linear, activation, dropout, linear: [..., D] -> [..., D].
+
+    Some released code has no activation here (`none`).
+    """
+
+    def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.inner = Linear(d_model, d_hidden)
+        self.activation = make_activation(activation, known=("none", "relu", "gelu", "gelu_tanh"))
+        self.dropout = Dropout(dropout)
+        self.outer = Linear(d_hidden, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class UnbiasedLayerNorm(nn.Module):
+    """gain * (x - mean) / (unbiased std + 1e-6) + shift, as in the Annotated Transformer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        deviation, mean = torch.std_mean(x, -1, keepdim=True)
+        return self.weight * (x - mean) / (deviation + 1e-6) + self.bias
+
+
+NORMS: dict[str, Callable[[int], nn.Module]] = {"biased": nn.LayerNorm, "unbiased": UnbiasedLayerNorm}
+
+
+class Residual(nn.Module):
+    """x + dropout(f(norm(x))) for `pre`, norm(x + dropout(f(x))) for `post`; [..., D] -> [..., D]."""
+
+    def __init__(self, *, d_model: int, norm: str, norm_kind: str, dropout: float) -> None:
+        super().__init__()
+        self.pre = norm == "pre"
+        self.norm = NORMS[norm_kind](d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """[..., D] -> [..., D]."""
+        if self.pre:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Return the codes [P, width] of positions [P].
+
+    Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle. Computed in the type of the
+    positions: float32 gives the very bits of released code.
+    """
+    rates = torch.exp(torch.arange(0, width, 2, dtype=positions.dtype) * (-math.log(10000.0) / width))
+    table = torch.zeros(len(positions), width, dtype=positions.dtype)
+    table[:, 0::2] = torch.sin(positions[:, None] * rates)
+    table[:, 1::2] = torch.cos(positions[:, None] * rates)[:, : width // 2]
+    return table
+
+
+def sinusoid_table(length: int, width: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return [length, width] of the positions 0, 1, .., as `sinusoids`."""
+    return sinusoids(torch.arange(length, dtype=dtype), width)
+
+
+def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Tensor:
+    """Return [side * side, width] float64 for cells in raster order: half the columns code the row, half the column.
+
+    `positions` [side] are those of a row or column; None: 0, 1, ..
+    """
+    if width % 4:
+        raise ValueError(f"grid positions need a width divisible by 4, not {width}")
+    line = sinusoid_table(side, width // 2) if positions is None else sinusoids(positions, width // 2)
+    rows = line[:, None].expand(side, side, -1)
+    columns = line[None].expand(side, side, -1)
+    return torch.cat([rows, columns], -1).flatten(0, 1)
+
+
+class LSTMCell(nn.LSTMCell):
+    """torch's LSTM cell in two halves: W_ih x as a sum over parts of x, then the recurrence."""
+
+    def project_input(self, part: Tensor, first: int) -> Tensor:
+        """Project the entries [..., P] of the input that begin at column `first` -> [..., 4 * R]."""
+        return product(part, self.weight_ih, None, first=first)
+
+    def step(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """One time step: projected input [..., 4 * R], state h and c [..., R] -> new h and c."""
+        gates = projected + product(h, self.weight_hh, None) + (self.bias_ih + self.bias_hh)
+        i, f, g, o = gates.chunk(4, -1)  # input, forget, cell, output
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+LayerT = TypeVar("LayerT", bound=nn.Module)
+
+
+class Stack(nn.ModuleList, Generic[LayerT]):
+    """`nn.ModuleList` that knows the type of its modules."""
+
+    def __iter__(self) -> Iterator[LayerT]:
+        return cast(Iterator[LayerT], super().__iter__())

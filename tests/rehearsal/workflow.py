@@ -1,0 +1,86 @@
+"""Calls Snakemake in a rehearsal's folder, and counts the jobs of its plan."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recap.core.errors import RecapError
+
+PLUGIN = "rehearsal.stand_in"
+# Rules that only gather what others make.
+_GATHER = ("all", "total")
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """The workflow of a profile in the working folder."""
+
+    snakefile: Path  #: of the project
+    configfile: Path  #: the profile's file
+    cores: int  #: jobs at once
+    hub: str  #: address that takes the place of the HuggingFace hub
+
+    def run(self, *words: str) -> None:
+        """Run Snakemake; its messages go to standard error."""
+        process = subprocess.Popen(self.command(words), stdout=2, env=self.environment())
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        if status:
+            what = f" ({' '.join(words)})" if words else ""
+            raise RecapError(
+                f"the rehearsal{what} failed; the messages above say which job, and {Path.cwd()} has it all"
+            )
+
+    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake, which may fail, and return what it said."""
+        return subprocess.run(self.command(words), capture_output=True, text=True, env=self.environment())
+
+    def planned(self, *words: str) -> Counter[str]:
+        """Return how many jobs of each rule are due."""
+        done = self.attempt("--dry-run", *words)
+        if done.returncode:
+            sys.stderr.write(done.stdout + done.stderr)
+            raise RecapError("the rehearsal cannot be planned; the messages above say why")
+        return job_counts(done.stdout + done.stderr)
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of Snakemake and of its jobs: the hub is on this machine, its cache in this folder."""
+        inherited = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
+        paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {
+            **inherited,
+            "PYTHONPATH": os.pathsep.join(paths),  # of the stand-ins
+            "HF_ENDPOINT": self.hub,
+            "HF_HOME": str(Path("huggingface").absolute()),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Return the command that runs Snakemake."""
+        command = [sys.executable, "-P", "-m", "snakemake", *words, "--cores", str(self.cores)]
+        return [*command, "--snakefile", str(self.snakefile), "--configfile", str(self.configfile)]
+
+
+# Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
+_NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
+
+
+def job_counts(said: str) -> Counter[str]:
+    """Return how many jobs of each rule a plan of Snakemake lists."""
+    _, heading, listed = said.partition("Job stats:")
+    lines = listed.split("total")[0].splitlines()[3:] if heading else []
+    found = (re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in lines)
+    return Counter({line[1]: int(line[2]) for line in found if line and line[1] not in _GATHER})

@@ -1,0 +1,69 @@
+"""Captions for a server are searched in pieces, and an interrupted search continues after its last piece."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from recap.data.corpus import Caption, write_corpus
+from recap.evaluation import decode, job
+from recap.settings import EvaluationSpec, Execution
+from recap.settings.params import validate
+
+pytestmark = pytest.mark.seconds
+NAME = "captions.test2014.json"
+
+
+@pytest.fixture
+def caption(results, tmp_path, monkeypatch):
+    """Return a function that captions the six test pictures, two a piece, and returns what was searched and written."""
+    monkeypatch.setattr(job, "PIECE", 2)
+    rows = [row for row in pq.read_table(results.data / "corpus.parquet").to_pylist() if row["split"] == "test"]
+    shown = [Caption(**{**row, "file": f"test2014/{row['file']}"}) for row in rows]
+    write_corpus(shown, tmp_path / "c.parquet", dataset="tiny", kind="scenes", source_sha256="0")
+
+    def run(out=tmp_path / NAME, *, fails_at=None, beam=2):
+        searched = []
+
+        def search(model, features, image_ids, *settings, **options):
+            if fails_at == len(searched):
+                raise KeyboardInterrupt
+            searched.append(list(image_ids))
+            return decode_candidates(model, features, image_ids, *settings, **options)
+
+        spec = validate(EvaluationSpec, {"evaluation": {"beam": beam, "max_length": 9}}, "spec")
+        asked = {"spec": spec, "execution": Execution(device="cpu", threads=1), "part": "test2014", "partial": True}
+        files = {"corpus": tmp_path / "c.parquet", "vocabulary": results.data / "vocabulary.json"}
+        with monkeypatch.context() as patch:
+            patch.setattr(decode, "decode_candidates", search)
+            job.caption_part(**asked, **files, features=[results.store], model=[results.run], out=out)
+        return searched, json.loads(out.read_text())
+
+    decode_candidates = decode.decode_candidates
+    return run
+
+
+def test_an_interrupted_search_continues_after_its_last_finished_piece(caption, tmp_path):
+    pieces, whole = caption(tmp_path / "whole.json")
+    assert [row["image_id"] for row in whole] == sum(pieces, []) and len(pieces) == 3
+    with pytest.raises(KeyboardInterrupt):
+        caption(fails_at=2)
+    assert not (tmp_path / NAME).exists()
+    assert caption() == (pieces[2:], whole)
+    assert not list(tmp_path.glob(".captions*"))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"hash": "0", "captions": []}'])
+def test_a_damaged_piece_is_searched_again(caption, tmp_path, content):
+    pieces, whole = caption(tmp_path / "whole.json")
+    with pytest.raises(KeyboardInterrupt):
+        caption(fails_at=2)
+    (tmp_path / ".captions.test2014.0.json").write_text(content)
+    assert caption() == ([pieces[0], pieces[2]], whole)
+
+
+def test_pieces_of_another_search_are_not_taken(caption):
+    with pytest.raises(KeyboardInterrupt):
+        caption(fails_at=2)
+    pieces, _ = caption(beam=1)
+    assert len(pieces) == 3
