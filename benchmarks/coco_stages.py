@@ -27,8 +27,7 @@ BATCH = 10
 
 def corpus(folder: Path, part: Part) -> int:
     """Karpathy JSON -> corpus.parquet."""
-    from recap.data.corpus.build import build_corpus
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus, build_corpus
 
     spec = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
     with part():
@@ -38,8 +37,8 @@ def corpus(folder: Path, part: Part) -> int:
 
 def vocabulary(folder: Path, part: Part) -> int:
     """corpus -> vocabulary.json, words seen five times."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.vocabulary.words import build_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.vocabulary import build_vocabulary
 
     rule = {"min_count": 5, "max_length": 16}
     with part():
@@ -49,8 +48,8 @@ def vocabulary(folder: Path, part: Part) -> int:
 
 def card(folder: Path, part: Part) -> int:
     """corpus -> card.md."""
-    from recap.data.corpus.card import write_card
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.card import write_card
+    from recap.data.corpus import Corpus
 
     with part():
         write_card(name="coco", corpus=folder / "corpus.parquet", counts=None, out=folder / "card.md")
@@ -59,7 +58,7 @@ def card(folder: Path, part: Part) -> int:
 
 def subset(folder: Path, part: Part) -> int:
     """corpus -> the training captions, all of them."""
-    from recap.data.subsets.draw import draw_subset
+    from recap.data.subsets import draw_subset
 
     with part():
         found = draw_subset(
@@ -70,9 +69,9 @@ def subset(folder: Path, part: Part) -> int:
 
 def captions_as_ids(folder: Path, part: Part) -> int:
     """The training captions as token ids."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.draw import read_subset
-    from recap.data.vocabulary.words import load_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.subsets import read_subset
+    from recap.data.vocabulary import load_vocabulary
     from recap.runs.inputs import split_captions
 
     table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
@@ -84,9 +83,9 @@ def captions_as_ids(folder: Path, part: Part) -> int:
 
 def training_ids(folder: Path) -> Any:
     """Return the training captions as token ids."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.draw import read_subset
-    from recap.data.vocabulary.words import load_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.subsets import read_subset
+    from recap.data.vocabulary import load_vocabulary
     from recap.runs.inputs import split_captions
 
     words = load_vocabulary(folder / "vocabulary.json")
@@ -236,8 +235,8 @@ def _real_store(path: Path, images: int) -> Path:
 
 def validation(folder: Path, part: Part) -> int:
     """What a validation does beside decoding: references' n-grams, and CIDEr-D of a caption of each image."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.vocabulary.words import load_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.vocabulary import load_vocabulary
     from recap.metrics.rewards import CiderD
     from recap.runs.inputs import split_captions
 
@@ -251,7 +250,7 @@ def validation(folder: Path, part: Part) -> int:
 
 def evaluation(folder: Path, part: Part) -> int:
     """All metrics but SPICE of given captions of the test split; Java's CPU seconds are in it."""
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus
     from recap.metrics.scores import evaluate_captions
     from recap.settings.recipes import DecodingSettings
 
@@ -272,7 +271,7 @@ def evaluation(folder: Path, part: Part) -> int:
 
 
 def _images(folder: Path) -> Iterator[int] | list[int]:
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus
 
     return Corpus.read(folder / "corpus.parquet").image_ids()
 

@@ -49,7 +49,7 @@ class TinyResults:
 
     def photos(self):
         """Unpack the pictures; return those of the test split: image id -> path."""
-        from recap.data.corpus.corpus import Corpus
+        from recap.data.corpus import Corpus
 
         with zipfile.ZipFile(self.data / "images.zip") as archive:
             archive.extractall(self.folder / "photos")
@@ -59,9 +59,9 @@ class TinyResults:
 
 def make_results(folder):
     """Make corpus, vocabulary, subset, backbone, features, a run and its scores, in seconds."""
-    from recap.data.corpus.build import build_corpus
-    from recap.data.subsets.draw import draw_subset
-    from recap.data.vocabulary.words import build_vocabulary
+    from recap.data.corpus import build_corpus
+    from recap.data.subsets import draw_subset
+    from recap.data.vocabulary import build_vocabulary
     from recap.evaluation.job import evaluate
     from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid

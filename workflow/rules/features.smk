@@ -123,7 +123,7 @@ rule used_images:
     log:
         f"{LOGS}/used_images/{{dataset}}/{{features}}.log",
     params:
-        code=code_digest("recap.data.subsets.used", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.subsets:write_used", without=PICTURE_SOURCE),
         parts=lambda w: sent_parts(PATHS, w),
     shell:
         "{RECAP} --log-file {log:q} run-step used --corpus {input.corpora:q} --subsets {input.subsets:q}"

@@ -194,7 +194,7 @@ def _compare(spec: "RunSpec", *, vocabulary: Path, features: Sequence[Path], ini
 
     check_vectors(spec.model_settings, features[0])
     if init is not None:
-        from recap.data.vocabulary.words import load_vocabulary
+        from recap.data.vocabulary import load_vocabulary
         from recap.features.store import FeatureStore
         from recap.runs.folder import check_inputs
 

@@ -17,7 +17,7 @@ from recap.core.errors import ConfigError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch

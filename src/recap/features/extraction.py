@@ -14,9 +14,9 @@ from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import value_hash
 from recap.core.plugins import resolve
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.data.subsets.used import read_used
+from recap.data.subsets import read_used
 from recap.features.ahead import in_order, prefetch
 from recap.features.origins import Origins, of_pictures
 from recap.features.records import GRID, ImageFeatures

@@ -18,7 +18,7 @@ from recap.core.errors import FeatureError
 from recap.core.files import reading
 from recap.core.log import log
 from recap.core.process import limited_memory
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.features.attributes import describe
 from recap.features.extraction import ExtractionJob, write
 from recap.features.origins import Origins

@@ -39,7 +39,7 @@ from recap.core.errors import DataError, FeatureError
 from recap.core.files import atomic_path
 from recap.core.hashing import derived_seed
 from recap.core.log import log, progress
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.features.ahead import in_order
 from recap.features.extraction import Pictures, initial_weights

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from recap.core.hashing import derived_seed
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, SPECIAL
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.measure.operations import Operations

@@ -3,7 +3,7 @@
 Data sets over the same pictures share a feature store, whatever their captions and vocabularies are. It lies in a
 folder with the name of a data set: the lowest ``base:`` of its own with the same pictures, which no table asked for
 beside it changes. A store holds the images that some run reads: what subsets draw, and all images for validation and
-test. A corpus and draws from it say which these are (``recap.data.subsets.used``); here is which draws a store must
+test. A corpus and draws from it say which these are (``recap.data.subsets``); here is which draws a store must
 serve.
 """
 

@@ -12,8 +12,8 @@ import numpy as np
 from recap.core.errors import MetricError
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.text import tokenize
+from recap.data.corpus import Corpus
+from recap.data.tokenizer import tokenize
 from recap.plan.run import outside_path, row_runs
 from recap.reporting.text import plain
 from recap.settings import Table

@@ -19,7 +19,7 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, FeatureError, TrainingError, first_line
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import commit, value_hash
-from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble

@@ -25,7 +25,7 @@ from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.files import atomic_path, write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.datasets.coco_pictures import check_size, read_listing
+from recap.data.datasets.coco import check_size, read_listing
 from recap.plan.run import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names

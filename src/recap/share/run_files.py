@@ -21,7 +21,7 @@ from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, FeatureError, MissingFeatures, TrainingError, first_line
 from recap.core.files import atomic_path
-from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
 from recap.plan import records

@@ -15,7 +15,7 @@ from recap.core.files import atomic_path, write_text
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.caption_files import read_captions
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.archives import DAMAGED
 from recap.data.files.images import ImageSource
 from recap.reporting.text import plain

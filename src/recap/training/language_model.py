@@ -17,7 +17,7 @@ from recap.core.files import exclusive
 from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log
 from recap.data.texts import texts_outside
-from recap.data.vocabulary.words import PAD, UNK, load_vocabulary
+from recap.data.vocabulary import PAD, UNK, load_vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import save_language_model
 from recap.nn.fast import PackedIndex

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recap.cli.doctor import plan_tools
-from recap.data.corpus import card
+from recap.data import parts_of_speech
 from recap.plan.profiles import named_plan
 
 PARAMS = Path(__file__).resolve().parents[3] / "params"
@@ -17,11 +17,11 @@ def never(*_):
 
 @pytest.mark.parametrize("installed", [{"textblob"}, {"spacy", "en_core_web_sm"}, {"spacy"}, set()], ids=sorted)
 def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeypatch):
-    monkeypatch.setattr(card, "find_spec", lambda name: name if name in installed else None)
+    monkeypatch.setattr(parts_of_speech, "find_spec", lambda name: name if name in installed else None)
     complete = installed not in (set(), {"spacy"})
     for loader in ("_spacy", "_textblob", *(["_nltk"] if complete else [])):
-        monkeypatch.setattr(card, loader, never)
+        monkeypatch.setattr(parts_of_speech, loader, never)
     if not complete:
-        monkeypatch.setattr(card, "_nltk", lambda: None)
+        monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
     (here,) = [each.here for each in plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
     assert here == complete

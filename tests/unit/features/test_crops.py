@@ -9,7 +9,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.records import ImageFeatures

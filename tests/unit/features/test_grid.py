@@ -12,7 +12,7 @@ from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.refusals import refused
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.features.ahead import in_order
 from recap.features.attributes import CHANNEL_SCALE, check_extractor
 from recap.features.extraction import ExtractionJob

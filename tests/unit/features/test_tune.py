@@ -11,8 +11,7 @@ from torch.nn.functional import binary_cross_entropy
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, build_corpus, write_corpus
 from recap.features import training
 from recap.features.extraction import ExtractionJob, weights_file
 from recap.features.training import word_loss

@@ -5,7 +5,7 @@ import torch
 
 from helpers.plans import PARAMS, planned
 from recap.data.datasets.coco import WORDS
-from recap.data.subsets.draw import subset_size
+from recap.data.subsets import subset_size
 from recap.models.gpt2 import LanguageModel
 from recap.models.images import InputSpec
 from recap.models.registry import build_model

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.training import CAPTIONS, CONFIG, Store, V, training
-from recap.data.vocabulary.words import EOS
+from recap.data.vocabulary import EOS
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor

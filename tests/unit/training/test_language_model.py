@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData, TrainingError
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.data.texts import read_texts, texts_outside
-from recap.data.vocabulary.text import tokenize
-from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.data.tokenizer import tokenize
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.runs.inputs import caption_tensor
 from recap.settings.models import LanguageModel as Settings
 from recap.training import language_model

@@ -7,7 +7,7 @@ import torch
 from helpers.refusals import refused
 from helpers.training import CONFIG, STAGES, Store, V, training
 from recap.core.errors import TrainingError
-from recap.data.vocabulary.words import BANNED, BOS
+from recap.data.vocabulary import BANNED, BOS
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
@@ -53,7 +53,7 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     objective.model.eval()
     memory = objective.model.encode(Store().read([0, 1]))
     sampled = objective.search(memory, 3)
-    from recap.data.vocabulary.words import EOS, PAD
+    from recap.data.vocabulary import EOS, PAD
     from recap.decoding.beam import beam_search
     from recap.decoding.step import DecodingBatch, with_banned_tokens
     from recap.settings import DecodingSettings

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.model_cases import B, built, cases, random_images
 from helpers.training import IMAGES, training
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import sample
 from recap.decoding.step import DecodingBatch, with_banned_tokens

@@ -20,9 +20,9 @@ from recap.core.documents import write_json
 from recap.core.errors import FeatureError
 from recap.core.files import atomic_path
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.data.vocabulary.words import BOS
+from recap.data.vocabulary import BOS
 from recap.evaluation.figures import DrawnModels, caption_images, shown_images
 from recap.models.base import Captioner
 from recap.models.explained import Explained, Note

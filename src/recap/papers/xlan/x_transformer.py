@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import celu, glu
 
-from recap.data.vocabulary.words import PAD
+from recap.data.vocabulary import PAD
 from recap.models.base import Captioner, token_mask
 from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec

@@ -14,8 +14,8 @@ from helpers.model_cases import built, random_images
 from helpers.prepared import prepare
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import load_vocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import load_vocabulary
 from recap.evaluation.figures import DrawnModels
 from recap.models.images import InputSpec, Stream
 from recap.models.registry import build_model

@@ -1,4 +1,4 @@
-"""Vocabularies of whole words: which words of the training captions have an id, and captions as ids and back."""
+"""Vocabularies: which words of the training captions have an id, and captions as ids and back."""
 
 from __future__ import annotations
 
@@ -7,30 +7,52 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError
 from recap.core.hashing import value_hash
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.base import BANNED, BOS, EOS, PAD, SPECIAL, UNK, AnyVocabulary
-from recap.data.vocabulary.bpe import BytePairVocabulary, load_byte_pairs
+from recap.data.corpus import Corpus
 from recap.settings.datasets import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.settings.params import validate
 
-__all__ = [
-    "BANNED",
-    "BOS",
-    "EOS",
-    "PAD",
-    "SPECIAL",
-    "UNK",
-    "AnyVocabulary",
-    "Vocabulary",
-    "build_vocabulary",
-    "load_vocabulary",
-]
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
+BANNED = (PAD, BOS, UNK)  # never part of a decoded caption
+
+
+class AnyVocabulary(Protocol):
+    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary."""
+
+    rule: dict[str, Any]  #: the settings that it was made by
+    max_length: int  #: captions are cut to this many tokens by ``encode``
+    hash: str  #: 16 hex digits of rule and tokens
+
+    def __len__(self) -> int:
+        """Return the number of ids, the four special ones among them."""
+
+    def encode(self, tokens: Sequence[str]) -> list[int]:
+        """Return the ids of the words of a caption; no BOS, no EOS."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary as JSON, atomically."""
+
+
+def caption_part(ids: Iterable[int], size: int) -> list[int]:
+    """Return the ids of a decoded caption up to the first EOS, without PAD and BOS."""
+    numbers = []
+    for number in map(int, ids):
+        if number == EOS:
+            break
+        if not 0 <= number < size:
+            raise DataError(f"id {number} is not in the vocabulary of {size}; use the one it was trained with")
+        if number not in (PAD, BOS):
+            numbers.append(number)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -60,16 +82,17 @@ class Vocabulary:
         """
         counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
         # A caption that spells "<eos>" must not end itself.
-        kept = [(word, count) for word, count in counts.items() if count >= min_count and word not in SPECIAL]
-        if not kept:
+        words = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
+        if not words:
             raise DataError(f"vocabulary: none of {len(counts)} words is seen {min_count} times; lower min_count")
-        words = [word for word, _ in sorted(kept, key=lambda item: (-item[1], item[0]))]
+        words.sort(key=lambda word: (-counts[word], word))
         return cls(words, {"min_count": min_count, "max_length": max_length, "splits": splits})
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
         """Read a vocabulary file."""
-        return cls.from_values(_checked(path), path)
+        checksums.check(Path(path))
+        return cls.from_values(read_json(path), path)
 
     @classmethod
     def from_values(cls, values: Any, path: str | Path) -> Vocabulary:
@@ -95,28 +118,19 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``."""
-        words = []
-        for number in map(int, ids):
-            if number == EOS:
-                break
-            if not 0 <= number < len(self):
-                raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
-            if number not in (PAD, BOS):
-                words.append(SPECIAL[UNK] if number == UNK else self.words[number - len(SPECIAL)])
-        return " ".join(words)
+        numbers = caption_part(ids, len(self))
+        return " ".join(SPECIAL[UNK] if number == UNK else self.words[number - len(SPECIAL)] for number in numbers)
 
 
 def load_vocabulary(path: str | Path) -> AnyVocabulary:
     """Read a vocabulary file of any kind."""
-    values = _checked(path)
+    from recap.data.byte_pairs import BytePairVocabulary
+
+    checksums.check(Path(path))
+    values = read_json(path)
     if isinstance(values, dict) and "tokenizer" in values:
         return BytePairVocabulary.from_values(values, path)
     return Vocabulary.from_values(values, path)
-
-
-def _checked(path: str | Path) -> Any:
-    checksums.check(Path(path))
-    return read_json(path)
 
 
 def build_vocabulary(
@@ -126,14 +140,15 @@ def build_vocabulary(
 
     Byte pairs are the same for every corpus; files of their tokenizer are relative to ``inputs``.
     """
+    from recap.data.byte_pairs import load_byte_pairs
+
     rule = validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
     vocabulary: AnyVocabulary
     if isinstance(rule, BytePairRule):
         vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
     else:
         tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
-        counts = {"min_count": rule.min_count, "max_length": rule.max_length}
-        vocabulary = Vocabulary.build(tokens, splits=rule.splits, **counts)
+        vocabulary = Vocabulary.build(tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits)
     vocabulary.save(out)
     checksums.record(out)
     return vocabulary

@@ -1,4 +1,4 @@
-"""Invents scenes: which objects a picture shows, and where.
+"""The built-in data set: invented scenes of a few objects, whose captions need counting, colours and relations.
 
 A scene is one group of equal objects, or two groups of which one lies left of or above the other. Lengths are shares
 of the picture's edge.
@@ -6,68 +6,93 @@ of the picture's edge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink")
-SHAPES = ("circle", "square", "triangle", "heart", "star", "ring", "cross")
+from recap.core.documents import write_json
+from recap.core.files import atomic_path
+from recap.core.hashing import generator, sha256_file
+from recap.core.log import progress
+from recap.data.corpus import Caption
+from recap.data.datasets.base import Built
+from recap.data.datasets.scene_captions import BACKGROUNDS, COLOURS, SHAPES, SPOTS, Group, Point, Scene, describe, pick
+from recap.data.tokenizer import tokenize
+from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
+
 # Stripes and dots cannot be made out on the narrow parts of the others.
 TEXTURED = ("circle", "square", "triangle", "heart")
-BACKGROUNDS = ("white", "grey", "black", "striped", "checkered")
-SPOTS = ("top left", "top right", "bottom left", "bottom right", "centre")
 EDGES = {"small": (0.215, 0.235), "large": (0.34, 0.39)}
 MAX_PER_KIND = 5  # objects of a group; large ones are one fewer
 _SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2))  # how many two groups hold
 _MARGIN = 0.03
 _GAP = 0.02
 
-Item = TypeVar("Item")
-Point = tuple[float, float]
 Area = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True)
-class Group:
-    """``count`` objects that look alike; ``edge`` is the side of their bounding square."""
-
-    count: int
-    size: str
-    colour: str
-    texture: str
-    shape: str
-    edge: float
-    centres: tuple[Point, ...]
-
-    @property
-    def look(self) -> str:
-        """What a person would say of the group, wherever it lies."""
-        return f"{self.count} {self.size} {self.colour} {self.texture} {self.shape}"
+def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Render the data set as its settings say; arguments as of a `Reader`, of which ``inputs`` is not used."""
+    options = spec.model_dump(include={"train", "val", "test", "size", "max_per_kind", "seed"})
+    return Built(render_scenes(**options, out=out), sha256_file(out / PICTURES))
 
 
-@dataclass(frozen=True)
-class Scene:
-    """One picture in words and numbers.
+def render_scenes(
+    *, train: int, val: int, test: int, size: int, max_per_kind: int, seed: int, out: Path
+) -> list[Caption]:
+    """Write images.zip and boxes.json into ``out`` and return five captions per picture.
 
-    ``arrangement`` of one group: a name of SPOTS for a single object, else row, column or scattered; of two groups:
-    ``left`` or ``above``, said of the first group towards the second.
+    Equal arguments give equal bytes. No two pictures share a description. Pictures are numbered test first, then val,
+    then train, so that another number of training pictures leaves the test pictures as they are. ``size`` is the edge
+    of a picture, at least 32; of one kind a picture has 1 to ``max_per_kind`` (at most 5) objects.
     """
+    from recap.data.datasets.scene_pictures import paint
 
-    groups: tuple[Group, ...]
-    arrangement: str
-    background: str
+    splits = ["test"] * test + ["val"] * val + ["train"] * train
+    captions: list[Caption] = []
+    images: list[dict[str, Any]] = []
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic_path(out / PICTURES) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        scenes = zip(splits, distinct_scenes(len(splits), max_per_kind, seed), strict=True)
+        for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
+            file, content = f"{number:06d}.png", io.BytesIO()
+            picture, boxes = paint(scene, size=size, random=generator(seed, "picture", number))
+            picture.save(content, format="PNG", compress_level=6)
+            entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))  # the same on every day and system
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, content.getvalue())
+            objects = [
+                {
+                    "group": box.group,
+                    "box": list(box.corners),
+                    "drawn": list(box.drawn),
+                    **scene.groups[box.group].words,
+                }
+                for box in boxes
+            ]
+            about = {"background": scene.background, "arrangement": scene.arrangement, "objects": objects}
+            images.append({"image_id": number, "file": file, "split": split, **about})
+            for index, text in enumerate(describe(scene, random=generator(seed, "captions", number))):
+                captions.append(Caption(number, file, split, number * SCENE_CAPTIONS + index, text, tokenize(text)))
+    write_json(out / "boxes.json", {"size": size, "seed": seed, "images": images})
+    return captions
 
-    @property
-    def description(self) -> str:
-        """The scene in words, rough positions included; no two scenes of a data set share it."""
-        return f"{' | '.join(group.look for group in self.groups)} | {self.arrangement} | {self.background}"
 
-
-def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
-    """Return one of ``items``."""
-    return items[int(random.integers(len(items)))]
+def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]:
+    """Yield ``count`` scenes no two of which share a description."""
+    seen: set[str] = set()
+    for number in range(count):
+        random = generator(seed, "scene", number)
+        scene = invent_scene(random, max_per_kind)
+        while scene.description in seen:
+            scene = invent_scene(random, max_per_kind)
+        seen.add(scene.description)
+        yield scene
 
 
 def invent_scene(random: np.random.Generator, max_per_kind: int) -> Scene:
@@ -92,7 +117,7 @@ def _one_group(random: np.random.Generator, background: str, max_per_kind: int) 
 
 
 def _edge(random: np.random.Generator, size: str, in_line: int) -> float:
-    """Draw the edge of objects so that ``in_line`` of them fit beside each other."""
+    """Draw the edge of objects of which ``in_line`` fit beside each other."""
     return min(float(random.uniform(*EDGES[size])), (1 - 2 * _MARGIN) / in_line - _GAP)
 
 
@@ -133,7 +158,7 @@ def _inside(random: np.random.Generator, area: Area, edge: float) -> Point:
 
 
 def _two_groups(random: np.random.Generator, background: str, max_per_kind: int) -> Scene:
-    """Two groups of five objects together at max_per_kind, in the two halves of the picture."""
+    """Two groups of at most five objects together, in the two halves of the picture."""
     relation = pick(random, ("left", "above"))
     counts = (1, 1)
     if max_per_kind > 1 and random.random() < 0.6:
@@ -143,22 +168,15 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
     for count, half in zip(counts, halves, strict=True):
         size = pick(random, ("small", "large")) if count <= 2 else "small"
         edge = _edge(random, size, count)
-        line = _lined_up(random, count, half, edge)
+        # One is near the middle of its half, so that what lies left of another does not lie above it as well; several
+        # are one below the other.
+        step = (1 - 2 * _MARGIN) / count
+        starts = [_MARGIN + index * step for index in range(count)]
+        bands = [(0.3, 0.7)] if count == 1 else [(start, start + step) for start in starts]
+        line = [_inside(random, (half[0], top, half[1], bottom), edge) for top, bottom in bands]
         centres = tuple(line) if relation == "left" else tuple((y, x) for x, y in line)
         groups.append(Group(count, size, "", "plain", "", edge, centres))
     return Scene(_distinct(random, groups), relation, background)
-
-
-def _lined_up(random: np.random.Generator, count: int, half: tuple[float, float], edge: float) -> list[Point]:
-    """Return centres in the left or right half: one near its middle, several one below the other, in a zigzag.
-
-    A single object keeps to the middle so that what lies left of it does not lie above it as well.
-    """
-    if count == 1:
-        return [_inside(random, (half[0], 0.3, half[1], 0.7), edge)]
-    step = (1 - 2 * _MARGIN) / count
-    starts = [_MARGIN + index * step for index in range(count)]
-    return [_inside(random, (half[0], start, half[1], start + step), edge) for start in starts]
 
 
 def _distinct(random: np.random.Generator, groups: Sequence[Group]) -> tuple[Group, Group]:
@@ -171,15 +189,11 @@ def _distinct(random: np.random.Generator, groups: Sequence[Group]) -> tuple[Gro
     elif alike < 0.45:
         colours[1] = colours[0]
     looks = zip(groups, colours, shapes, strict=True)
-    first, second = (
-        _textured(random, Group(g.count, g.size, colour, "plain", shape, g.edge, g.centres))
-        for g, colour, shape in looks
-    )
+    first, second = (_textured(random, replace(g, colour=colour, shape=shape)) for g, colour, shape in looks)
     return first, second
 
 
 def _textured(random: np.random.Generator, group: Group) -> Group:
     """Return the group with stripes or dots in four of ten cases where its shape can carry them."""
     texture = ("striped", "dotted", "plain")[int(random.choice(3, p=(0.2, 0.2, 0.6)))]
-    texture = texture if group.shape in TEXTURED else "plain"
-    return Group(group.count, group.size, group.colour, texture, group.shape, group.edge, group.centres)
+    return replace(group, texture=texture if group.shape in TEXTURED else "plain")

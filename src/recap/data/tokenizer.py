@@ -1,4 +1,4 @@
-"""From a raw caption to words, as Karpathy's files do it."""
+"""From raw captions to words, as Karpathy's files do it, and from reports to words and ends of sentences."""
 
 from __future__ import annotations
 
@@ -38,12 +38,8 @@ def marks() -> str:
 
 def clean_tokens(tokens: Sequence[str]) -> list[str]:
     """Return tokens of a file in lower case, without white space, control characters or empty words in them."""
-    words = " ".join(tokens).lower()
-    return words.split() if words.isprintable() else [word for part in words.split() for word in _printable(part)]
-
-
-def _printable(word: str) -> list[str]:
-    return [word] if word.isprintable() else tokenize(word)
+    words = " ".join(tokens).lower().split()
+    return [word for part in words for word in ([part] if part.isprintable() else tokenize(part))]
 
 
 def is_storable(text: str) -> bool:
@@ -58,3 +54,26 @@ def is_storable(text: str) -> bool:
 def one_line(caption: str) -> str:
     """Return the caption with each run of line-break characters turned into one space; all else is kept."""
     return _LINE_BREAKS.sub(" ", caption)
+
+
+STOP = "."  # a word of a report: the end of a sentence
+# "1. Lungs clear. 2. ..." and "1) ...": numbers that count the sentences say nothing of the picture.
+_COUNTING = re.compile(r"(?:(?<=^)|(?<=[.:;?!]\s))\d{1,2}[.)]\s+(?=\D)")
+_END = re.compile(r"[.?!]+(?=\s|$)")
+_DECIMAL = re.compile(r"(\d+(?:\.\d+)+)")
+
+
+def tokenize_report(report: str) -> list[str]:
+    """Return the lower-case words of a report, with ``.`` as a separate word at the end of each sentence.
+
+    Numbers that count sentences are dropped, decimal numbers stay whole (``2.5``), all other punctuation parts words
+    and vanishes, and the collection's ``XXXX`` for what was blacked out stays as ``xxxx``. A model can so learn where
+    a sentence ends; the scorers remove the stops again.
+    """
+    words: list[str] = []
+    for sentence in _END.split(_COUNTING.sub("", " ".join(report.split()))):
+        # Every second part is a decimal number.
+        parts = enumerate(_DECIMAL.split(sentence))
+        own = [word for place, part in parts for word in ([part] if place % 2 else tokenize(part))]
+        words += [*own, STOP] if own else []
+    return words

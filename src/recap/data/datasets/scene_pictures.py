@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-from recap.data.datasets.scenes.layout import Group, Scene
+from recap.data.datasets.scene_captions import Group, Scene
 
 _OVER = 3
 _INKS = {
@@ -26,13 +26,11 @@ _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 @dataclass(frozen=True)
 class Box:
-    """Where one object was painted, in pixels of the finished picture: left, top, right, bottom."""
+    """Where one object was painted."""
 
     group: int
-    left: float
-    top: float
-    right: float
-    bottom: float
+    #: left, top, right, bottom in pixels of the finished picture
+    corners: tuple[float, ...]
     #: left, top and edge of the square that its shape fills, in pixels of the large canvas, and its turn in degrees:
     #: with them `painted_mask` draws its mask again
     drawn: tuple[int, int, int, float]
@@ -47,8 +45,7 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
         ink = tuple(int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour])
         for centre in group.centres:
             edges, drawn = _object(canvas, group, centre, ink, random)
-            left, top, right, bottom = (round(value / _OVER, 2) for value in edges)
-            boxes.append(Box(number, left, top, right, bottom, drawn))
+            boxes.append(Box(number, tuple(round(value / _OVER, 2) for value in edges), drawn))
     return canvas.reduce(_OVER), boxes
 
 
@@ -57,14 +54,13 @@ def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
-    found: np.ndarray = np.asarray(canvas) > 0
-    return found
+    mask: np.ndarray = np.asarray(canvas) > 0
+    return mask
 
 
 def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
     """Return the background, uint8 [edge, edge, 3]; plain ones darken a little towards one side."""
-    rows, columns = _coordinates(edge)
-    rows, columns = rows / edge, columns / edge
+    rows, columns = (places / edge for places in _coordinates(edge))
     if name in _GROUNDS:
         angle = random.uniform(0, 2 * math.pi)
         slope = (math.cos(angle) * (columns - 0.5) + math.sin(angle) * (rows - 0.5)) * 16
@@ -73,8 +69,8 @@ def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
         return np.repeat(grey[..., None], 3, axis=2)
     bands = int(random.integers(5, 8))
     if name == "striped":
-        along = _across(random, rows, columns)
-        second = np.floor(along * bands * 2).astype(int) % 2
+        options = (columns, rows, (rows + columns) / math.sqrt(2))  # stripes stand, lie or slant
+        second = np.floor(options[int(random.integers(3))] * bands * 2).astype(int) % 2
     else:
         second = (np.floor(rows * bands) + np.floor(columns * bands)).astype(int) % 2
     return np.asarray([_LIGHT, _DARK], np.uint8)[np.broadcast_to(second, (edge, edge))]
@@ -84,12 +80,6 @@ def _coordinates(edge: int) -> tuple[np.ndarray, np.ndarray]:
     """Return row and column of pixels, float32 [edge, 1] and [1, edge]."""
     along = np.arange(edge, dtype=np.float32)
     return along[:, None], along[None, :]
-
-
-def _across(random: np.random.Generator, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the coordinate across stripes that stand, lie or slant."""
-    options = (columns, rows, (rows + columns) / math.sqrt(2))
-    return options[int(random.integers(3))]
 
 
 def _object(
@@ -125,11 +115,10 @@ def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:
 
 def _outline(shape: str, turn: float) -> np.ndarray:
     """Return the corners of a shape, float [corners, 2] from 0 to 1, turned and fitted into the unit square."""
+    angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
     if shape in ("circle", "ring"):
-        angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
         points = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     elif shape == "heart":
-        angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
         across = 16 * np.sin(angles) ** 3
         down = 13 * np.cos(angles) - 5 * np.cos(2 * angles) - 2 * np.cos(3 * angles) - np.cos(4 * angles)
         points = np.stack([across, -down], axis=1)

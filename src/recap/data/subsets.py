@@ -1,11 +1,14 @@
-"""Low-data subsets of a corpus's training captions: drawn by seed, nested in each other, and their unpaired texts;
-and which rows of a list of web pictures such draws need."""
+"""Low-data subsets of a corpus's training captions: drawn by seed, nested in each other; what they leave, and need.
+
+What they leave are unpaired pictures and texts; what they need are the images that runs on them read, and rows of a
+list of web pictures.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -17,33 +20,27 @@ import numpy as np
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError, nearest
-from recap.core.files import write_text
+from recap.core.files import reading, write_text
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
-from recap.data.corpus.corpus_file import DrawnFrom
+from recap.data.corpus import Corpus, DrawnFrom
 
 UNITS = ("pair", "image")
 VALIDATION = "validation"  # the unit of the draw of a validation split
 
 
 def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
-    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are."""
+    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are, 40 bytes an id."""
     numbers = np.unique(np.fromiter(ids, np.int64))
-    ranked: list[int] = numbers[_order(numbers, f"{dataset}/{unit}/{seed}/")].tolist()
-    return ranked
-
-
-def _order(numbers: np.ndarray, prefix: str) -> np.ndarray:
-    """Return the order of rising numbers by sha256 of prefix and number, in 40 bytes a number."""
-    start = hashlib.sha256(prefix.encode())
+    start = hashlib.sha256(f"{dataset}/{unit}/{seed}/".encode())
     keys = np.empty((len(numbers), 4), ">u8")
     for row, number in enumerate(numbers.tolist()):
         digest = start.copy()
         digest.update(str(number).encode())
         keys[row] = np.frombuffer(digest.digest(), ">u8")
-    # lexsort takes the most important key last; it is stable, so equal hashes would stay in the order of numbers.
-    return np.lexsort(keys.T[::-1])
+    # lexsort takes the most important key last.
+    ranked: list[int] = numbers[np.lexsort(keys.T[::-1])].tolist()
+    return ranked
 
 
 def subset_size(total: int, fraction: float) -> int:
@@ -65,26 +62,26 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
     rows = source.rows("train")
     ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]
     units = np.unique(ids)
-    chosen = _chosen(units, source, fraction=fraction, unit=unit, seed=seed)
+    if source.drawn_from is None or fraction == 1:
+        chosen = rank(units, dataset=source.dataset, unit=unit, seed=seed)[: subset_size(len(units), fraction)]
+    else:
+        draw = Draw(unit, fraction, seed)
+        chosen = first_survivors(units.tolist(), source.drawn_from, draw, dataset=source.dataset)
     if not chosen:
         raise DataError(
             f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves none; raise it"
         )
-    kept = rows[np.isin(ids, chosen)]
-    values: dict[str, Any] = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
-    values["caption_ids"] = source.caption_id[kept].tolist()
-    values["image_ids"] = np.unique(source.image_id[kept]).tolist()
-    values["hash"] = value_hash(values)
+    rows = rows[np.isin(ids, chosen)]
+    values = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
+    values["caption_ids"] = source.caption_id[rows].tolist()
+    return _write_hashed(out, values | {"image_ids": np.unique(source.image_id[rows]).tolist()})
+
+
+def _write_hashed(out: Path, values: dict[str, Any]) -> dict[str, Any]:
+    values = values | {"hash": value_hash(values)}
     write_json(out, values)
     checksums.record(out)
     return values
-
-
-def _chosen(units: np.ndarray, source: Corpus, *, fraction: float, unit: str, seed: int) -> list[int]:
-    """Return the ids that are drawn; where only some pictures were asked for, the first of them that are there."""
-    if source.drawn_from is None or fraction == 1:
-        return rank(units, dataset=source.dataset, unit=unit, seed=seed)[: subset_size(len(units), fraction)]
-    return first_survivors(units.tolist(), source.drawn_from, Draw(unit, fraction, seed), dataset=source.dataset)
 
 
 def read_subset(path: str | Path) -> dict[str, Any]:
@@ -106,23 +103,18 @@ def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
     source, drawn = Corpus.read(corpus), read_subset(subset)
     if drawn["dataset"] != source.dataset or drawn["unit"] != "image":
         raise DataError(f"{subset}: must be a subset of {source.dataset!r} drawn by image; draw it again")
-    # Raises for ids that the corpus does not hold.
-    source.image_ids_of(drawn["caption_ids"])
+    source.image_ids_of(drawn["caption_ids"])  # refuses ids that the corpus does not hold
     images = sorted(set(source.image_ids("train")) - set(drawn["image_ids"]))
     captions = sorted(set(source.caption_ids("train")) - set(drawn["caption_ids"]))
     if not images:
         raise DataError(f"{subset}: holds all training images, nothing is left unpaired; draw a smaller fraction")
     shuffled = rank(captions, dataset=source.dataset, unit="unpaired", seed=drawn["seed"])
-    values: dict[str, Any] = {"dataset": source.dataset, "subset": drawn["hash"], "image_ids": images}
-    values["caption_ids"] = shuffled
-    values["hash"] = value_hash(values)
-    write_json(out, values)
-    checksums.record(out)
     log.info(
         f"{source.dataset}: {len(drawn['image_ids']):,} images with {len(drawn['caption_ids']):,} captions paired; "
         f"{len(images):,} images and {len(captions):,} captions unpaired"
     )
-    return values
+    values = {"dataset": source.dataset, "subset": drawn["hash"], "image_ids": images, "caption_ids": shuffled}
+    return _write_hashed(out, values)
 
 
 @dataclass(frozen=True)
@@ -147,13 +139,17 @@ class WebDraws:
 def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> None:
     """Write the numbers of all rows of a list that draws of data sets ask for, from 0, one a line, ascending."""
     wanted = np.zeros(rows, bool)
-    for name, said in datasets.items():
-        lines = DrawnFrom(rows, said.held_out, said.seed, said.survival)
+    for name, web in datasets.items():
+        lines = DrawnFrom(rows, web.held_out, web.seed, web.survival)
         # The draws of one unit and seed are nested: the largest has all rows.
-        largest = {(draw.unit, draw.seed): draw for draw in sorted(said.draws, key=lambda draw: draw.fraction)}
+        largest = {(draw.unit, draw.seed): draw for draw in sorted(web.draws, key=lambda draw: draw.fraction)}
         for draw in (None, *largest.values()):
             wanted[asked(lines, draw, dataset=name)] = True
-    write_text(out, "".join(f"{number}\n" for number in np.flatnonzero(wanted).tolist()))
+    _write_numbers(out, np.flatnonzero(wanted))
+
+
+def _write_numbers(out: Path, numbers: np.ndarray) -> None:
+    write_text(out, "".join(f"{number}\n" for number in numbers.tolist()))
     checksums.record(out)
 
 
@@ -167,20 +163,20 @@ def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
         return validation
     others = np.setdiff1d(np.arange(lines.rows), validation)
     order = rank(others.tolist(), dataset=dataset, unit=draw.unit, seed=draw.seed)
-    return order if draw.fraction == 1 else order[: _asked(_size(lines, draw), lines.survival)]
+    return order if draw.fraction == 1 else order[: _with_losses(_size(lines, draw), lines.survival)]
 
 
 @cache
 def _validation(lines: DrawnFrom, dataset: str) -> list[int]:
     order = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
-    return order[: _asked(lines.held_out, lines.survival)]
+    return order[: _with_losses(lines.held_out, lines.survival)]
 
 
 def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str) -> list[int]:
     """Return the rows of a draw (None: of the validation split): the first of its order that have a picture."""
-    order, known = asked(lines, draw, dataset=dataset), frozenset(there)
+    order, present = asked(lines, draw, dataset=dataset), frozenset(there)
     count = lines.held_out if draw is None else _size(lines, draw)
-    chosen = [row for row in order if row in known][:count]
+    chosen = [row for row in order if row in present][:count]
     if len(chosen) < count:
         what = "the validation split" if draw is None else f"{draw.fraction:g} of the rows with seed {draw.seed}"
         raise DataError(
@@ -194,6 +190,34 @@ def _size(lines: DrawnFrom, draw: Draw) -> int:
     return subset_size(lines.rows - lines.held_out, draw.fraction)
 
 
-def _asked(count: int, survival: float) -> int:
+def _with_losses(count: int, survival: float) -> int:
     """Return of how many rows ``count`` survive but for bad luck: three standard deviations more than the mean."""
     return math.ceil((count + 3 * math.sqrt(count)) / survival)
+
+
+def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
+    """Write the ids of all images that runs on these subsets read, one a line, ascending.
+
+    All corpora have the same pictures. Of ``parts``, folders such as val2014, all pictures are captioned.
+    """
+    sources = {corpus.dataset: corpus for corpus in map(Corpus.read, corpora)}
+    images = [source.image_id[source.split != "train"] for source in sources.values()]
+    for path in subsets:
+        drawn = read_subset(path)
+        if drawn["dataset"] not in sources:
+            raise DataError(f"{path}: drawn from {drawn['dataset']!r}, whose corpus is not given; add it to --corpus")
+        images.append(np.array(sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"]), np.int64))
+    folders = tuple(f"{part}/" for part in parts)
+    for source in sources.values() if parts else ():
+        images.append(np.array([image for image, file in source.files().items() if file.startswith(folders)], np.int64))
+    _write_numbers(out, np.unique(np.concatenate(images)))
+
+
+def read_used(path: Path) -> list[int]:
+    """Return the ids of a list of images, ascending."""
+    checksums.check(path)
+    with reading(path, DataError, damaged="delete it and repeat the command that makes it"):
+        ids = [int(line) for line in path.read_text(encoding="ascii").splitlines()]
+        if not ids or not bool((np.diff(ids) > 0).all()):
+            raise ValueError("its image ids do not rise")
+    return ids

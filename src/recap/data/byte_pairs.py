@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recap.core.documents import write_json
 from recap.core.errors import DamagedData, DataError, MissingData, first_line
 from recap.core.hashing import value_hash
-from recap.data.vocabulary.base import BOS, EOS, PAD, SPECIAL, UNK
+from recap.data.vocabulary import SPECIAL, UNK, caption_part
 from recap.settings.base import HUB
 from recap.settings.datasets import BytePairRule
 from recap.settings.params import validate
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPACE = "\u0120"  # as byte pairs spell it
-# GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 _EVERY_BYTE = "".join(map(chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)))
+# GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
 
@@ -108,69 +109,64 @@ class BytePairVocabulary:
         the number of words, captions whose words have several pieces lose their end.) More than
         ``max_length`` pieces are cut between two words.
         """
-        found = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
-        end = len(found.ids)
+        pieces = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
+        end = len(pieces.ids)
         if end > self.max_length:
-            starts = [place for place in range(1, self.max_length + 1) if found.tokens[place].startswith(SPACE)]
+            starts = [place for place in range(1, self.max_length + 1) if pieces.tokens[place].startswith(SPACE)]
             end = starts[-1] if starts else self.max_length
-        return [self._ids.get(number, UNK) for number in found.ids[:end]]
+        return [self._ids.get(number, UNK) for number in pieces.ids[:end]]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of the pieces up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
         parts: list[str] = []
-        pieces: list[int] = []
-        for number in map(int, ids):
-            if number == EOS:
-                break
-            if not 0 <= number < len(self):
-                raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
-            if number == UNK:
-                parts += [self._text(pieces), SPECIAL[UNK]]
-                pieces = []
-            elif number not in (PAD, BOS):
-                pieces.append(self._pieces[number - len(SPECIAL)])
-        return " ".join(" ".join([*parts, self._text(pieces)]).split())
-
-    def _text(self, pieces: list[int]) -> str:
-        return str(self.tokenizer.decode(pieces, skip_special_tokens=False))
+        for unknown, numbers in groupby(caption_part(ids, len(self)), key=lambda number: number == UNK):
+            if unknown:
+                parts += [SPECIAL[UNK]] * len(list(numbers))
+            else:
+                pieces = [self._pieces[number - len(SPECIAL)] for number in numbers]
+                parts.append(self.tokenizer.decode(pieces, skip_special_tokens=False))
+        return " ".join(" ".join(parts).split())
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
     """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``."""
     rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
     files = [inputs / file for file in rule.outside_files()]
-    tokenizer = _from_files(inputs / source, files) if files else _from_hub(source.removeprefix(HUB))
-    return BytePairVocabulary(tokenizer, rule.model_dump())
-
-
-def _from_files(path: Path, files: Sequence[Path]) -> Tokenizer:
-    """Load a tokenizer.json, or the vocab.json and merges.txt of a folder."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
     for file in files:
         if not file.is_file():
             raise MissingData(
                 f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
                 "`tokenizer: hub:openai-community/gpt2@COMMIT`"
             )
-    if len(files) == 1:
-        return _of_json(path.read_bytes(), path)
-    with _one_sentence(path):
-        tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
+    if len(files) == 2:
+        tokenizer = _of_words_and_merges(*files)
+    else:
+        path = files[0] if files else _from_hub(source.removeprefix(HUB))
+        tokenizer = _of_json(path.read_bytes(), path)
+    return BytePairVocabulary(tokenizer, rule.model_dump())
+
+
+def _of_words_and_merges(vocabulary: Path, merges: Path) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    with _one_sentence(vocabulary.parent):
+        tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-    return _plain(tokenizer)
+    return tokenizer
 
 
 def _of_json(content: bytes, path: str | Path) -> Tokenizer:
-    """Load what a tokenizer.json holds."""
+    """Load what a tokenizer.json holds, without truncation and padding."""
     from tokenizers import Tokenizer
 
     with _one_sentence(path):
         values = json.loads(content)
     validate(_Tokenizer, values, str(path))
     with _one_sentence(path):
-        tokenizer = _plain(Tokenizer.from_buffer(content))
+        tokenizer = Tokenizer.from_buffer(content)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
         tokenizer.decode(tokenizer.encode(_EVERY_BYTE).ids)
     return tokenizer
 
@@ -186,23 +182,15 @@ def _one_sentence(path: str | Path) -> Iterator[None]:
         raise DataError(f"{path}: holds no byte pairs ({first_line(error)}); fetch or make the file again") from error
 
 
-def _from_hub(name: str) -> Tokenizer:
-    """Load the tokenizer.json of NAME or NAME@REVISION."""
+def _from_hub(name: str) -> Path:
+    """Return the tokenizer.json of NAME or NAME@REVISION."""
     from huggingface_hub import hf_hub_download
 
     repository, _, revision = name.partition("@")
     try:
-        path = Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
+        return Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise DataError(
             f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a folder with vocab.json "
             "and merges.txt"
         ) from error
-    return _of_json(path.read_bytes(), path)
-
-
-def _plain(tokenizer: Tokenizer) -> Tokenizer:
-    """Disable truncation and padding."""
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer

@@ -1,35 +1,36 @@
-"""Captions of the built-in scenes: how they are written, and which statements about a scene are true."""
+"""What the built-in scenes can hold, captions that say so, and which statements about a scene are true."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from recap.core import checksums
 from recap.core.documents import read_json
 from recap.core.errors import DataError, MissingData
-from recap.data.datasets.scenes.layout import COLOURS, SHAPES, Group, Scene, pick
 from recap.settings.datasets import SCENE_CAPTIONS
 
+Item = TypeVar("Item")
+Point = tuple[float, float]
+
+COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink")
+SHAPES = ("circle", "square", "triangle", "heart", "star", "ring", "cross")
+BACKGROUNDS = ("white", "grey", "black", "striped", "checkered")
+SPOTS = ("top left", "top right", "bottom left", "bottom right", "centre")
 LENGTHS = (5, 16)
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 PAIR = "a pair of"
 SHAPE_NAMES = {"circle": ("circle", "disc"), "ring": ("ring", "hoop"), "cross": ("cross", "plus sign")}
 SIZE_NAMES = {"small": ("small", "little"), "large": ("large", "big")}
 TEXTURE_NAMES = {"striped": ("striped", "with white stripes"), "dotted": ("dotted", "with white dots")}
-GROUNDS = {
-    "white": ("on a white background", "in front of a white wall"),
-    "grey": ("on a grey background", "in front of a grey wall"),
-    "black": ("on a black background", "on a dark background"),
-    "striped": ("on a striped background", "in front of a striped wall"),
-    "checkered": ("on a checkered background", "in front of a checkered wall"),
-}
+GROUNDS = {name: (f"on a {name} background", f"in front of a {name} wall") for name in BACKGROUNDS}
+GROUNDS["black"] = ("on a black background", "on a dark background")
 SPOT_NAMES = {
     "top left": ("in the top left corner", "in the upper left corner"),
     "top right": ("in the top right corner", "in the upper right corner"),
@@ -53,6 +54,81 @@ OPPOSITE = {"left": "right", "above": "below"}
 SIDES = {"left": ("on the left", "on the right"), "above": ("at the top", "at the bottom")}
 OPENINGS = ("a picture of", "an image of", "a drawing of")
 
+# Sentences of one group and of two, written and parsed by the same forms: each is taken where a random number is below
+# its bound. A background may follow, but not where both sides are named.
+PLACE_FIRST, LINE_FIRST = "{place} there {be} {first}", "a {line} of {first}"
+ONE_GROUP = (
+    (0.5, "{first} {place}"),
+    (0.75, "there {be} {first} {place}"),
+    (0.85, PLACE_FIRST),  # of a single object
+    (0.85, LINE_FIRST),  # of three and more in a row or column
+    (0.92, "{first} {be} {place}"),
+    (1.0, "{opening} {first} {place}"),
+)
+TWO_GROUPS = (
+    (0.6, "{first} {link} {second}"),
+    (0.8, "there {be} {first} {link} {second}"),
+    (0.93, "{first} {be} {link} {second}"),
+    (1.0, "{opening} {first} {link} {second}"),
+)
+BOTH_SIDES = "{first} {left} and {second} {right}"
+
+
+@dataclass(frozen=True)
+class Things:
+    """A group of equal objects; in a caption ``size`` is None where none is said."""
+
+    count: int
+    size: str | None
+    colour: str
+    texture: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class Group(Things):
+    """Things in a picture; ``edge`` is the side of their bounding square."""
+
+    edge: float
+    centres: tuple[Point, ...]
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """How each of the objects looks."""
+        return {"shape": self.shape, "colour": self.colour, "size": self.size, "texture": self.texture}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A scene, or what a caption says of one; ``background`` is None where none is said.
+
+    ``arrangement`` of one group: a name of SPOTS for a single object, else row, column or scattered; of two groups:
+    ``left`` or ``above``, said of the first group towards the second.
+    """
+
+    groups: tuple[Things, ...]
+    arrangement: str
+    background: str | None
+
+
+@dataclass(frozen=True)
+class Scene(Statement):
+    """One picture in words and numbers."""
+
+    groups: tuple[Group, ...]
+    background: str
+
+    @property
+    def description(self) -> str:
+        """The scene in words, rough positions included; no two scenes of a data set share it."""
+        looks = (f"{group.count} {group.size} {group.colour} {group.texture} {group.shape}" for group in self.groups)
+        return f"{' | '.join(looks)} | {self.arrangement} | {self.background}"
+
+
+def pick(random: np.random.Generator, items: Sequence[Item]) -> Item:
+    """Return one of ``items``."""
+    return items[int(random.integers(len(items)))]
+
 
 def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
     """Return five different captions of 5 to 16 words, in lower case, without punctuation."""
@@ -63,7 +139,7 @@ def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
             captions.append(caption)
         if len(captions) == SCENE_CAPTIONS:
             return captions
-    raise DataError(f"scene {scene.description!r}: fewer than five captions; widen the grammar in scene_captions.py")
+    raise DataError(f"scene {scene.description!r}: fewer than five captions; widen the grammar of scene_captions.py")
 
 
 def _group_caption(scene: Scene, random: np.random.Generator) -> str:
@@ -71,19 +147,14 @@ def _group_caption(scene: Scene, random: np.random.Generator) -> str:
     group = scene.groups[0]
     place = _place(scene, random)
     ground = _ground(scene, random)
-    things = _noun_phrase(group, random)
+    words = {"first": _noun_phrase(group, random), "place": place, "line": scene.arrangement}
     kind = random.random()
-    if kind < 0.5:
-        return f"{things} {place} {ground}".strip()
-    if kind < 0.75:
-        return f"there {_be(group)} {things} {place} {ground}".strip()
-    if kind < 0.85 and group.count == 1:
-        return f"{place} there is {things} {ground}".strip()
-    if kind < 0.85 and group.count > 2 and scene.arrangement in ("row", "column"):
-        return f"a {scene.arrangement} of {_noun_phrase(group, random)} {ground}".strip()
-    if kind < 0.92:
-        return f"{things} {_be(group)} {place} {ground}".strip()
-    return f"{pick(random, OPENINGS)} {things} {place} {ground}".strip()
+    lined_up = group.count > 2 and scene.arrangement in ("row", "column")
+    fits = {PLACE_FIRST: group.count == 1, LINE_FIRST: lined_up}
+    form = next(form for bound, form in ONE_GROUP if kind < bound and fits.get(form, True))
+    if form == LINE_FIRST:
+        words["first"] = _noun_phrase(group, random)
+    return _sentence(form, words, group, ground, random)
 
 
 def _relation_caption(scene: Scene, random: np.random.Generator) -> str:
@@ -92,20 +163,21 @@ def _relation_caption(scene: Scene, random: np.random.Generator) -> str:
     relation = scene.arrangement
     ground = _ground(scene, random)
     if random.random() < 0.12:
-        sides = SIDES[relation]
-        return f"{_noun_phrase(first, random)} {sides[0]} and {_noun_phrase(second, random)} {sides[1]}"
+        words = {"first": _noun_phrase(first, random), "second": _noun_phrase(second, random)}
+        return BOTH_SIDES.format(left=SIDES[relation][0], right=SIDES[relation][1], **words)
     if random.random() < 0.25:
         first, second, relation = second, first, OPPOSITE[relation]
-    subject, target = _noun_phrase(first, random), _noun_phrase(second, random)
-    link = _mostly_first(random, RELATIONS[relation])
+    words = {"first": _noun_phrase(first, random), "second": _noun_phrase(second, random)}
+    words["link"] = _mostly_first(random, RELATIONS[relation])
     kind = random.random()
-    if kind < 0.6:
-        return f"{subject} {link} {target} {ground}".strip()
-    if kind < 0.8:
-        return f"there {_be(first)} {subject} {link} {target} {ground}".strip()
-    if kind < 0.93:
-        return f"{subject} {_be(first)} {link} {target} {ground}".strip()
-    return f"{pick(random, OPENINGS)} {subject} {link} {target} {ground}".strip()
+    form = next(form for bound, form in TWO_GROUPS if kind < bound)
+    return _sentence(form, words, first, ground, random)
+
+
+def _sentence(form: str, words: Mapping[str, str], first: Group, ground: str, random: np.random.Generator) -> str:
+    opening = pick(random, OPENINGS) if "{opening}" in form else ""
+    be = "is" if first.count == 1 else "are"
+    return f"{form.format(be=be, opening=opening, **words)} {ground}".strip()
 
 
 def _place(scene: Scene, random: np.random.Generator) -> str:
@@ -134,6 +206,17 @@ def _noun_phrase(group: Group, random: np.random.Generator) -> str:
     return f"{_number(group.count, words, random)} {words} {after}".strip()
 
 
+def _number(count: int, following: str, random: np.random.Generator) -> str:
+    if count == 1:
+        return "one" if random.random() < 0.08 else article(following)
+    return PAIR if count == 2 and random.random() < 0.1 else NUMBERS[count]
+
+
+def _mostly_first(random: np.random.Generator, forms: tuple[str, ...]) -> str:
+    """Return the usual form four times of five."""
+    return forms[0] if len(forms) == 1 or random.random() < 0.8 else pick(random, forms[1:])
+
+
 def plural(words: str) -> str:
     """Return a noun, with what stands before it, in the plural."""
     return f"{words}es" if words.endswith("s") else f"{words}s"
@@ -144,51 +227,15 @@ def article(following: str) -> str:
     return "an" if following[0] in "aeiou" else "a"
 
 
-def _number(count: int, following: str, random: np.random.Generator) -> str:
-    if count == 1:
-        return "one" if random.random() < 0.08 else article(following)
-    return PAIR if count == 2 and random.random() < 0.1 else NUMBERS[count]
-
-
-def _be(group: Group) -> str:
-    return "is" if group.count == 1 else "are"
-
-
-def _mostly_first(random: np.random.Generator, forms: tuple[str, ...]) -> str:
-    """Return the usual form four times of five."""
-    return forms[0] if len(forms) == 1 or random.random() < 0.8 else pick(random, forms[1:])
-
-
-@dataclass(frozen=True)
-class Things:
-    """A group of equal objects; in a caption ``size`` is None where none is said."""
-
-    count: int
-    size: str | None
-    colour: str
-    texture: str
-    shape: str
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A scene, or what a caption says of one.
-
-    ``arrangement`` is as of a `Scene`; ``background`` is None where none is said.
-    """
-
-    groups: tuple[Things, ...]
-    arrangement: str
-    background: str | None
-
-
 def is_true(caption: str, scene: Statement) -> bool:
     """Return whether a caption is a sentence of the grammar and all that it says holds in a scene."""
-    said = parse(caption)
-    if said is None or said.arrangement != scene.arrangement or len(said.groups) != len(scene.groups):
+    stated = parse(caption)
+    if stated is None or stated.arrangement != scene.arrangement or len(stated.groups) != len(scene.groups):
         return False
-    looks = zip(said.groups, scene.groups, strict=True)
-    return said.background in (None, scene.background) and all(_fits(words, things) for words, things in looks)
+    looks = zip(stated.groups, scene.groups, strict=True)
+    return stated.background in (None, scene.background) and all(
+        words in (things, replace(things, size=None)) for words, things in looks
+    )
 
 
 def relation_is_true(caption: str, scene: Statement) -> bool:
@@ -198,20 +245,17 @@ def relation_is_true(caption: str, scene: Statement) -> bool:
     may be wrong as long as each group said is more like its own than like the other. In a scene of one group nothing
     is related: there a caption is right if it says no relation.
     """
-    said = parse(caption)
+    stated = parse(caption)
     if len(scene.groups) == 1:
-        return said is not None and len(said.groups) == 1
-    if said is None or len(said.groups) != 2 or said.arrangement != scene.arrangement:
+        return stated is not None and len(stated.groups) == 1
+    if stated is None or len(stated.groups) != 2 or stated.arrangement != scene.arrangement:
         return False
-    first, second = scene.groups
-    as_drawn = _likeness(said.groups, (first, second))
-    return as_drawn > _likeness(said.groups, (second, first))
 
+    def likeness(groups: tuple[Things, ...]) -> int:
+        pairs = zip(stated.groups, groups, strict=True)
+        return sum((one.colour == other.colour) + (one.shape == other.shape) for one, other in pairs)
 
-def _likeness(said: tuple[Things, ...], groups: tuple[Things, Things]) -> int:
-    """Return how many colours and shapes are as in these groups, in this order."""
-    pairs = zip(said, groups, strict=True)
-    return sum((one.colour == other.colour) + (one.shape == other.shape) for one, other in pairs)
+    return likeness(scene.groups) > likeness(scene.groups[::-1])
 
 
 def read_truth(boxes: Path) -> dict[int, Statement]:
@@ -219,8 +263,16 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
     if not boxes.is_file():
         raise MissingData(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
     checksums.check(boxes)
+    scenes = {}
     try:
-        return {record["image_id"]: _scene(record) for record in read_json(boxes)["images"]}
+        for record in read_json(boxes)["images"]:
+            looks = Counter(
+                (item["group"], *(item[key] for key in ("size", "colour", "texture", "shape")))
+                for item in record["objects"]
+            )
+            groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
+            scenes[record["image_id"]] = Statement(groups, record["arrangement"], record["background"])
+        return scenes
     except (KeyError, TypeError) as error:
         raise DataError(f"{boxes}: it does not describe scenes ({error!r}); make the data set again") from error
 
@@ -228,7 +280,7 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
 def parse(caption: str) -> Statement | None:
     """Return what a caption says, or None where it is no sentence of the grammar."""
     matches = (pattern.fullmatch(caption) for pattern in _SENTENCES)
-    return next((_statement(found.groupdict()) for found in matches if found), None)
+    return next((_statement(match.groupdict()) for match in matches if match), None)
 
 
 def _statement(parts: Mapping[str, str | None]) -> Statement | None:
@@ -237,15 +289,14 @@ def _statement(parts: Mapping[str, str | None]) -> Statement | None:
     if len(groups) != 1 + ("second_noun" in parts):
         return None
     count = groups[0].count
-    verb = parts.get("be") or parts.get("there")
-    if verb is not None and verb != ("is" if count == 1 else "are"):
+    if parts.get("be") not in (None, "is" if count == 1 else "are"):
         return None
     background = _GROUNDS.get(parts.get("ground") or "")
     if len(groups) == 1:
         line = parts.get("line") if count > 2 else None
         arrangement = line or _PLACES[min(count, 3)].get(parts.get("place") or "")
     else:
-        arrangement = _LINKS.get(parts.get("link") or "") or next(way for way in SIDES if parts.get(way))
+        arrangement = _LINKS.get(parts.get("link") or "") or _SIDES.get((parts.get("left"), parts.get("right")), "")
     if arrangement in _REVERSED:
         groups, arrangement = groups[::-1], _REVERSED[arrangement]
     return Statement(groups, arrangement, background) if arrangement else None
@@ -265,26 +316,6 @@ def _group(parts: Mapping[str, str | None], name: str) -> Things | None:
     return Things(count, _SIZES.get(size), colour, texture, (_SINGULAR | _PLURAL)[noun])
 
 
-def _scene(record: Mapping[str, Any]) -> Statement:
-    """Return the scene that a record of ``boxes.json`` describes."""
-    looks = Counter(
-        (item["group"], *(item[key] for key in ("size", "colour", "texture", "shape"))) for item in record["objects"]
-    )
-    groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
-    return Statement(groups, record["arrangement"], record["background"])
-
-
-def _fits(said: Things, things: Things) -> bool:
-    """Return whether what is said of a group holds."""
-    same = (said.count, said.colour, said.texture, said.shape) == (
-        things.count,
-        things.colour,
-        things.texture,
-        things.shape,
-    )
-    return same and said.size in (None, things.size)
-
-
 def _one_of(words: Iterable[str]) -> str:
     """Return the expression that matches any of these words."""
     return "|".join(map(re.escape, words))
@@ -302,6 +333,7 @@ _SIZES, _TEXTURES, _GROUNDS = _meanings(SIZE_NAMES), _meanings(TEXTURE_NAMES), _
 _PLACES = {1: _meanings(SPOT_NAMES), 2: _meanings(PAIRS), 3: _meanings(LINES)}  # 3: of three and more
 _PLACES[1] |= {f"{spot} of the picture": meaning for spot, meaning in _PLACES[1].items()}
 _LINKS = _meanings(RELATIONS)
+_SIDES = {sides: relation for relation, sides in SIDES.items()}
 _REVERSED = {reverse: relation for relation, reverse in OPPOSITE.items()}
 
 
@@ -316,23 +348,20 @@ def _things(name: str) -> str:
     )
 
 
-def _sentences() -> list[re.Pattern[str]]:
-    """Return an expression for each form of a sentence."""
-    one, two = _things("first_"), _things("second_")
-    place = rf"(?P<place>{_one_of(form for places in _PLACES.values() for form in places)})"
-    link = rf"(?P<link>{_one_of(_LINKS)})"
-    start, be = rf"(?:{_one_of(OPENINGS)}|there (?P<there>is|are))", "(?P<be>is|are)"
-    sides = [rf"{one} {first} and {two} (?P<{way}>{second})" for way, (first, second) in SIDES.items()]
-    with_ground = [
-        rf"(?:{start} )?{one} {place}",
-        rf"{place} there (?P<there>is) {one}",
-        rf"a (?P<line>row|column) of {one}",
-        rf"{one} {be} {place}",
-        rf"(?:{start} )?{one} {link} {two}",
-        rf"{one} {be} {link} {two}",
-    ]
-    ground = rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?"
-    return [re.compile(form) for form in [*(form + ground for form in with_ground), *sides]]
+def _pattern(form: str) -> re.Pattern[str]:
+    """Return the expression of a form of a sentence; its slots are groups."""
+    slots: dict[str, Iterable[str]] = {
+        "place": [form for places in _PLACES.values() for form in places],
+        "link": _LINKS,
+        "line": ("row", "column"),
+        "be": ("is", "are"),
+        "opening": OPENINGS,
+        "left": [first for first, _ in _SIDES],
+        "right": [second for _, second in _SIDES],
+    }
+    parts = {name: rf"(?P<{name}>{_one_of(words)})" for name, words in slots.items()}
+    ground = "" if form == BOTH_SIDES else rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?"
+    return re.compile(form.format(first=_things("first_"), second=_things("second_"), **parts) + ground)
 
 
-_SENTENCES = _sentences()
+_SENTENCES = [_pattern(form) for form in (*(form for _, form in (*ONE_GROUP, *TWO_GROUPS)), BOTH_SIDES)]
