@@ -18,7 +18,7 @@ from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.models.state import Memory
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
-from recap.nn.fast import Dropout, Linear
+from recap.nn.fast import Linear
 from recap.nn.rows import Rows
 from recap.papers.transformer.model import Transformer
 
@@ -57,15 +57,6 @@ def plainly(model: Captioner) -> Captioner:
                 setattr(module, name, plain)
     if isinstance(model, Transformer):
         model.packs = False
-    return torch_dropout(model)
-
-
-def torch_dropout(model: Captioner) -> Captioner:
-    """Let torch draw the dropout masks of a model, in place: one random number an entry, the mask kept as numbers."""
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, Dropout):
-                setattr(module, name, nn.Dropout(child.p))
     return model
 
 

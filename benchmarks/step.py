@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.figures import Case, product_rate
-from benchmarks.plain import torch_dropout
 from benchmarks.shapes import batch
 from recap.measure.operations import Operations
 from recap.models.base import Captioner
@@ -43,7 +42,7 @@ def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, lo
 def plain_learner(model: Captioner, stage: Stage, loss: Callable[[], Tensor]) -> Step:
     """Return the released way of a step: torch's dropout and torch's optimizer, tensor after tensor."""
     optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer](
-        torch_dropout(model).parameters(),
+        model.parameters(),
         lr=stage.schedule.learning_rate,
         betas=stage.betas,
         eps=stage.epsilon,

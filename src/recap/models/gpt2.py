@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from recap.core.errors import ConfigError
 from recap.models.transformer import Past
 from recap.nn.attention import MultiHeadAttention
-from recap.nn.fast import Dropout, Linear, PackedIndex, product
+from recap.nn.fast import Linear, PackedIndex, product
 from recap.nn.layers import FeedForward, Stack
 from recap.nn.masks import causal_mask
 from recap.nn.rows import Rows
@@ -36,7 +36,7 @@ class Gpt2Block(nn.Module):
         super().__init__()
         self.attention_norm = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.feed_forward_norm: nn.Module | None = None
         self.feed_forward: nn.Module | None = None
         if feed_forward:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from recap.nn.fast import Dropout, Linear, attended
+from recap.nn.fast import Linear, attended
 from recap.nn.layers import make_activation
 from recap.nn.masks import MASKED_SCORE
 from recap.nn.rows import Rows, fold, fold_mask, unfold
@@ -109,7 +109,7 @@ class DotProductAttention(Attention):
         self.value = Linear(d_model, heads * d_value)
         # [B, C, H, T, N] pass here once a hook watches; unwatched and not dropped they stay within fused attention
         self.weights = AttentionWeights()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def key_value(self, source: Rows) -> KeyValue:
         """Rows of [B, C or 1, N, D] -> keys [B, C or 1, H, N, d_key] and values [B, C or 1, H, N, d_value]."""

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from recap.nn.fast import Dropout, Linear, product
+from recap.nn.fast import Linear, product
 
 ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
     "none": lambda _alpha: nn.Identity(),
@@ -40,7 +40,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = Linear(d_model, d_hidden)
         self.activation = make_activation(activation, known=("none", "relu", "gelu", "gelu_tanh"))
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.outer = Linear(d_hidden, d_model)
 
     def forward(self, x: Tensor) -> Tensor:

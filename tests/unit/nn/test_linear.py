@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from helpers.operators import Operators
-from recap.nn.fast import Dropout, Linear, deferred_weight_grad, dropout_mask, fixed_weights
+from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights
 from recap.nn.fast.linear import MIN_PREPACK_SIZE, DeferredWeightGrad, unbroken
 from recap.nn.layers import LSTMCell
 from recap.papers.xlan.model import bilinear_pool, plain_bilinear_pool
@@ -230,20 +230,3 @@ def test_pooling_is_the_equation():
         scores, means = pool(q, k, weight, bias, spatial, mean_weights)
         torch.testing.assert_close(scores, joint @ spatial)
         torch.testing.assert_close(means, (joint * mean_weights[..., None]).sum(3))
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5])
-def test_dropout_keeps_the_mean_in_every_lane(p):
-    torch.manual_seed(0)
-    kept, chance = dropout_mask(torch.empty(400_000), p)
-    shares = kept.view(-1, 4).double().mean(0)  # four entries share one random number
-    assert ((shares - chance).abs() < 5 * (p * (1 - p) / 1e5) ** 0.5).all()
-    assert abs(chance - (1 - p)) < 2**-16
-    layer = Dropout(p)
-    x = torch.ones(100, 33, requires_grad=True)
-    out = layer(x)
-    (gradient,) = torch.autograd.grad(out.sum(), x)
-    assert torch.equal(gradient, out)
-    assert set(out.unique().tolist()) == {0.0, out.max().item()}
-    assert out.max().item() == pytest.approx(1 / chance)
-    assert torch.equal(layer.eval()(x), x)

@@ -3,7 +3,6 @@
     Linear, product, fixed_weights   pre-packed weights for the few rows of decoding
     multiplied                       products by oneDNN, which those of `Linear` are
     deferred_weight_grad             one weight gradient for a loop over time steps
-    Dropout, dropout_mask            cheap random masks
     PackedIndex                      the tokens of padded captions without the padding
     attended                         attention with a quick gradient in bf16
     as_autocast                      inputs of a hand-written function, in one type
@@ -14,16 +13,14 @@
 from recap.nn.fast.attention import attended
 from recap.nn.fast.linear import Linear, deferred_weight_grad, fixed_weights, multiplied, product
 from recap.nn.fast.switch import as_autocast, fast, prepare_compilation, uncompiled
-from recap.nn.fast.tokens import Dropout, PackedIndex, dropout_mask
+from recap.nn.fast.tokens import PackedIndex
 
 __all__ = [
-    "Dropout",
     "Linear",
     "PackedIndex",
     "as_autocast",
     "attended",
     "deferred_weight_grad",
-    "dropout_mask",
     "fast",
     "fixed_weights",
     "multiplied",

@@ -1,7 +1,8 @@
 """Whether the fast paths of this folder and the fast RAdam are taken; `RECAP_FAST=0` in the environment: plain torch.
 
-Without them results agree up to rounding, but for dropout, which then draws torch's own random numbers. Beside it what
-hand-written functions need: inputs in the type of autocast, and marks for what a compiler must not follow.
+Without them results agree up to rounding, but for the dropout of X-Linear's joint layer, whose masks are drawn in other
+pieces. Beside it what hand-written functions need: inputs in the type of autocast, and marks for what a compiler must
+not follow.
 """
 
 from __future__ import annotations

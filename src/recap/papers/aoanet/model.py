@@ -24,7 +24,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
 from recap.nn.attention import Attention, DotProductAttention, KeyValue, head_width
-from recap.nn.fast import Dropout, Linear
+from recap.nn.fast import Linear
 from recap.nn.layers import LSTMCell, Residual, Stack, UnbiasedLayerNorm
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
@@ -42,7 +42,7 @@ class AttentionOnAttention(nn.Module):
     def __init__(self, *, d_model: int, order: str, dropout: float) -> None:
         super().__init__()
         self.attended_first = order == "attended_query"
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.linear = Linear(2 * d_model, 2 * d_model)
 
     def forward(self, query: Tensor, attended: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class AoANet(ContextCaptioner):
         attention_dropout, aoa_dropout = settings.attention_dropout, settings.aoa_dropout
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = Dropout(settings.feature_dropout)
+        self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.refiner = Stack[RefinerLayer](
             RefinerLayer(
                 d_model=d_model,
@@ -111,14 +111,14 @@ class AoANet(ContextCaptioner):
         )
         self.refiner_norm = UnbiasedLayerNorm(d_model) if settings.refiner_layers else nn.Identity()
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.word_dropout = Dropout(settings.word_dropout)
+        self.word_dropout = nn.Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
         self.attention = DotProductAttention(
             d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
-        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
+        self.context_dropout, self.output_dropout = (nn.Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:

@@ -30,7 +30,7 @@ from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import Memory
 from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, own_mask
 from recap.nn.attention import KeyValue, MultiHeadAttention
-from recap.nn.fast import Dropout, Linear
+from recap.nn.fast import Linear
 from recap.nn.layers import FeedForward, Residual, Stack, grid_table
 from recap.nn.masks import key_mask, needed
 from recap.nn.rows import Rows
@@ -305,7 +305,7 @@ class StreamEncoder(nn.Module):
             for _ in range(count)
         ]
         self.embedding = Linear(width, d_model)
-        self.dropout = Dropout(settings.feature_dropout)
+        self.dropout = nn.Dropout(settings.feature_dropout)
         self.norm = nn.LayerNorm(d_model)
         self.geometry = geometry
         self.spatial = Stack[RelativeSpatialEncoding](

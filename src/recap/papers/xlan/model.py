@@ -35,7 +35,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
 from recap.nn.attention import AdditiveAttention, Attention, KeyValue, head_width
-from recap.nn.fast import Dropout, Linear, as_autocast, dropout_mask, fast, multiplied, product, uncompiled
+from recap.nn.fast import Linear, as_autocast, fast, multiplied, product, uncompiled
 from recap.nn.layers import LSTMCell, Stack, make_activation
 from recap.nn.masks import MASKED_SCORE, key_mask
 from recap.nn.rows import Rows, fold, fold_mask, unfold
@@ -51,7 +51,7 @@ class Projection(nn.Module):
         super().__init__()
         self.linear = Linear(d_model, d_model)
         self.activation = make_activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
-        self.norm = HeadNorm(heads, d_model)
+        self.norm = nn.GroupNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; every vector is normalized by itself."""
@@ -96,7 +96,7 @@ class XLinear(Attention):
         self.joint = nn.Linear(width, d_joint)
         self.spatial = nn.Linear(d_joint, 1)
         self.channel = nn.Linear(d_joint, width)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.weights = nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
@@ -145,7 +145,7 @@ class FeatureMix(nn.Module):
     def __init__(self, *, d_model: int, dropout: float) -> None:
         super().__init__()
         self.linear = Linear(2 * d_model, d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ class XLanEncoder(nn.Module):
         super().__init__()
         self.blocks = Stack[XLinear](blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.projection = Linear((len(blocks) + 1) * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
@@ -206,7 +206,7 @@ class XLan(ContextCaptioner):
         block = x_linear(settings)
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = Dropout(settings.feature_dropout)
+        self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
             blocks=[block() for _ in range(settings.encoder_layers)],
@@ -214,16 +214,16 @@ class XLan(ContextCaptioner):
             mix_dropout=settings.mix_dropout,
         )
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.word_dropout = Dropout(settings.word_dropout)
+        self.word_dropout = nn.Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.attention: XLinear | AdditiveAttention = (
             block()
             if settings.decoder_attention == "x_linear"
             else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=settings.heads * settings.d_joint)
         )
-        self.attention_dropout = Dropout(settings.attention_dropout)
+        self.attention_dropout = nn.Dropout(settings.attention_dropout)
         self.attended = AttendedState(d_model=d_model)
-        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
+        self.context_dropout, self.output_dropout = (nn.Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -260,7 +260,7 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         q, k, weight, bias, spatial, mean_weights, dropout = inputs
-        scale = 1 / dropout_mask(q[:0], dropout)[1] if dropout else 1.0
+        scale = 1 / (1 - dropout)
         scaled, shift = weight * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
         joint = []  # B' of each chunk
         scores, means = q.new_empty(*q.shape[:3], k.shape[2]), q.new_empty(*q.shape[:3], len(weight))
@@ -268,7 +268,7 @@ class _Pool(torch.autograd.Function):
             pair = q[part][:, :, :, None] * k[part][:, :, None]  # [B, H, R, N, K]
             flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
             if dropout:
-                flat.view(-1).mul_(dropout_mask(flat, dropout)[0])
+                flat.mul_(torch.empty_like(flat).bernoulli_(1 - dropout))
             chunk = flat.view(*pair.shape[:-1], len(weight))
             torch.mv(flat, spatial, out=scores[part].view(-1))
             rows = mean_weights[part][:, :, :, None].expand(*pair.shape[:3], 1, -1)
@@ -306,35 +306,3 @@ def _chunks(q: Tensor, k: Tensor) -> Iterator[slice]:
     entries = CHUNK if q.device.type == "cpu" else CHUNK_ON_GPU
     size = max(1, entries // max(1, q[0].numel() * k.shape[2])) if len(q) else 1
     return (slice(start, start + size) for start in range(0, len(q), size))
-
-
-class HeadNorm(nn.GroupNorm):
-    """torch's group norm of vectors [R, D], one group per head, with the same parameters.
-
-    torch's own takes its slowest path here on a CPU. As rows of a layer norm the heads take half its time.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[R, D] -> [R, D]."""
-        if not fast() or x.device.type != "cpu" or x.dtype != self.weight.dtype or torch.compiler.is_compiling():
-            return super().forward(x)
-        return _HeadNorm.apply(x, self.weight, self.bias, self.num_groups, self.eps)
-
-
-class _HeadNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, heads: int, eps: float) -> Tensor:
-        split = x.unflatten(-1, (heads, -1))  # [R, H, K]
-        normal, _, scale = torch.native_layer_norm(split, split.shape[-1:], None, None, eps)
-        ctx.save_for_backward(normal, scale, weight)
-        return torch.addcmul(bias, normal.view_as(x), weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        normal, scale, weight = ctx.saved_tensors
-        d_weight = (grad * normal.flatten(-2)).sum(0)
-        d_normal = (grad * weight).view_as(normal)
-        # d_x = scale (d_n - mean d_n - n mean(n d_n))
-        along = (d_normal * normal).mean(-1, keepdim=True)
-        d_x = d_normal.sub_(d_normal.mean(-1, keepdim=True)).addcmul_(normal, along, value=-1).mul_(scale)
-        return d_x.view_as(grad), d_weight, grad.sum(0), None, None

@@ -29,7 +29,7 @@ from recap.models.cache import KeyValueCache
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, GlobalMemory, State, masked_mean
 from recap.nn.attention import KeyValue
-from recap.nn.fast import Dropout, Linear, PackedIndex, fast
+from recap.nn.fast import Linear, PackedIndex, fast
 from recap.nn.layers import FeedForward, Residual, Stack, sinusoid_table
 from recap.nn.masks import causal_mask, key_mask
 from recap.nn.rows import Rows
@@ -58,7 +58,7 @@ class XEncoderLayer(nn.Module):
 
     def __init__(self, *, block: XLinear, update: Update, dropout: float) -> None:
         super().__init__()
-        self.block, self.update, self.dropout = block, update, Dropout(dropout)
+        self.block, self.update, self.dropout = block, update, nn.Dropout(dropout)
 
     def forward(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and a mask [B, 1, 1, N] -> new g and x."""
@@ -73,7 +73,7 @@ class XDecoderLayer(nn.Module):
         super().__init__()
         self.words, self.image, self.update = words, image, update  # of the tokens so far, of the image
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self, g: Rows, x: Rows, *, tokens: KeyValue, self_mask: Tensor, image: KeyValue, cross_mask: Tensor
@@ -131,8 +131,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self.max_vectors, self.d_model = settings.max_vectors, d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.feature_dropout = Dropout(settings.feature_dropout)
-        self.dropout = Dropout(settings.dropout)
+        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.dropout = nn.Dropout(settings.dropout)
         self.encoder = Stack[XEncoderLayer](
             XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
             for _ in range(settings.encoder_layers)
@@ -142,7 +142,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
-        self.word_dropout = Dropout(settings.word_dropout)
+        self.word_dropout = nn.Dropout(settings.word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
         self.decoder = Stack[XDecoderLayer](
             XDecoderLayer(
@@ -156,7 +156,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         )
         self.read_off = Linear((settings.decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
-        self.output_dropout = Dropout(settings.output_dropout)
+        self.output_dropout = nn.Dropout(settings.output_dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
