@@ -18,7 +18,7 @@ from pathlib import Path
 import requests
 
 from recap.core.files import write_text
-from recap.data.files.fetch import DownloadError, guarded_session, reason_of
+from recap.data.files.download import DownloadError, guarded_session, reason_of
 from recap.settings.versions import OutsideFile, choose, read_versions
 
 _DATED = re.compile(r"(; )?answer of \d{4}-\d\d-\d\d: .*$")

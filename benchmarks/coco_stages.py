@@ -7,9 +7,10 @@ Stages are run in the order of `STAGES`; each reads what earlier ones wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,8 +27,7 @@ BATCH = 10
 
 def corpus(folder: Path, part: Part) -> int:
     """Karpathy JSON -> corpus.parquet."""
-    from recap.data.corpus.build import build_corpus
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus, build_corpus
 
     spec = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
     with part():
@@ -37,8 +37,8 @@ def corpus(folder: Path, part: Part) -> int:
 
 def vocabulary(folder: Path, part: Part) -> int:
     """corpus -> vocabulary.json, words seen five times."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.vocabulary.words import build_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.vocabulary import build_vocabulary
 
     rule = {"min_count": 5, "max_length": 16}
     with part():
@@ -48,8 +48,8 @@ def vocabulary(folder: Path, part: Part) -> int:
 
 def card(folder: Path, part: Part) -> int:
     """corpus -> card.md."""
-    from recap.data.corpus.card import write_card
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.card import write_card
+    from recap.data.corpus import Corpus
 
     with part():
         write_card(name="coco", corpus=folder / "corpus.parquet", counts=None, out=folder / "card.md")
@@ -58,7 +58,7 @@ def card(folder: Path, part: Part) -> int:
 
 def subset(folder: Path, part: Part) -> int:
     """corpus -> the training captions, all of them."""
-    from recap.data.subsets.draw import draw_subset
+    from recap.data.subsets import draw_subset
 
     with part():
         found = draw_subset(
@@ -69,9 +69,9 @@ def subset(folder: Path, part: Part) -> int:
 
 def captions_as_ids(folder: Path, part: Part) -> int:
     """The training captions as token ids."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.draw import read_subset
-    from recap.data.vocabulary.words import load_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.subsets import read_subset
+    from recap.data.vocabulary import load_vocabulary
     from recap.runs.inputs import split_captions
 
     table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
@@ -83,9 +83,9 @@ def captions_as_ids(folder: Path, part: Part) -> int:
 
 def training_ids(folder: Path) -> Any:
     """Return the training captions as token ids."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.draw import read_subset
-    from recap.data.vocabulary.words import load_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.subsets import read_subset
+    from recap.data.vocabulary import load_vocabulary
     from recap.runs.inputs import split_captions
 
     words = load_vocabulary(folder / "vocabulary.json")
@@ -125,29 +125,34 @@ def start_scst(folder: Path, part: Part) -> int:
     return _start("scst", folder, part)
 
 
+class FirstStep(Exception):
+    """Ends a training before it."""
+
+
 def _start(stage: str, folder: Path, part: Part) -> int:
-    import torch
-
     from recap.settings import Execution
-    from recap.training.distributed import Group
-    from recap.training.job import build_training, load_inputs
+    from recap.training.loop import Training
+    from recap.training.run import train
 
-    spec, group, execution = _spec(stage), Group(device=torch.device("cpu")), Execution(device="cpu")
-    files = {name: folder / name for name in ("corpus.parquet", "vocabulary.json", "subset.json")}
-    corpus_file, vocabulary_file, subset_file = files.values()
-    with part():
-        inputs = load_inputs(
-            spec,
-            execution,
-            group,
-            corpus=corpus_file,
-            vocabulary=vocabulary_file,
-            subset=subset_file,
+    images: list[int] = []
+
+    def first_step(training: Training) -> NoReturn:
+        images.append(len(training.batches.captions))
+        raise FirstStep
+
+    with part(), patch.object(Training, "run", first_step), suppress(FirstStep):
+        train(
+            spec=_spec(stage),
+            execution=Execution(device="cpu"),
+            state=folder / "state",
+            out=folder / "run",
+            corpus=folder / "corpus.parquet",
+            vocabulary=folder / "vocabulary.json",
+            subset=folder / "subset.json",
             features=[folder / "thin.h5"],
             init=None,
         )
-        build_training(spec, execution, inputs, folder / "state", group)
-    return len(inputs.captions)
+    return images[0]
 
 
 def _spec(stage: str) -> RunSpec:
@@ -230,8 +235,8 @@ def _real_store(path: Path, images: int) -> Path:
 
 def validation(folder: Path, part: Part) -> int:
     """What a validation does beside decoding: references' n-grams, and CIDEr-D of a caption of each image."""
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.vocabulary.words import load_vocabulary
+    from recap.data.corpus import Corpus
+    from recap.data.vocabulary import load_vocabulary
     from recap.metrics.rewards import CiderD
     from recap.runs.inputs import split_captions
 
@@ -245,7 +250,7 @@ def validation(folder: Path, part: Part) -> int:
 
 def evaluation(folder: Path, part: Part) -> int:
     """All metrics but SPICE of given captions of the test split; Java's CPU seconds are in it."""
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus
     from recap.metrics.scores import evaluate_captions
     from recap.settings.recipes import DecodingSettings
 
@@ -266,7 +271,7 @@ def evaluation(folder: Path, part: Part) -> int:
 
 
 def _images(folder: Path) -> Iterator[int] | list[int]:
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus
 
     return Corpus.read(folder / "corpus.parquet").image_ids()
 

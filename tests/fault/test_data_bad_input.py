@@ -11,12 +11,11 @@ from helpers.generators import jpeg, write_flickr
 from helpers.refusals import refused
 from recap.core import checksums
 from recap.core.errors import ChangedFile, ConfigError, DamagedData, DataError, MissingData
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus, build_corpus
 from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource, TooManyPixels
-from recap.data.subsets.draw import draw_subset, read_subset
-from recap.data.vocabulary.words import Vocabulary, build_vocabulary, load_vocabulary
+from recap.data.subsets import draw_subset, read_subset
+from recap.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 

@@ -8,12 +8,11 @@ import pytest
 from helpers.refusals import refused
 from recap.core import checksums
 from recap.core.errors import ChangedFile, RecapError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.card import write_card
-from recap.data.corpus.corpus import Corpus
+from recap.data.card import write_card
+from recap.data.corpus import Corpus, build_corpus
 from recap.data.files.images import ImageSource
-from recap.data.subsets.draw import draw_subset, read_subset, write_unpaired
-from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.data.subsets import draw_subset, read_subset, write_unpaired
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.settings.datasets import ScenesDataset
 
 SCENES = ScenesDataset(kind="scenes", train=12, val=3, test=3, size=32)

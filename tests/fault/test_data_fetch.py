@@ -17,8 +17,8 @@ from urllib3.exceptions import IncompleteRead, MaxRetryError, NewConnectionError
 from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
 from recap.core.errors import DataError
-from recap.data.files import fetch as downloads
-from recap.data.files.fetch import Transfer
+from recap.data.files import download as downloads
+from recap.data.files.download import Transfer
 
 
 def test_several_at_once_and_again(tmp_path):

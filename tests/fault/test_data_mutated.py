@@ -16,18 +16,19 @@ from PIL import Image
 
 from helpers.generators import jpeg, karpathy
 from helpers.mutate import outcomes
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus, write_corpus
+from recap.data.byte_pairs import load_byte_pairs
+from recap.data.corpus import Corpus, build_corpus, write_corpus
+from recap.data.datasets.base import read_karpathy
 from recap.data.datasets.coco import read_list, read_plain
-from recap.data.datasets.conceptual_pictures import read_tsv
-from recap.data.datasets.csv_captions import read_rows
-from recap.data.datasets.iu_xray import annotated, parse_report
-from recap.data.datasets.karpathy import read_karpathy
+from recap.data.datasets.conceptual import read_tsv
+from recap.data.datasets.csv_captions import SplitRow
+from recap.data.datasets.iu_xray import annotated
+from recap.data.datasets.iu_xray_reports import parse_report
 from recap.data.files.archives import contents
+from recap.data.files.entries import csv_entries
 from recap.data.files.images import ImageSource
-from recap.data.subsets.draw import draw_subset, read_subset
-from recap.data.vocabulary.bpe import load_byte_pairs
-from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.data.subsets import draw_subset, read_subset
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.settings import SECTIONS
 from recap.settings.datasets import ScenesDataset
 from recap.settings.params import files, names, read_mapping, resolve, validate
@@ -90,11 +91,11 @@ def test_plain_annotations_of_coco(tmp_path):
     content = json.dumps({"images": images, "annotations": texts}).encode()
 
     def write(path):
-        captions = read_plain([path], lists, partial=True)
+        captions = read_plain([path], lists, True)
         write_corpus(captions, tmp_path / "c.parquet", dataset="t", kind="coco", source_sha256="0")
 
     originals = [content, zipped(captions_a_json=content)]
-    check(as_file(tmp_path / "c.json", lambda path: read_plain([path], lists, partial=True)), originals)
+    check(as_file(tmp_path / "c.json", lambda path: read_plain([path], lists, True)), originals)
     check(as_file(tmp_path / "c.json", write), originals, COUNT // 20)
 
 
@@ -113,7 +114,7 @@ def test_csv_captions(tmp_path):
     lines = [f'{n}.jpg,{split},"a ""dög"", number {n}"' for n, split in enumerate(("train", "val", "test") * 5)]
     content = "\r\n".join(["file,split,caption", *lines]).encode()
     originals = [content, content.replace(b",", b";"), b"\xef\xbb\xbf" + content]
-    check(as_file(tmp_path / "c.csv", lambda path: list(read_rows(path, drawn=False))), originals)
+    check(as_file(tmp_path / "c.csv", lambda path: list(csv_entries(path, SplitRow))), originals)
 
 
 REPORT = b"""<?xml version="1.0"?><eCitation><uId id="CXR1"/><Abstract><AbstractText Label="FINDINGS">Heart is

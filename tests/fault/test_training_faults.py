@@ -11,7 +11,7 @@ from helpers import refusals
 from recap.core.checksums import recorded
 from recap.core.errors import ChangedFile, RecapError
 from recap.core.files import exclusive
-from recap.data.vocabulary.words import load_vocabulary
+from recap.data.vocabulary import load_vocabulary
 from recap.models.images import InputSpec
 from recap.runs.folder import load_model
 from recap.training.loop import SAVED

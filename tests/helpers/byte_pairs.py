@@ -4,7 +4,7 @@ import json
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from recap.data.vocabulary.bpe import SPECIAL_PIECES
+from recap.data.byte_pairs import SPECIAL_PIECES
 
 
 def write_byte_pairs(folder, lines):

@@ -130,7 +130,7 @@ def picture_server(*, stall: float = 60) -> Iterator[_Server]:
 
 def write_conceptual(folder: Path, *, train: Sequence[str], test: Sequence[str]) -> Path:
     """Write both TSVs and what was downloaded of them; ``train`` and ``test`` name a kind of KINDS for each row."""
-    from recap.data.datasets.conceptual_pictures import download
+    from recap.data.datasets.conceptual_download import download
 
     with picture_server() as server:
         for name, kinds, first in (("train", train, 0), ("validation", test, 1000)):

@@ -5,9 +5,9 @@ import numpy as np
 from helpers.feature_files import DIM, SIZES, regions
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.features.extraction import ExtractionJob
-from recap.features.importers.job import import_features
+from recap.features.importers import import_features
 from recap.settings.features import ImportedFeatures
 
 

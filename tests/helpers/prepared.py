@@ -41,10 +41,9 @@ class Prepared:
 
 def prepare(folder, without=()):
     """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
-    from recap.data.corpus.build import build_corpus
-    from recap.data.corpus.corpus import Corpus
-    from recap.data.subsets.draw import draw_subset
-    from recap.data.vocabulary.words import build_vocabulary
+    from recap.data.corpus import Corpus, build_corpus
+    from recap.data.subsets import draw_subset
+    from recap.data.vocabulary import build_vocabulary
     from recap.settings.datasets import ScenesDataset
 
     spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)

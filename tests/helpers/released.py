@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from recap.data.vocabulary.words import BOS, EOS, PAD, UNK
+from recap.data.vocabulary import BOS, EOS, PAD, UNK
 from recap.nn.layers import sinusoid_table
 from recap.runs.released import NEVER, released_tensors
 

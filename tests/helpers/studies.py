@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.settings import Study
 from recap.settings.params import merged, resolve, validate
 from recap.studies.make import make_study

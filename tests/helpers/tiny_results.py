@@ -49,7 +49,7 @@ class TinyResults:
 
     def photos(self):
         """Unpack the pictures; return those of the test split: image id -> path."""
-        from recap.data.corpus.corpus import Corpus
+        from recap.data.corpus import Corpus
 
         with zipfile.ZipFile(self.data / "images.zip") as archive:
             archive.extractall(self.folder / "photos")
@@ -59,14 +59,14 @@ class TinyResults:
 
 def make_results(folder):
     """Make corpus, vocabulary, subset, backbone, features, a run and its scores, in seconds."""
-    from recap.data.corpus.build import build_corpus
-    from recap.data.subsets.draw import draw_subset
-    from recap.data.vocabulary.words import build_vocabulary
+    from recap.data.corpus import build_corpus
+    from recap.data.subsets import draw_subset
+    from recap.data.vocabulary import build_vocabulary
     from recap.evaluation.job import evaluate
     from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid
     from recap.features.training import pretrain
-    from recap.training.job import train
+    from recap.training.run import train
 
     found, computed = TinyResults(folder), Execution(device="cpu", threads=1)
     scenes = ScenesDataset(kind="scenes", train=24, val=4, test=6, size=64, vocabulary={"min_count": 1})

@@ -7,7 +7,7 @@ from benchmarks.coco_captions import LENGTHS, SHORTEST, Sentences, split_sizes, 
 from benchmarks.coco_sized import exponent
 from benchmarks.coco_stages import STAGES
 
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 
 pytestmark = pytest.mark.seconds
 

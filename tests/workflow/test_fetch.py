@@ -11,7 +11,7 @@ from PIL import Image
 
 from helpers.conceptual_web import picture_server, write_tsv
 from helpers.generators import write_flickr
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from helpers.tiny_workspace import Workspace
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 
 CONFIG = ("inputs=inputs",)
 OUTSIDE = """\

@@ -37,7 +37,7 @@ class Mean(FeaturesConfig):
 
 def read(spec, *, inputs, out, name):
     from recap.core.hashing import sha256_file
-    from recap.data.corpus.corpus import Caption
+    from recap.data.corpus import Caption
     from recap.data.datasets.base import Built
 
     rows = [line.split("\\t") for line in (inputs / spec.captions).read_text().splitlines()]

@@ -1,7 +1,7 @@
 """Captions of every data set as one table, its vocabulary, and which of its training captions a run sees."""
 
-from recap.plan.jobs import corpus_code, corpus_spec
-from recap.plan.used_images import tsv_of_draws, web_draws
+from recap.plan.jobs import corpus_spec
+from recap.plan.paths import tsv_of_draws, web_draws
 from recap.settings.datasets import SURVIVORS
 
 WANTED_ROWS = f"{R}/data/wanted_rows"
@@ -71,7 +71,7 @@ rule wanted_rows:
         f"{LOGS}/wanted_rows/{{pictures}}.log",
     params:
         draws=lambda w: as_json(web_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}"))),
-        code=code_digest("recap.data.subsets.draw"),
+        code=code_digest("recap.data.subsets:write_wanted"),
     shell:
         "{RECAP} --log-file {log:q} data wanted --tsv {input:q} --draws {params.draws.file:q} --out {output:q}"
 
@@ -116,7 +116,8 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
             **limits(lambda w: NEEDS.corpus(w.dataset)),
         params:
             spec=lambda w: as_json(corpus_spec(PLAN, w.dataset)),
-            code=lambda w: corpus_code(PLAN, w.dataset),
+            # Its own reader counts, those of other kinds do not.
+            code=lambda w: code_digest("recap.data.corpus:build_corpus", PLAN.get("datasets", w.dataset).reader),
             out=subpath(output.corpus, parent=True),
         shell:
             "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q}"
@@ -133,7 +134,7 @@ rule vocabulary:
         f"{LOGS}/vocabulary/{{dataset}}.log",
     params:
         spec=lambda w: as_json(PLAN.spec("datasets", w.dataset)["vocabulary"]),
-        code=code_digest("recap.data.vocabulary.words", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.vocabulary:build_vocabulary", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q} data vocabulary --corpus {input.corpus:q} --spec {params.spec.file:q}"
         " --inputs {PROFILE.inputs:q} --out {output:q}"
@@ -149,7 +150,7 @@ rule card:
     log:
         f"{LOGS}/card/{{dataset}}.log",
     params:
-        code=code_digest("recap.data.corpus.card", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.card:write_card", without=PICTURE_SOURCE),
         counts=option("counts"),
     shell:
         "{RECAP} --log-file {log:q} data card --name {wildcards.dataset:q} --corpus {input.corpus:q} {params.counts:q}"
@@ -165,7 +166,7 @@ rule subset:
         f"{LOGS}/subset/{{dataset}}/{SUBSET}.log",
     params:
         spec=lambda w: as_json(PLAN.spec("subsets", w.subset)),
-        code=code_digest("recap.data.subsets.draw", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.subsets:draw_subset", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q} run-step subset --corpus {input.corpus:q} --name {wildcards.subset:q}"
         " --spec {params.spec.file:q} --seed {wildcards.seed} --out {output:q}"
@@ -181,6 +182,6 @@ rule unpaired:
     log:
         f"{LOGS}/unpaired/{{dataset}}/{SUBSET}.log",
     params:
-        code=code_digest("recap.data.subsets.draw", without=PICTURE_SOURCE),
+        code=code_digest("recap.data.subsets:write_unpaired", without=PICTURE_SOURCE),
     shell:
         "{RECAP} --log-file {log:q} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

@@ -31,7 +31,8 @@ def fetch(
     timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
     """Download outside files and verify them; without names, list them."""
-    from recap.data.files.fetch import Transfer, fetch_files
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)
@@ -62,7 +63,7 @@ def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RE
 @DATA.command("recap data spice --into resources")
 def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """Download SPICE's parser models to where pycocoevalcap looks for them."""
-    from recap.data.files.fetch import Transfer
+    from recap.data.files.download import Transfer
     from recap.metrics.spice import install_spice_models
     from recap.settings.versions import read_versions
 
@@ -81,7 +82,8 @@ def unpack(
 ) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
     from recap.core.errors import ConfigError
-    from recap.data.files.fetch import Transfer, fetch_files
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)
@@ -122,7 +124,7 @@ def coco_server_ids(
 @DATA.command("recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
 def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
     """Write the captions and images that a subset leaves out, unpaired."""
-    from recap.data.subsets.draw import write_unpaired
+    from recap.data.subsets import write_unpaired
 
     write_unpaired(corpus=corpus, subset=subset, out=out)
 
@@ -136,7 +138,7 @@ def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the 
 )
 def corpus(*, name: DataName, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
     """Convert any data set to corpus.parquet."""
-    from recap.data.corpus.build import build_corpus
+    from recap.data.corpus import build_corpus
 
     build_corpus(name=name, spec=spec, inputs=inputs, out=out)
 
@@ -153,7 +155,7 @@ def vocabulary(
     inputs: Annotated[Path, "folder of a byte-pair tokenizer's files"] = Path(),
 ) -> None:
     """Build vocabulary.json from a corpus."""
-    from recap.data.vocabulary.words import build_vocabulary
+    from recap.data.vocabulary import build_vocabulary
 
     built = build_vocabulary(corpus=corpus, rule=spec, inputs=inputs, out=out)
     print(f"{out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
@@ -168,7 +170,7 @@ def card(
     counts: Annotated[Path | None, "Markdown list of what was left out on the way to the corpus"] = None,
 ) -> None:
     """Write card.md of a corpus: counts, lengths, words."""
-    from recap.data.corpus.card import write_card
+    from recap.data.card import write_card
 
     write_card(name=name, corpus=corpus, counts=counts, out=out)
 
@@ -184,8 +186,8 @@ def wanted(
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
-    from recap.data.datasets.conceptual_pictures import count_rows
-    from recap.data.subsets.draw import WebDraws, write_wanted
+    from recap.data.datasets.conceptual import count_rows
+    from recap.data.subsets import WebDraws, write_wanted
     from recap.settings.params import validate
 
     write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
@@ -196,7 +198,7 @@ def overlap(
     *, corpus: Path, images: Annotated[Sequence[Path], "folders or zips: compare pictures as well"] = ()
 ) -> None:
     """Check that the splits of a corpus share no image."""
-    from recap.data.corpus.card import check_overlap
+    from recap.data.card import check_overlap
 
     print(json.dumps(check_overlap(corpus=corpus, images=images)))
 
@@ -212,7 +214,7 @@ def conceptual_download(
     only: Annotated[Path | None, "list of rows, a number per line from 0: fetch no others"] = None,
 ) -> None:
     """Download the pictures of a Conceptual Captions TSV."""
-    from recap.data.datasets.conceptual_pictures import download
+    from recap.data.datasets.conceptual_download import download
 
     options: dict[str, Any] = {
         "min_side": min_side,

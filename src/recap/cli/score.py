@@ -51,8 +51,7 @@ def score(
 def _corpus(dataset: str, params: Path, inputs: Path) -> Path:
     """Return the corpus of a data set: one that a profile has, else one built now from the data set's files."""
     from recap.core.hashing import value_hash
-    from recap.data.corpus.build import CORPUS, build_corpus
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import CORPUS, Corpus, build_corpus
     from recap.settings.params import load_named
 
     settings = load_named(params, "datasets", dataset)

@@ -79,7 +79,7 @@ _step("publish", "recap.share.tracking_store:publish", profile=str, results=Path
 @STEPS.command(spec="Subset")
 def subset(*, name: str, seed: int, spec: Any, corpus: Path, out: Path) -> None:
     """Sample a subset of the training captions."""
-    from recap.data.subsets.draw import draw_subset
+    from recap.data.subsets import draw_subset
 
     draw_subset(**spec.model_dump(), corpus=corpus, name=name, seed=seed, out=out)
 
@@ -87,7 +87,7 @@ def subset(*, name: str, seed: int, spec: Any, corpus: Path, out: Path) -> None:
 @STEPS.command()
 def used(*, corpus: Paths, subsets: SomePaths = (), parts: SomeWords = (), out: Path) -> None:
     """List the images of some subsets; only these need features."""
-    from recap.data.subsets.used import write_used
+    from recap.data.subsets import write_used
 
     write_used(corpora=corpus, subsets=subsets, parts=parts, out=out)
 

@@ -5,8 +5,6 @@ An image is named by its id, or by the name of its picture, with or without fold
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import posixpath
 import re
@@ -15,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError, first_line
+from recap.core.files import reading
 from recap.core.log import log
 from recap.core.process import limited_memory
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.text import is_storable, tokenize
+from recap.data.corpus import Corpus
+from recap.data.files.entries import csv_rows
+from recap.data.tokenizer import is_storable, tokenize
 
 MAX_CHARACTERS = 10_000  # of one caption
 # What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.
@@ -36,7 +36,7 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     """
     images, wanted = _Images(corpus), corpus.image_ids(split)
     captions: dict[int, str] = {}
-    for where, entry in _entries(path, _text(path)):
+    for where, entry in _entries(path):
         fields = _fields(entry, where)
         image = images.named(fields, where)
         if image in captions:
@@ -62,19 +62,12 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     return captions
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start:,} is not UTF-8; save the file as UTF-8") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); name the file of captions") from error
-
-
-def _entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each entry with its place in the file, for messages."""
+    with reading(path, DataError, missing="name the file of captions", damaged="save the file as UTF-8"):
+        text = path.read_text(encoding="utf-8-sig")
     if text.lstrip()[:1] not in ("[", "{"):
-        yield from _rows(path, text)
+        yield from _rows(path)
         return
     entries = _json_values(path, text)
     first = entries[0]
@@ -92,7 +85,14 @@ def _entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _json_values(path: Path, text: str) -> list[Any]:
     """Return the JSON values that follow each other in a text, on a line each or indented."""
-    decoder = json.JSONDecoder(object_pairs_hook=_without_repetition)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            raise ValueError(f"a key of {pairs!r:.80} is there twice")
+        return values
+
+    decoder = json.JSONDecoder(object_pairs_hook=once)
     values, end = [], 0
     try:
         while begin := re.compile(r"\S").search(text, end):
@@ -103,41 +103,17 @@ def _json_values(path: Path, text: str) -> list[Any]:
     return values
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError(f"a key of {pairs!r:.80} is there twice")
-    return values
-
-
-def _rows(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    head = text.split("\n", 1)[0]
-    separator = max(",;\t|", key=head.count)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
-    line = 1
-    try:
-        columns = next(rows, [])
-        names = [name for column in columns for name in _fields({column: ""}, str(path))]
-        if not {"caption"} < set(names) or len(set(names)) < len(names):
-            raise DataError(
-                f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
-                f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
-            )
-        line = 2
-        for row in rows:
-            if row and len(row) != len(columns):
-                raise DataError(
-                    f"{path}: line {line}: not {len(columns)} columns as in line 1; put double quotes around a caption "
-                    "with a separator in it"
-                )
-            if row:
-                yield f"{path}: line {line}", dict(zip(columns, row, strict=True))
-            line = rows.line_num + 1
-    except csv.Error as error:
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    rows = csv_rows(path, ",;\t|", skipinitialspace=True)
+    columns = next(rows)[1]
+    names = [name for column in columns for name in _fields({column: ""}, str(path))]
+    if not {"caption"} < set(names) or len(set(names)) < len(names):
         raise DataError(
-            f"{path}: line {line}: not a valid CSV row ({error}); put a caption that begins with a double quote in "
-            "double quotes, and double those in it"
-        ) from error
+            f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
+            f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
+        )
+    for line, cells in rows:
+        yield f"{path}: line {line}", dict(zip(columns, cells, strict=True))
 
 
 def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -12,17 +12,13 @@ Ints = NDArray[np.int64]
 
 
 class CaptionIds(Mapping[int, list[list[int]]]):
-    """Image id -> token ids of each caption; image ids rise, the captions of an image are in the order given.
-
-    Attributes:
-        image_ids: [I], rising.
-        first: place of each image's first caption, and the number of captions, [I + 1].
-        starts: place in `tokens` of each caption's first token, and the number of tokens, [R + 1].
-        tokens: ids of all captions, one after the other, int32 [N].
-    """
+    """Image id -> token ids of each caption; image ids rise, the captions of an image are in the order given."""
 
     def __init__(self, image_ids: Ints, first: Ints, starts: Ints, tokens: NDArray[np.int32]) -> None:
-        self.image_ids, self.first, self.starts, self.tokens = image_ids, first, starts, tokens
+        self.image_ids = image_ids  # rising [I]
+        self.first = first  # place of each image's first caption, and the number of captions [I + 1]
+        self.starts = starts  # place in `tokens` of each caption's first token, and the number of tokens [R + 1]
+        self.tokens = tokens  # ids of all captions, one after the other, int32 [N]
 
     @classmethod
     def of(cls, captions: Mapping[int, Sequence[Sequence[int]]]) -> CaptionIds:
@@ -59,12 +55,11 @@ class CaptionIds(Mapping[int, list[list[int]]]):
     def places(self, images: Iterable[int]) -> Ints:
         """Return the places of images in `image_ids`, [B]."""
         wanted = np.asarray(images if isinstance(images, Sequence) else list(images), np.int64)
-        found = np.searchsorted(self.image_ids, wanted)
-        known = found < len(self.image_ids)
-        known[known] = self.image_ids[found[known]] == wanted[known]
-        if not known.all():
-            raise KeyError(int(wanted[~known][0]))
-        return found
+        places = np.searchsorted(self.image_ids, wanted)
+        present = np.append(self.image_ids, -1)[places] == wanted
+        if not present.all():
+            raise KeyError(int(wanted[~present][0]))
+        return places
 
     def ended(self, token: int) -> CaptionIds:
         """Return the captions with a token after the last of each."""
@@ -79,9 +74,9 @@ class CaptionIds(Mapping[int, list[list[int]]]):
 
 def padded(lengths: Ints, tokens: NDArray[np.integer], *, longest: int) -> Ints:
     """Return captions, given by length [R] and tokens [N], as [R, longest] with zeros after their tokens."""
-    found = np.zeros((len(lengths), longest), np.int64)
-    found[np.arange(longest) < lengths[:, None]] = tokens
-    return found
+    captions = np.zeros((len(lengths), longest), np.int64)
+    captions[np.arange(longest) < lengths[:, None]] = tokens
+    return captions
 
 
 def ranges(low: Ints, high: Ints) -> Ints:

@@ -10,12 +10,12 @@ from pathlib import Path
 from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.hashing import generator
 from recap.core.process import cause, limited_memory
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.scenes.build import distinct_scenes
-from recap.data.datasets.scenes.captions import describe
+from recap.data.corpus import Corpus
+from recap.data.datasets.scene_captions import describe
+from recap.data.datasets.scenes import distinct_scenes
 from recap.data.files.archives import DAMAGED
-from recap.data.files.json_files import read_jsons
-from recap.data.vocabulary.text import tokenize
+from recap.data.files.entries import read_jsons
+from recap.data.tokenizer import tokenize
 from recap.settings.models import LanguageModel, SceneTexts
 
 
@@ -30,21 +30,19 @@ class Texts:
 
 @limited_memory()
 def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
-    """Return the different texts that a data set does not have, in any split; words as `text.tokenize` gives them."""
+    """Return the different texts that a data set does not have, in any split; words as `tokenize` gives them."""
     own = {" ".join(tokens) for tokens in Corpus.read(corpus).each_token_list(None)}
-    read, shared = 0, 0
-    kept: dict[str, None] = {}
+    count, shared, texts = 0, 0, dict[str, None]()  # in order, each once
     for text in _all(spec, inputs):
-        read += 1
+        count += 1
         words = " ".join(tokenize(text))
-        if words and words not in kept:
-            if words in own:
-                shared += 1
-            else:
-                kept[words] = None
-    if not kept:
-        raise DataError(f"none of {read} texts is left: all are empty or in {corpus}; name other `texts`")
-    return Texts([text.split() for text in kept], read, shared)
+        if words and words in own:
+            shared += 1
+        elif words:
+            texts[words] = None
+    if not texts:
+        raise DataError(f"none of {count} texts is left: all are empty or in {corpus}; name other `texts`")
+    return Texts([text.split() for text in texts], count, shared)
 
 
 def _all(spec: LanguageModel, inputs: Path) -> Iterator[str]:
@@ -59,30 +57,20 @@ def read_texts(path: Path) -> Iterator[str]:
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if not path.is_file():
         raise MissingData(f"{path}: no such file of texts; correct `texts` or the inputs folder")
-    if suffix in (".txt", ".tsv"):
-        yield from _lines(path, first_column=suffix == ".tsv")
-    elif suffix in (".json", ".zip"):
-        yield from _annotations(path)
-    else:
+    if suffix in (".json", ".zip"):
+        for name, content in read_jsons(path, "captions_*.json").items():
+            try:
+                yield from (str(entry["caption"]) for entry in content["annotations"])
+            except (KeyError, TypeError) as error:
+                raise DataError(f"{path}: {name} holds no annotations with captions ({error}); name COCO's") from error
+        return
+    if suffix not in (".txt", ".tsv"):
         raise DataError(f"{path}: texts are read from .txt, .tsv, .json and .zip; rename or convert it")
-
-
-def _lines(path: Path, *, first_column: bool) -> Iterator[str]:
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield line.partition("\t")[0] if first_column else line
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+            yield from (line.partition("\t")[0] if suffix == ".tsv" else line for line in lines)
     except DAMAGED as error:
         raise DamagedData(f"{path}: damaged, or not UTF-8 ({cause(error)}); fetch it again") from error
-
-
-def _annotations(path: Path) -> Iterator[str]:
-    for name, content in read_jsons(path, "captions_*.json").items():
-        try:
-            yield from (str(entry["caption"]) for entry in content["annotations"])
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{path}: {name} holds no annotations with captions ({error}); name COCO's") from error
 
 
 def _of_scenes(spec: SceneTexts) -> Iterator[str]:

@@ -9,7 +9,7 @@ from statistics import fmean
 from recap.core.hashing import sha256_file
 from recap.core.log import log
 from recap.data.caption_files import read_captions
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.metrics.scores import Scores, evaluate_captions
 from recap.settings.metrics import FEW_IMAGES, score_info
 from recap.settings.recipes import OutsideCaptions

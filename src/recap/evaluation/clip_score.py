@@ -21,8 +21,7 @@ from recap.core.device import select_device
 from recap.core.errors import MetricError, first_line
 from recap.core.hashing import sha256_file
 from recap.core.log import progress
-from recap.data.corpus.build import CORPUS
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import CORPUS, Corpus
 from recap.data.files.images import ImageSource
 from recap.metrics.base import Captions, Metric, Result
 from recap.reporting.figures import side_by_side

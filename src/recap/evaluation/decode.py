@@ -17,13 +17,13 @@ from recap.core.errors import ConfigError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch
 from recap.models.base import Captioner
 from recap.nn.fast import fixed_weights
-from recap.plan.identities import job_code
+from recap.plan.source import job_code
 from recap.runs.folder import CONFIG, WEIGHTS, open_runs, run_model_config
 from recap.runs.inputs import ReadsImages
 from recap.settings.recipes import DecodingRules, DecodingSettings

@@ -15,8 +15,8 @@ from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
 from recap.core.plugins import resolve
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS, PAD, AnyVocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS, PAD, AnyVocabulary
 from recap.evaluation.decode import Decoder, best
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner

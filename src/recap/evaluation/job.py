@@ -14,8 +14,8 @@ from recap.core.documents import write_json
 from recap.core.errors import DataError
 from recap.core.files import write_text
 from recap.core.log import log
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.coco_pictures import check_size
+from recap.data.corpus import Corpus
+from recap.data.datasets.coco import check_size
 from recap.evaluation.decode import Decoder
 from recap.metrics.base import sanitize
 from recap.metrics.scores import evaluate_captions

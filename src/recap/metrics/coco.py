@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from recap.core.errors import MetricError
-from recap.data.vocabulary.text import marks
+from recap.data.tokenizer import marks
 from recap.metrics.base import Captions, Gap, Metric, Result, Tokenized, sanitize
 from recap.metrics.java import java_program, package_folder
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from recap.core.errors import MetricError
 from recap.core.hashing import sha256_file
-from recap.data.datasets.scenes import captions as truth
+from recap.data.datasets import scene_captions as truth
 from recap.metrics.base import Captions, Gap, Metric, Result
 
 BOXES = "boxes.json"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from recap.data.vocabulary.words import PAD
+from recap.data.vocabulary import PAD
 from recap.models.images import Images, InputSpec
 from recap.models.state import MemoryT, StateT
 

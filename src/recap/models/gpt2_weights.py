@@ -19,7 +19,7 @@ from recap.core.documents import parse_json
 from recap.core.errors import ConfigError, MissingSettings, first_line
 from recap.core.files import atomic_path
 from recap.core.log import log
-from recap.data.vocabulary.words import AnyVocabulary
+from recap.data.vocabulary import AnyVocabulary
 from recap.nn.attention import MultiHeadAttention
 
 METADATA = "language_model"  # key of safetensors' metadata: JSON with the hash of the vocabulary

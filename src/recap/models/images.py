@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recap.data.vocabulary.words import AnyVocabulary
+from recap.data.vocabulary import AnyVocabulary
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from recap.core.errors import counted
 from recap.core.hashing import commit
-from recap.data.corpus.corpus import SPLITS, Corpus
+from recap.data.corpus import SPLITS, Corpus
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.profile_report.tables import ShownTable

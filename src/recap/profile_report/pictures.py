@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from recap.core.errors import DataError
 from recap.core.log import log
-from recap.data.corpus.corpus import VIEWS
+from recap.data.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.plan.paths import Paths
 from recap.plan.run import file_name, row_runs

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.core.files import atomic_path, write_text
-from recap.data.corpus.corpus import VIEWS
+from recap.data.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.reporting.colours import colour_of
 from recap.reporting.samples import Sample, choose_samples, samples_markdown

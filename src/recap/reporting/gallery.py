@@ -13,7 +13,7 @@ from typing import Any
 from recap.core.errors import DataError, MetricError
 from recap.core.files import write_text
 from recap.core.hashing import generator
-from recap.data.corpus.corpus import VIEWS, Corpus
+from recap.data.corpus import VIEWS, Corpus
 from recap.data.files.images import ImageSource
 from recap.reporting.figures import side_by_side
 from recap.reporting.text import plain

@@ -19,7 +19,7 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, FeatureError, TrainingError, first_line
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import commit, value_hash
-from recap.data.vocabulary.words import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.ensemble import Ensemble
@@ -101,7 +101,7 @@ def history_text(history: list[dict[str, float | None]]) -> str:
     return csv_text([columns, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in rows)])
 
 
-def plain_weights(model: Captioner) -> dict[str, Tensor]:
+def plain_weights(model: torch.nn.Module) -> dict[str, Tensor]:
     """The model's tensors as safetensors wants them: contiguous, on the CPU."""
     return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
 

@@ -18,12 +18,12 @@ from recap.core.errors import ConfigError, DataError, FeatureError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.caption_ids import CaptionIds, padded, ranges
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import BOS, EOS, PAD, AnyVocabulary, Vocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, Vocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
-from recap.plan.row_checks import too_many_vectors
+from recap.plan.scaling import too_many_vectors
 from recap.settings import ModelConfig
 from recap.settings.base import HUB
 

@@ -175,7 +175,7 @@ class PicturesAlone(DatasetConfig):
 class CocoPicturesDataset(PicturesAlone):
     """Pictures and ids of COCO without captions: those that a model captions for COCO's server."""
 
-    reader: ClassVar[str] = "recap.data.datasets.coco_pictures:build"
+    reader: ClassVar[str] = "recap.data.datasets.coco:build_pictures"
 
     kind: Literal["coco_pictures"]
     listing: OutsideFile = Field(description="image_info_test2014.json, or a zip that holds it")
@@ -307,7 +307,7 @@ SCENE_CAPTIONS = 5  # of each scene
 class ScenesDataset(DatasetConfig):
     """The built-in data set: rendered scenes with captions from a seeded grammar."""
 
-    reader: ClassVar[str] = "recap.data.datasets.scenes.build:build"
+    reader: ClassVar[str] = "recap.data.datasets.scenes:build"
     products: ClassVar[tuple[str, ...]] = (PICTURES, "boxes.json")
 
     kind: Literal["scenes"]

@@ -25,8 +25,8 @@ from recap.core.errors import DamagedData, DataError, MissingData
 from recap.core.files import atomic_path, write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.datasets.coco_pictures import check_size, read_listing
-from recap.plan.submissions import results_name
+from recap.data.datasets.coco import check_size, read_listing
+from recap.plan.run import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
 from recap.statistics.scores import ANSWER, Answer, sent_captions

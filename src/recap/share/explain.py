@@ -15,7 +15,7 @@ import torch
 
 from recap.core.errors import DataError
 from recap.core.files import write_text
-from recap.data.vocabulary.words import BOS
+from recap.data.vocabulary import BOS
 from recap.evaluation.decode import caption_text
 from recap.models.explained import Note, explained
 from recap.models.images import Stream

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from recap.core.errors import FeatureError
-from recap.data.vocabulary.words import AnyVocabulary
+from recap.data.vocabulary import AnyVocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.extraction import Encoder, make_encoder
 from recap.features.grid import Backbone, ChannelScale

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from recap.core.files import write_text
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.evaluation.figures import DrawnModels, caption_images
 from toy_fusion.figure_settings import LengthsFigure
 

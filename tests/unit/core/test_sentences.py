@@ -9,7 +9,7 @@ from helpers.refusals import refused
 from recap.core import errors
 from recap.core.device import select_device
 from recap.core.errors import RecapError
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.archives import unpack
 from recap.data.texts import read_texts
 from recap.plan.catalog import section_names

@@ -9,8 +9,7 @@ import pytest
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.caption_files import read_captions
-from recap.data.corpus.corpus import Corpus
-from recap.data.corpus.corpus_file import Caption, write_corpus
+from recap.data.corpus import Caption, Corpus, write_corpus
 
 FILES = {1: "val2014/one.jpg", 2: "val2014/two.jpg", 3: "a/same.jpg", 4: "b/same.jpg"}
 SPLITS = {1: "test", 2: "test", 3: "train", 4: "val"}

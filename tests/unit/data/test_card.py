@@ -3,9 +3,9 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, MissingData
-from recap.data.corpus import card
-from recap.data.corpus.card import Split, count_splits, write_card
-from recap.data.corpus.corpus import Caption, Corpus, write_corpus
+from recap.data import card, parts_of_speech
+from recap.data.card import Split, count_splits, write_card
+from recap.data.corpus import Caption, Corpus, write_corpus
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_percentiles_are_those_of_numpy():
     random = np.random.default_rng(0)
     for size in (1, 2, 3, 19, 100, 101):
         lengths = random.integers(1, 30, size)
-        split = Split()
-        split.add(np.arange(size), [["a"] * length for length in lengths.tolist()], 1)
+        split = Split(size)
+        split.add([["a"] * length for length in lengths.tolist()], 1)
         assert split.percentiles() == np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
         assert split.mean_and_sd() == pytest.approx((lengths.mean(), lengths.std()))
 
@@ -60,21 +60,21 @@ def test_counts_of_the_reader_stand_on_the_card(corpus, tmp_path):
 
 
 def test_kinds_of_words_from_tags():
-    kinds = card.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
+    kinds = parts_of_speech.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
     assert kinds == {"nouns": 2, "verbs": 2, "determiners": 1, "pronouns": 1, "others": 1}
 
 
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
-    monkeypatch.setattr(card, "_spacy", lambda: None)
-    monkeypatch.setattr(card, "_nltk", lambda: None)
-    text = card.shares([["a", "dog", "runs", "on", "green", "grass"]])
+    monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
+    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
+    text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
-    monkeypatch.setattr(card, "_textblob", lambda: None)
-    assert "No tagger is installed" in card.shares([["a", "dog"]])
+    monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
+    assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
-        card.needed_tagger()
-    monkeypatch.setattr(card, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
-    text = card.shares([["a", "dog"]])
+        parts_of_speech.needed_tagger()
+    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
+    text = parts_of_speech.shares([["a", "dog"]])
     assert text.startswith("Tagged by NLTK")
     assert "- nouns: 50.0 %" in text
 

@@ -8,10 +8,9 @@ from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, name_
 from helpers.generators import karpathy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, MissingData
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Caption, Corpus
+from recap.data.corpus import Caption, Corpus, build_corpus
 from recap.data.datasets import coco
-from recap.data.subsets.draw import draw_subset, subset_size, write_unpaired
+from recap.data.subsets import draw_subset, subset_size, write_unpaired
 from recap.settings.datasets import COCO_PARTS
 from recap.share.coco_server import write_server_ids
 
@@ -158,7 +157,7 @@ def test_spoilt_annotations(tmp_path, name):
     [
         ("val2014/COCO_val2014_000000000042.jpg 43\n", DataError, ["val.txt line 1", "000042.jpg 43"]),
         ("42\n", DataError, ["val.txt line 1", "'42'"]),
-        ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, DataError, ["val.txt line 2", "image id 42"]),
+        ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, DataError, ["val.txt line 2", "000042.jpg 42"]),
         ("\n", DataError, ["val.txt"]),
         ("val2014/COCO_val2014_000000000133.jpg 133\n", DataError, ["image id 133", "val list", "test list"]),
         (None, MissingData, ["val.txt", "'val_list'"]),

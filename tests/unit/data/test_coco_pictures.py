@@ -6,9 +6,8 @@ from helpers.coco_files import VAL, spec, write_coco, write_zip
 from helpers.generators import jpeg
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
-from recap.data.subsets.used import read_used, write_used
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.subsets import read_used, write_used
 
 IDS = (7, 3, 201)
 

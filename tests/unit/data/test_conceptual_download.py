@@ -15,8 +15,9 @@ from helpers.conceptual_web import KINDS, photo, picture_server, write_tsv
 from helpers.refusals import refused
 from recap.core.errors import DamagedData, DataError, InUse, MissingData
 from recap.core.files import exclusive
-from recap.data.datasets import conceptual_pictures
-from recap.data.datasets.conceptual_pictures import SHARD, download, file_of, read_records
+from recap.data.datasets import conceptual, conceptual_download
+from recap.data.datasets.conceptual import SHARD, file_of, read_records
+from recap.data.datasets.conceptual_download import download
 
 pytestmark = pytest.mark.seconds
 
@@ -103,19 +104,18 @@ def test_a_changed_url_is_fetched_again(web, tmp_path):
     assert not (tmp_path / "out" / file_of(1)).exists()
 
 
-@pytest.mark.parametrize(("failing", "asked"), [(1, 1), (2, 2)])
-def test_a_shard_with_many_fresh_failures_is_asked_again_after_the_others(web, tmp_path, monkeypatch, failing, asked):
-    # 20 rows per shard: one failure is 5 %, two are more.
-    monkeypatch.setattr(conceptual_pictures, "SHARD", 20)
-    monkeypatch.setattr(conceptual_pictures, "SHARD", 20)
-    urls = [web.url("flaky" if 20 <= number < 20 + failing else "ok", number) for number in range(60)]
+def test_fresh_failures_are_asked_again_after_all_others(web, tmp_path, monkeypatch):
+    monkeypatch.setattr(conceptual_download, "SHARD", 20)
+    monkeypatch.setattr(conceptual, "SHARD", 20)
+    kinds = {20: "flaky", 21: "404", 22: "500"}
+    urls = [web.url(kinds.get(number, "ok"), number) for number in range(60)]
     counts = run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)
-    assert {web.asked[f"/flaky/{number}.jpg"] for number in range(20, 20 + failing)} == {asked}
-    assert counts["ok"] == (59 if failing == 1 else 60)
-    assert all(web.asked[f"/ok/{number}.jpg"] == 1 for number in range(20))
+    assert counts["ok"] == 58
+    assert counts["this_run"] == {"kept": 0, "gone": 0, "fetched": 58, "failures": 2, "requests": 60 + 2 + 1}
+    assert {path: times for path, times in web.asked.items() if times > 1} == {"/flaky/20.jpg": 2, "/500/22.jpg": 3}
 
 
-def test_failures_that_were_known_do_not_bring_the_shard_back(web, tmp_path):
+def test_failures_that_were_known_are_asked_once_a_run(web, tmp_path):
     urls = [web.url("500", number) for number in range(4)]
     run(tmp_path, urls, attempts=1, rounds=3)
     assert set(web.asked.values()) == {3}
@@ -190,7 +190,7 @@ def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
     run(tmp_path, [web.url("ok", 0)])
     with refused(DataError, "min_side"):
         run(tmp_path, [web.url("ok", 0)], min_side=64)
-    held = exclusive(tmp_path / "out" / conceptual_pictures.LOCK, wait_seconds=0, what="the download")
+    held = exclusive(tmp_path / "out" / conceptual_download.LOCK, wait_seconds=0, what="the download")
     with held, refused(InUse, tmp_path / "out", "process"):
         run(tmp_path, [web.url("ok", 0)])
 
@@ -230,8 +230,8 @@ def rows_file(tmp_path, *numbers):
 
 
 def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(web, tmp_path, monkeypatch):
-    monkeypatch.setattr(conceptual_pictures, "SHARD", 4)
-    monkeypatch.setattr(conceptual_pictures, "SHARD", 4)
+    monkeypatch.setattr(conceptual_download, "SHARD", 4)
+    monkeypatch.setattr(conceptual, "SHARD", 4)
     urls = [web.url("404" if number == 5 else "ok", number) for number in range(12)]
     counts = run(tmp_path, urls, only=rows_file(tmp_path, 1, 5))
     assert dict(web.asked) == {"/ok/1.jpg": 1, "/404/5.jpg": 1}
@@ -288,5 +288,5 @@ def test_errors_say_something_and_no_address_of_memory(tmp_path):
         def __str__(self):
             return "no way to <aiohttp.client.Key object at 0x7f21dd10> of a.Key object at 0xAB"
 
-    assert conceptual_pictures._said(Odd()) == "no way to aiohttp.client.Key of a.Key"
-    assert conceptual_pictures._said(TimeoutError()) == "TimeoutError"
+    assert conceptual_download._words(Odd()) == "no way to aiohttp.client.Key of a.Key"
+    assert conceptual_download._words(TimeoutError()) == "TimeoutError"

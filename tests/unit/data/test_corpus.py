@@ -8,9 +8,7 @@ from helpers.generators import SENTENCES, karpathy, write_flickr
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import SPLITS, Caption, Corpus, write_corpus
-from recap.data.corpus.corpus_file import Captions
+from recap.data.corpus import SPLITS, Caption, Captions, Corpus, build_corpus, write_corpus
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -81,7 +79,7 @@ def stream(count):
 def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
     write_corpus(list(stream(20)), tmp_path / "one", dataset="d", kind="k", source_sha256="0")
     one = Corpus.read(tmp_path / "one")
-    monkeypatch.setattr("recap.data.corpus.corpus_file.ROWS", 3)
+    monkeypatch.setattr("recap.data.corpus.ROWS", 3)
     write_corpus(stream(20), tmp_path / "many", dataset="d", kind="k", source_sha256="0")
     many = Corpus.read(tmp_path / "many")
     assert pq.ParquetFile(tmp_path / "many").num_row_groups == 7
@@ -98,7 +96,7 @@ def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
 
 
 def test_texts_are_read_from_the_row_groups_that_hold_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.data.corpus.corpus_file.ROWS", 3)
+    monkeypatch.setattr("recap.data.corpus.ROWS", 3)
     write_corpus(stream(30), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
     corpus, read = Corpus.read(tmp_path / "c"), []
     original = pq.ParquetFile.read_row_group
@@ -131,6 +129,7 @@ def test_a_foreign_parquet_is_no_corpus(tmp_path):
 def test_captions_in_columns_are_those_that_were_added_and_come_out_by_id():
     rows = [Caption(1, "a.jpg", "val", 9, "A dog.", ["a", "dog"]), Caption(2, "b.jpg", "train", 3, "Run!", ["run"])]
     held = Captions()
-    held.extend(rows)
+    for row in rows:
+        held.append(row)
     assert list(held) == rows
     assert list(held.by_id()) == rows[::-1]

@@ -5,9 +5,9 @@ import zipfile
 from helpers.refusals import refused
 from helpers.xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.iu_xray import Study, drawn
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.datasets.iu_xray import drawn
+from recap.data.datasets.iu_xray_reports import Study
 from recap.data.files.images import ImageSource
 
 
@@ -115,7 +115,7 @@ def test_without_an_annotation_a_seed_draws_the_split(tmp_path):
 
 
 def test_a_drawn_split_has_the_published_sizes_and_no_order_of_its_own():
-    studies = [Study(f"CXR{number}", "", "text", ()) for number in range(2955)]
+    studies = [Study(f"CXR{number}", "text", ()) for number in range(2955)]
     split = {study.uid: study.split for study in drawn(studies, seed=3)}
     counts = [list(split.values()).count(name) for name in ("train", "val", "test")]
     assert counts == [2069, 296, 590]

@@ -5,7 +5,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import DamagedData, DataError, MissingData
-from recap.data.files.json_files import each_of
+from recap.data.files.entries import each_of
 
 VALUES = [{"a": [1, {"b": "]}"}]}, "x", 2.5, None, [], True]
 

@@ -2,7 +2,7 @@ import json
 import zipfile
 
 from helpers.generators import SENTENCES, karpathy
-from recap.data.datasets.karpathy import read_karpathy
+from recap.data.datasets.base import read_karpathy
 
 
 def write(folder, content):

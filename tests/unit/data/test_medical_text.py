@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.data.datasets.iu_xray import STOP, tokenize_report
-from recap.data.vocabulary.text import tokenize
+from recap.data.tokenizer import STOP, tokenize, tokenize_report
 
 pytestmark = pytest.mark.seconds
 

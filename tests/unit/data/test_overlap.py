@@ -4,8 +4,8 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.corpus.card import check_overlap
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.card import check_overlap
+from recap.data.corpus import Caption, write_corpus
 
 
 def corpus(tmp_path, files, splits=("train", "train", "val", "test")):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.datasets.conceptual_pictures import Failure, shrunk
+from recap.data.datasets.conceptual_download import Failure, shrunk
 from recap.data.files.images import BrokenPicture, decode_rgb
 
 pytestmark = pytest.mark.seconds
@@ -126,4 +126,4 @@ def test_a_web_picture_wider_than_a_jpeg_may_be_is_a_failure_of_its_own():
         "70000 x 2 pixels; a JPEG's side has 65500",
     )
     # Scaled down first, its longer side fits.
-    assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), min_side=384).width == 33_600
+    assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), min_side=384)[1][0] == 33_600

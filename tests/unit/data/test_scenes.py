@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.scenes.build import distinct_scenes, render_scenes
-from recap.data.datasets.scenes.layout import COLOURS, SHAPES
+from recap.core.errors import ConfigError
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.datasets.scene_captions import COLOURS, SHAPES
+from recap.data.datasets.scenes import distinct_scenes
 from recap.data.files.images import ImageSource
 
 pytestmark = pytest.mark.seconds
@@ -59,7 +58,7 @@ def digests(folder):
 
 def test_the_same_bytes_in_another_process(built, tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from recap.data.corpus.build import build_corpus;"
+        "import sys, json; from pathlib import Path; from recap.data.corpus import build_corpus;"
         "build_corpus(name='scenes', spec=json.loads(sys.argv[1]), inputs=Path('.'), out=Path(sys.argv[2]))"
     )
     subprocess.run([sys.executable, "-c", code, json.dumps(SPEC), str(tmp_path)], check=True, timeout=120)
@@ -87,8 +86,8 @@ def test_no_more_objects_of_a_kind_than_asked_for(most):
 
 @pytest.mark.parametrize("most", [0, 6])
 def test_a_count_that_no_picture_holds(tmp_path, most):
-    with refused(DataError, f"max_per_kind is {most}", "1", "5"):
-        render_scenes(train=1, val=1, test=1, size=32, max_per_kind=most, seed=0, out=tmp_path)
+    with refused(ConfigError, "max_per_kind", str(most)):
+        build_corpus(name="s", spec={**SPEC, "max_per_kind": most}, inputs=tmp_path, out=tmp_path)
 
 
 def test_what_lies_left_of_another_does_not_lie_above_it_as_well():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
-from recap.data.corpus.corpus import Caption, Corpus, write_corpus
-from recap.data.subsets.draw import UNITS, draw_subset, rank, read_subset, subset_size
+from recap.data.corpus import Caption, Corpus, write_corpus
+from recap.data.subsets import UNITS, draw_subset, rank, read_subset, subset_size
 from recap.settings.params import load_named
 
 FRACTIONS = (0.001, 0.005, 0.01, 0.1, 0.5, 1.0)

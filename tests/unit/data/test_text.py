@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recap.data.vocabulary.text import clean_tokens, one_line, tokenize
+from recap.data.tokenizer import clean_tokens, one_line, tokenize
 
 
 @pytest.mark.parametrize(

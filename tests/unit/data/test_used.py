@@ -2,9 +2,8 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, DataError
-from recap.data.corpus.corpus import Caption, write_corpus
-from recap.data.subsets.draw import draw_subset
-from recap.data.subsets.used import read_used, write_used
+from recap.data.corpus import Caption, write_corpus
+from recap.data.subsets import draw_subset, read_used, write_used
 
 
 @pytest.fixture

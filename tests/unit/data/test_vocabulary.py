@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from helpers.generators import write_flickr
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.vocabulary.words import UNK, Vocabulary, build_vocabulary
+from recap.data.corpus import build_corpus
+from recap.data.vocabulary import UNK, Vocabulary, build_vocabulary
 
 LISTS = [["a", "Dog", "runs"], ["a", "dog"], ["a", "cat"], ["<eos>", "<eos>"]]
 

@@ -4,9 +4,8 @@ import numpy as np
 
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.corpus.corpus import Caption, write_corpus
-from recap.data.corpus.corpus_file import DrawnFrom
-from recap.data.subsets.draw import Draw, WebDraws, asked, draw_subset, first_survivors, write_wanted
+from recap.data.corpus import Caption, DrawnFrom, write_corpus
+from recap.data.subsets import Draw, WebDraws, asked, draw_subset, first_survivors, write_wanted
 
 LINES = DrawnFrom(rows=20_000, held_out=200, seed=0, survival=0.5)
 

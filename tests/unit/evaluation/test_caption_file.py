@@ -8,7 +8,7 @@ from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import MetricError
 from recap.core.hashing import parse_signature
-from recap.data.corpus.corpus_file import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
 from recap.metrics.scores import evaluate_captions
 from recap.settings.recipes import DecodingSettings, OutsideCaptions

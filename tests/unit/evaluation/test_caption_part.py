@@ -5,7 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from recap.data.corpus.corpus_file import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.evaluation import decode, job
 from recap.settings import EvaluationSpec, Execution
 from recap.settings.params import validate

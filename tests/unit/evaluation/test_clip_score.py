@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from helpers.clip import CHARACTERS, save_clip
 from helpers.refusals import refused
 from recap.core.errors import MetricError
-from recap.data.corpus.corpus_file import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
 from recap.metrics.scores import evaluate_captions, score
 from recap.settings.recipes import DecodingSettings

@@ -15,8 +15,8 @@ from helpers.feature_stores import write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, MetricError
 from recap.core.hashing import parse_signature
-from recap.data.corpus.build import build_corpus
-from recap.data.vocabulary.words import build_vocabulary, load_vocabulary
+from recap.data.corpus import build_corpus
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.evaluation import decode
 from recap.evaluation.job import evaluate
 from recap.metrics import scores as scoring
@@ -58,7 +58,7 @@ def prepared(tmp_path_factory):
     files = {name: folder / f"{name}.{end}" for name, end in (("corpus", "parquet"), ("vocabulary", "json"))}
     build_vocabulary(corpus=files["corpus"], rule=scenes.vocabulary, inputs=folder, out=files["vocabulary"])
 
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus
 
     write_store(folder / "features.h5", Corpus.read(files["corpus"]).image_ids())
     words = load_vocabulary(files["vocabulary"])

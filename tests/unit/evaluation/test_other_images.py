@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 
 from helpers.prepared import MODEL, prepare
 from recap.cli import main
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.words import PAD, load_vocabulary
+from recap.data.corpus import Corpus
+from recap.data.vocabulary import PAD, load_vocabulary
 from recap.evaluation.figures import caption_losses
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model

@@ -8,7 +8,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.features import extraction
 from recap.features.ahead import alike
 from recap.features.detectors import Resized, resize_scale

@@ -6,8 +6,8 @@ import pytest
 
 from helpers.feature_files import write_named
 from helpers.importing import refuses_import, run_import, write_corpus_of
-from recap.data.corpus.corpus import write_corpus
-from recap.data.datasets.karpathy import read_karpathy
+from recap.data.corpus import write_corpus
+from recap.data.datasets.base import read_karpathy
 from recap.settings.features import FORMATS
 
 pytestmark = pytest.mark.seconds

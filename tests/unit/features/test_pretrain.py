@@ -10,8 +10,7 @@ import torch
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import ConfigError, DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus, build_corpus
 from recap.features import training
 from recap.features.extraction import ExtractionJob, weights_file
 from recap.features.grid import extract_grid

@@ -15,10 +15,20 @@ from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, DataError, MetricError
 from recap.core.hashing import generator
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.scenes.captions import Statement, Things, describe, is_true, parse, read_truth
-from recap.data.datasets.scenes.layout import BACKGROUNDS, COLOURS, SHAPES, SPOTS, invent_scene
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.datasets.scene_captions import (
+    BACKGROUNDS,
+    COLOURS,
+    SHAPES,
+    SPOTS,
+    Statement,
+    Things,
+    describe,
+    is_true,
+    parse,
+    read_truth,
+)
+from recap.data.datasets.scenes import invent_scene
 from recap.metrics.scores import evaluate_captions
 from recap.plan.run_plan import RunPlan
 from recap.settings import DecodingSettings

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.core.hashing import generator
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
-from recap.data.datasets.scenes.captions import Statement, Things, describe, relation_is_true
-from recap.data.datasets.scenes.layout import invent_scene
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.datasets.scene_captions import Statement, Things, describe, relation_is_true
+from recap.data.datasets.scenes import invent_scene
 from recap.metrics.scores import evaluate_captions
 from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info

@@ -29,7 +29,7 @@ def plugin(tmp_path):
 @pytest.fixture
 def prepared(tmp_path):
     made = prepare(tmp_path)
-    from recap.data.corpus.corpus import Corpus
+    from recap.data.corpus import Corpus
 
     ids = Corpus.read(tmp_path / "corpus.parquet").image_ids()
     (tmp_path / "features.h5").unlink()  # its cells have no boxes

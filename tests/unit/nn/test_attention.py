@@ -11,8 +11,8 @@ from recap.nn.masks import causal_mask, is_causal, key_mask
 from recap.nn.rows import Rows
 from recap.papers.aoanet.model import AoAAttention, AttentionOnAttention
 from recap.papers.m2.model import MemoryAttention, MeshedGate
-from recap.papers.xlan.x_linear import XLinear
-from recap.papers.zodiac.zoneup import ZodiacMultiHead
+from recap.papers.xlan.model import XLinear
+from recap.papers.zodiac.model import ZodiacMultiHead
 
 B, C, T, N, D, H = 2, 3, 4, 5, 8, 2
 ZODIAC = {"gate": "sigmoid", "zeta": 1.0, "dropout": 0.0, "gelu": True}
@@ -68,7 +68,7 @@ def test_each_caption_has_a_mask_of_its_own(attention):
 
 @pytest.mark.parametrize("kind", ["multi_head", "zodiac", "x_linear", "dot_product", "projected", "memory", "aoa"])
 def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind, monkeypatch):
-    monkeypatch.setattr("recap.papers.xlan.bilinear.CHUNK", 100)  # several chunks
+    monkeypatch.setattr("recap.papers.xlan.model.CHUNK", 100)  # several chunks
     torch.manual_seed(0)
     attention = MAKERS[kind]().double().eval()
     lengths = torch.tensor([[4, 1, 0], [2, 3, 4]])

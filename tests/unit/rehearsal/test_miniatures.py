@@ -16,8 +16,7 @@ from helpers.importing import run_import
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus, build_corpus
 from recap.settings.params import load_named, names
 from recap.settings.versions import LIST, read_versions
 from rehearsal.files import write_list, write_outside_file

@@ -23,7 +23,7 @@ from rehearsal.web import web_picture
 FROM_HUB = """
 import json, sys
 from huggingface_hub import HfApi, hf_hub_download
-from recap.data.vocabulary.bpe import load_byte_pairs
+from recap.data.byte_pairs import load_byte_pairs
 from recap.features.backbones import create
 from recap.settings.features import GridFeatures
 from pathlib import Path

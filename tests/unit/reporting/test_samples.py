@@ -8,7 +8,7 @@ from PIL import Image
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.errors import DataError, MetricError
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.plan.run import row_runs
 from recap.reporting.figures import contact_sheet, write_samples
 from recap.reporting.samples import RowCaption, Sample

@@ -5,10 +5,9 @@ import pytest
 from helpers.generators import karpathy, write_flickr
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.corpus.build import build_corpus
-from recap.data.corpus.corpus import Corpus
-from recap.data.vocabulary.bpe import load_byte_pairs
-from recap.data.vocabulary.words import Vocabulary
+from recap.data.byte_pairs import load_byte_pairs
+from recap.data.corpus import Corpus, build_corpus
+from recap.data.vocabulary import Vocabulary
 from recap.runs.inputs import split_captions
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}

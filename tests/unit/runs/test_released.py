@@ -10,8 +10,8 @@ import recap
 from helpers.byte_pairs import write_byte_pairs
 from helpers.released import expressible, official, write_infos, write_torchtext
 from recap.cli import main
-from recap.data.vocabulary.bpe import load_byte_pairs
-from recap.data.vocabulary.words import Vocabulary
+from recap.data.byte_pairs import load_byte_pairs
+from recap.data.vocabulary import Vocabulary
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.folder import run_model_config, save_weights

@@ -12,9 +12,8 @@ from helpers.refusals import refused
 from helpers.tiny_results import MODEL
 from recap.cli.train import run_training
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus.corpus import Corpus
-from recap.data.corpus.corpus_file import Caption, write_corpus
-from recap.data.vocabulary.words import Vocabulary, load_vocabulary
+from recap.data.corpus import Caption, Corpus, write_corpus
+from recap.data.vocabulary import Vocabulary, load_vocabulary
 from recap.evaluation.figures import DrawnModels, caption_images
 from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures

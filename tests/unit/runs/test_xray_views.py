@@ -5,7 +5,7 @@ import torch
 
 from helpers.backbones import spec
 from helpers.xray_files import SPEC, names, png, write_iu_xray
-from recap.data.corpus.build import build_corpus
+from recap.data.corpus import build_corpus
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.models.images import InputSpec

@@ -15,7 +15,7 @@ from PIL import Image
 import recap
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
-from recap.data.corpus.corpus import Corpus
+from recap.data.corpus import Corpus
 from recap.features.store import FeatureStore
 from recap.share.captioner import FailedPhoto
 from recap.share.photo_features import PhotoFeatures

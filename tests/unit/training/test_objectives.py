@@ -7,16 +7,14 @@ import torch
 from helpers.refusals import refused
 from helpers.training import CONFIG, STAGES, Store, V, training
 from recap.core.errors import TrainingError
-from recap.data.vocabulary.words import BANNED, BOS
+from recap.data.vocabulary import BANNED, BOS
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import ScheduledSampling, SelfCritical
-from recap.training.objectives.cross_entropy import sampled_inputs
-from recap.training.objectives.logged import policy_numbers
-from recap.training.objectives.self_critical import advantages, of_tokens
+from recap.training.objectives import advantages, of_tokens, policy_numbers, sampled_inputs
 
 SAMPLERS = [
     SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, **numbers)
@@ -55,7 +53,7 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
     objective.model.eval()
     memory = objective.model.encode(Store().read([0, 1]))
     sampled = objective.search(memory, 3)
-    from recap.data.vocabulary.words import EOS, PAD
+    from recap.data.vocabulary import EOS, PAD
     from recap.decoding.beam import beam_search
     from recap.decoding.step import DecodingBatch, with_banned_tokens
     from recap.settings import DecodingSettings

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.model_cases import B, built, cases, random_images
 from helpers.training import IMAGES, training
-from recap.data.vocabulary.words import BANNED, BOS, EOS, PAD
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import sample
 from recap.decoding.step import DecodingBatch, with_banned_tokens
@@ -18,7 +18,7 @@ from recap.nn import masks
 from recap.runs.folder import Counters
 from recap.settings import SelfCritical
 from recap.settings.recipes import DecodingSettings
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives import SelfCriticalObjective
 
 CPU = torch.device("cpu")
 LENGTHS = ("aten.nonzero", "aten.masked_select", "aten.unique")

@@ -1,51 +1,21 @@
-"""What readers of data sets share: their interface, and the check that every picture is there once."""
+"""What readers of data sets share: their interface, Karpathy's form, the check that every picture is there once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from recap.core.errors import DataError
 from recap.core.log import log
-from recap.core.problems import first_problem
-from recap.data.corpus.corpus_file import VIEWS, Caption, DrawnFrom
-from recap.data.vocabulary.text import is_storable
+from recap.data.corpus import VIEWS, Caption, Captions, DrawnFrom, need_splits
+from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
+from recap.data.tokenizer import clean_tokens, tokenize
 
 if TYPE_CHECKING:
     from recap.data.files.images import ImageSource
-
-
-Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
-
-
-def _storable(text: str) -> str:
-    if not is_storable(text):
-        raise ValueError("half of a surrogate pair cannot be stored")
-    return text
-
-
-String = Annotated[str, AfterValidator(_storable)]
-Text = Annotated[String, Field(min_length=1)]
-
-
-class Entry(BaseModel):
-    """An entry of a foreign file; other keys that it has are passed over."""
-
-    model_config = ConfigDict(strict=True, frozen=True)
-
-
-EntryT = TypeVar("EntryT", bound=Entry)
-
-
-def parsed(kind: type[EntryT], value: Any, where: str) -> EntryT:
-    """Return an entry of a foreign file; what is wrong with it is one sentence with its place and key."""
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        raise DataError(f"{where}: {first_problem(error, kind)}; correct it, or remove the entry") from error
 
 
 class Built(NamedTuple):
@@ -91,9 +61,8 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
     missing = source.missing(ids)
     if missing:
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
-        places = ", ".join(str(root) for root in source.roots)
         raise DataError(
-            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {places}{more}; "
+            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{more}; "
             f"add it, or remove the image from {annotations}"
         )
     owners: dict[object, str] = {}
@@ -105,3 +74,65 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
                 f"{file} (image id {ids[file]}) and {owner} (image id {ids[owner]}) are found as one picture; "
                 f"name all folders of images"
             )
+
+
+class Sentence(Entry):
+    """A caption of an image."""
+
+    sentid: Id
+    raw: String
+    tokens: list[String] | None = None  # its words; without them, those of `raw`
+
+
+class KarpathyImage(Entry):
+    """An image with its captions; ``cocoid`` is its id where it has one."""
+
+    filename: Text
+    filepath: String = ""  # its folder
+    split: Literal["train", "val", "test", "restval"]
+    sentences: Annotated[list[Sentence], Field(min_length=1)]
+    cocoid: Id | None = None
+    imgid: Id | None = None
+
+
+def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> Captions:
+    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
+
+    ``merge_restval`` counts COCO's ``restval`` images as training images; otherwise they are left out.
+    """
+    captions = Captions()
+    splits: dict[int, str] = {}
+    files: dict[str, int] = {}
+    owners: dict[int, int] = {}  # caption id -> image id
+    for position, value in enumerate(each_of(annotations, member, "images")):
+        image = parsed(KarpathyImage, value, f"{annotations}: image number {position}")
+        image_id = image.imgid if image.cocoid is None else image.cocoid
+        if image_id is None:
+            raise DataError(f"{annotations}: image number {position}: has neither 'cocoid' nor 'imgid'; add one")
+        if image.split == "restval" and not merge_restval:
+            continue
+        split = "train" if image.split == "restval" else image.split
+        file = "/".join(filter(None, (image.filepath, image.filename)))
+        other = files.setdefault(file, image_id)
+        if image_id in splits or other != image_id:
+            first = splits[image_id if image_id in splits else other]
+            raise DataError(
+                f"{annotations}: image id {image_id} in split {split!r} ({file}) is duplicated: image id {other} in "
+                f"split {first!r} has its id or its file; an image may occur once, in one split"
+            )
+        splits[image_id] = split
+        for sentence in image.sentences:
+            where = f"{annotations}: image id {image_id}, sentid {sentence.sentid}"
+            if owners.setdefault(sentence.sentid, image_id) != image_id or len(owners) != len(captions) + 1:
+                raise DataError(
+                    f"{where}: a caption of image id {owners[sentence.sentid]} has this id, too; give each caption a "
+                    "different one"
+                )
+            words = clean_tokens(sentence.tokens or []) or tokenize(sentence.raw)
+            if not sentence.raw.strip() or not words:
+                raise DataError(
+                    f"{where}: the caption is empty or has no word in it ({sentence.raw!r}); write one or remove it"
+                )
+            captions.append(Caption(image_id, file, split, sentence.sentid, sentence.raw, words))
+    need_splits(set(splits.values()), str(annotations))
+    return captions

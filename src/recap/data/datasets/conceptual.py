@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Container, Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from itertools import groupby, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from recap.core.errors import DataError, MissingData
+from recap.core.errors import DamagedData, DataError, MissingData, counted
+from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus.corpus_file import Caption, DrawnFrom
+from recap.data.corpus import Caption, DrawnFrom
 from recap.data.datasets.base import Built, warn_of_part
-from recap.data.datasets.conceptual_pictures import SHARD, Record, Row, count_rows, file_of, read_records, read_tsv
-from recap.data.subsets.draw import VALIDATION, first_survivors, rank
-from recap.data.vocabulary.text import tokenize
+from recap.data.subsets import VALIDATION, first_survivors, rank
+from recap.data.tokenizer import tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
+SHARD = 500  # rows whose pictures are in one folder
+
+
+class Row(NamedTuple):
+    """One line of a TSV."""
+
+    number: int
+    caption: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row of the survivors list; ``status`` is 'ok' or why there is no picture."""
+
+    row: int
+    url: str
+    status: str
+    error: str = ""
+    file: str = ""
+    bytes: int = 0
+    sha256: str = ""
+    width: int = 0
+    height: int = 0
+    original_width: int = 0
+    original_height: int = 0
+    source_sha256: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the picture is there."""
+        return self.status == "ok"
 
 
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
@@ -32,27 +68,12 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     warn_of_part(inputs / spec.train, rows, TRAINING_ROWS, "rows")
     warn_of_part(inputs / spec.validation, count_rows(inputs / spec.validation), VALIDATION_ROWS, "rows")
     drawn_from = DrawnFrom(rows, spec.val_pairs, spec.seed, spec.survival) if spec.survival is not None else None
-    captions = read_conceptual(
-        train=inputs / spec.train,
-        validation=inputs / spec.validation,
-        images=inputs / spec.images,
-        val_pairs=spec.val_pairs,
-        seed=spec.seed,
-        dataset=name,
-        drawn_from=drawn_from,
-    )
+    captions = read_conceptual(spec, inputs=inputs, dataset=name, drawn_from=drawn_from)
     return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
 
 
 def read_conceptual(
-    *,
-    train: Path,
-    validation: Path,
-    images: Path,
-    val_pairs: int,
-    seed: int,
-    dataset: str,
-    drawn_from: DrawnFrom | None = None,
+    spec: ConceptualDataset, *, inputs: Path, dataset: str, drawn_from: DrawnFrom | None = None
 ) -> Iterator[Caption]:
     """Yield the captions whose pictures are there: training and validation by line, then test, by rising id.
 
@@ -62,83 +83,128 @@ def read_conceptual(
     split too is left out, as is a caption without any word; how many is reported.
     With ``drawn_from``, not all rows of the list were asked for.
     """
-    tests = {record.url for record in read_records(survivors_of(images / "validation")) if record.ok}
+    train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
+    survivors = {part: images / part / SURVIVORS for part in ("train", "validation")}
+    tests = {record.url for record in read_records(survivors["validation"]) if record.ok}
     if not tests:
+        raise DataError(f"{survivors['validation']}: lists no picture, so there is no test split; fetch more")
+    rows = _fetched(train, survivors["train"], read_records(survivors["train"]))
+    usable = np.fromiter((row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64)
+    if len(usable) <= spec.val_pairs:
         raise DataError(
-            f"{survivors_of(images / 'validation')}: lists no picture, so there is no test split; fetch more"
-        )
-    usable = _usable(train, images / "train", tests)
-    if len(usable) <= val_pairs:
-        raise DataError(
-            f"{train}: {len(usable)} rows have a picture, too few to draw {val_pairs} validation pairs; "
+            f"{train}: {len(usable)} rows have a picture, too few to draw {spec.val_pairs} validation pairs; "
             f"fetch more, or lower val_pairs"
         )
     if drawn_from is None:
-        chosen = rank(usable, dataset=dataset, unit=VALIDATION, seed=seed)[:val_pairs]
+        chosen = rank(usable, dataset=dataset, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
     else:
         chosen = first_survivors(usable.tolist(), drawn_from, dataset=dataset)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
     left_out = 0
-    for row in _fetched(train, images / "train", _present(images / "train")):
-        words = tokenize(row.caption)
-        if row.url in tests or not words:
-            left_out += 1
-            continue
-        split = "val" if drawn[row.number] else "train"
-        yield Caption(row.number, f"train/{file_of(row.number)}", split, row.number, row.caption, words)
-    for row in _fetched(validation, images / "validation", _present(images / "validation")):
-        if words := tokenize(row.caption):
-            number = TEST_IDS + row.number
-            yield Caption(number, f"validation/{file_of(row.number)}", "test", number, row.caption, words)
-        else:
-            left_out += 1
+    for part, tsv in (("train", train), ("validation", validation)):
+        for row in _fetched(tsv, survivors[part], _present(survivors[part])):
+            words, is_test = tokenize(row.caption), part == "validation"
+            if not words or (not is_test and row.url in tests):
+                left_out += 1
+                continue
+            number = row.number + (TEST_IDS if is_test else 0)
+            split = "test" if is_test else "val" if drawn[row.number] else "train"
+            yield Caption(number, f"{part}/{file_of(row.number)}", split, number, row.caption, words)
     if left_out:
         log.info(
             f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split"
         )
 
 
-def survivors_of(folder: Path) -> Path:
-    """Return the survivors list of a download."""
-    return folder / SURVIVORS
-
-
-def _usable(tsv: Path, folder: Path, tests: Container[str]) -> np.ndarray:
-    """Return the numbers of the training rows that will be in the corpus, int64, rising."""
-    fetched = _fetched(tsv, folder, read_records(survivors_of(folder)))
-    return np.fromiter((row.number for row in fetched if row.url not in tests and tokenize(row.caption)), np.int64)
-
-
-def _fetched(tsv: Path, folder: Path, records: Iterable[Record]) -> Iterator[Row]:
+def _fetched(tsv: Path, survivors: Path, records: Iterable[Record]) -> Iterator[Row]:
     """Yield the rows of a TSV that have a picture."""
     for row, record in zip_longest(read_tsv(tsv), records):
         if row is None or record is None or (row.number, row.url) != (record.row, record.url):
             number = record.row if row is None else row.number
             raise DataError(
-                f"{survivors_of(folder)}: its row {number} is not line {number + 1} of {tsv}; "
-                f"download again from this TSV"
+                f"{survivors}: its row {number} is not line {number + 1} of {tsv}; download again from this TSV"
             )
         if record.ok:
             yield row
 
 
-def _present(folder: Path) -> Iterator[Record]:
+def _present(survivors: Path) -> Iterator[Record]:
     """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size."""
-    for _, group in groupby(read_records(survivors_of(folder)), key=lambda record: record.row // SHARD):
-        records = list(group)
-        sizes = _sizes((folder / file_of(records[0].row)).parent)
-        for record in records:
-            path = folder / file_of(record.row)
+    for _, group in groupby(read_records(survivors), key=lambda record: record.row // SHARD):
+        sizes: dict[str, int] | None = None
+        for record in group:
+            path = survivors.parent / file_of(record.row)
+            if sizes is None:
+                entries = os.scandir(path.parent) if path.parent.is_dir() else ()
+                sizes = {entry.name: entry.stat().st_size for entry in entries}
             if record.ok and sizes.get(path.name) != record.bytes:
-                found = sizes.get(path.name)
-                wrong = "is missing" if found is None else f"has {found} bytes, not {record.bytes}"
+                size = sizes.get(path.name)
+                wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
                 raise DataError(f"{path}: the picture {wrong}; run `recap data conceptual-download` again")
             yield record
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    if not folder.is_dir():
-        return {}
-    with os.scandir(folder) as entries:
-        return {entry.name: entry.stat().st_size for entry in entries}
+def file_of(row: int) -> str:
+    """Return the name of a row's picture below the folder of the download: ``00012/0006123.jpg``."""
+    return f"{row // SHARD:05d}/{row:07d}.jpg"
+
+
+def read_tsv(path: Path) -> Iterator[Row]:
+    """Yield the rows of a plain or gzipped TSV, one at a time."""
+    if not path.is_file():
+        raise MissingData(f"{path}: no such TSV; fetch it, or correct the path")
+    number = -1
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+            for number, line in enumerate(lines):
+                yield _row(line, number, path)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DamagedData(f"{path}: cannot be read after line {number + 1} ({error}); fetch it again") from error
+    if number < 0:
+        raise DataError(f"{path}: the TSV is empty; fetch it again")
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a TSV; errors as of :func:`read_tsv`."""
+    return sum(1 for _ in read_tsv(path))
+
+
+def _row(line: bytes, number: int, path: Path) -> Row:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedData(f"{path}: line {number + 1}: not valid UTF-8 ({error}); fetch it again") from error
+    parts = text.rstrip("\r\n").split("\t")
+    caption, _, url = (part.strip() for part in text.partition("\t"))
+    if not (caption and url) and not text.endswith("\n"):
+        raise DamagedData(f"{path}: ends within line {number + 1}: the file is cut off; fetch it again")
+    if len(parts) != 2:
+        count = counted(len(parts), "field")
+        raise DataError(f"{path}: line {number + 1}: {count} where caption TAB url is expected; correct the line")
+    if not caption or not url:
+        raise DataError(f"{path}: line {number + 1}: the {'url' if caption else 'caption'} is empty; correct the line")
+    return Row(number, caption, url)
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of a shard or of a survivors list in bounded memory."""
+    import pyarrow.parquet as pq
+
+    last = -1
+    with (
+        reading(
+            path,
+            DataError,
+            missing="run `recap data conceptual-download` first",
+            damaged="delete it and download again",
+        ),
+        pq.ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        for batch in file.iter_batches(batch_size=10_000, columns=[field.name for field in fields(Record)]):
+            for record in (Record(**values) for values in batch.to_pylist()):
+                if record.row <= last:
+                    wrong = "is duplicated" if record.row == last else f"comes after row {last}"
+                    raise DataError(f"{path}: row {record.row} {wrong}; delete it and download again")
+                last = record.row
+                yield record

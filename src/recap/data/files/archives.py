@@ -16,12 +16,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import Any, NamedTuple
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
@@ -43,64 +42,45 @@ _LONGEST = 255  # bytes of one name on the usual file systems
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One file of an archive: its name as written there, the bytes it declares, and how to open it."""
 
     name: str
     size: int
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], Any]  # a binary stream
 
 
 def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
-    """Yield the regular files of a folder, zip, tar or tgz; with ``names``, what is not to be unpacked is refused.
-
-    A tar is read once from start to end, which is the only way it can be read.
-    """
+    """Yield the regular files of a folder, zip, tar or tgz; with ``names``, what is not to be unpacked is refused."""
     if not path.exists():
         raise MissingData(f"{path}: no such folder or archive; fetch it, or correct its path or the inputs folder")
     if path.is_dir():
         for file in filter(Path.is_file, sorted(path.rglob("*"))):
-            yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(_opened, file))
+            yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(file.open, "rb"))
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
             if names:
-                for entry in entries:
+                for entry in archive.infolist():
                     # An entry written on a system without Unix modes has 0 here.
                     regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
                     names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())
-            for entry in entries:
+            for entry in archive.infolist():
                 if not entry.is_dir():
                     yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
     else:
-        yield from _tar_members(path, names)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
-
-
-def _tar_members(path: Path, names: MemberNames | None) -> Iterator[Member]:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
-    with gzip.open(path) if packed else path.open("rb") as stream:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for entry in archive:
-                if names:
-                    names.check(entry.name, regular=entry.isfile() or entry.isdir(), folder=entry.isdir())
-                if entry.isfile():
-                    yield Member(entry.name, entry.size, partial(_content, archive, entry))
-        # tarfile takes an end between two files for the end; only gzip's own end tells that nothing is missing.
-        while stream.read(CHUNK):
-            pass
-
-
-def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
-    content = archive.extractfile(entry)
-    assert content is not None  # it is of a regular file
-    return content
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            with tarfile.open(fileobj=stream, mode="r|") as tar:
+                for info in tar:
+                    if names:
+                        names.check(info.name, regular=info.isfile() or info.isdir(), folder=info.isdir())
+                    if info.isfile():
+                        yield Member(info.name, info.size, partial(tar.extractfile, info))
+            # tarfile takes an end between two files for the end; only gzip's own end tells that nothing is missing.
+            while stream.read(CHUNK):
+                pass
 
 
 def contents(path: Path, *, wanted: Callable[[str], bool], max_bytes: int) -> Iterator[tuple[str, bytes]]:
@@ -144,10 +124,15 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
         raise MissingData(f"{archive}: no such archive; fetch it first")
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * archive.stat().st_size) if limit is None else limit
     with writing(into), _private_folder(into, archive) as folder:
-        places = _unpack(archive, folder, into, Chosen(members), limit)
+        places = _unpack(archive, folder, into, members, limit)
         # One flush for all files: a file that has its place has its bytes on the disk.
         os.sync()
-        _move(folder, into, places)
+        if not into.exists() or (into.is_dir() and not any(into.iterdir())):
+            folder.replace(into)
+        else:
+            for place in filter(lambda place: (folder / place).exists(), places):
+                (into / place).parent.mkdir(parents=True, exist_ok=True)
+                (folder / place).replace(into / place)
     return len(places)
 
 
@@ -175,24 +160,18 @@ def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def _move(folder: Path, into: Path, places: list[str]) -> None:
-    """Move files to their places: the folder as a whole where nothing is in the way, else file by file."""
-    if not into.exists() or (into.is_dir() and not any(into.iterdir())):
-        folder.replace(into)
-        return
-    for place in places:
-        if (folder / place).exists():
-            (into / place).parent.mkdir(parents=True, exist_ok=True)
-            (folder / place).replace(into / place)
+def _unpack(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:
+    """Write every member that fits and is nowhere yet below ``folder``; return the places of all.
 
-
-def _unpack(archive: Path, folder: Path, into: Path, chosen: Chosen, limit: int) -> list[str]:
-    """Write every chosen member that is nowhere yet below ``folder``; return the places of all."""
+    A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv` writes
+    `trainval/a.tsv` to `a.tsv`.
+    """
+    fixed = PurePosixPath(*takewhile(lambda part: not set("*?[") & set(part), PurePosixPath(pattern).parent.parts))
     total, places = 0, []
     try:
         for member in progress(members(archive, MemberNames(archive)), name=f"unpack {archive.name}", unit="files"):
-            place = chosen.place(member.name)
-            if place is None:
+            name = PurePosixPath(member.name)
+            if not fnmatchcase(str(name), pattern):
                 continue
             total += member.size
             if total > limit:
@@ -200,9 +179,14 @@ def _unpack(archive: Path, folder: Path, into: Path, chosen: Chosen, limit: int)
                     f"{archive}: unpacks to more than {limit / 2**30:.3g} GiB; if that is right, raise the limit with "
                     "--limit-gb"
                 )
-            places.append(place)
-            if not _is_there(into / place, member, archive):
-                _write(member, folder / place, archive)
+            places.append(str(name.relative_to(fixed)))
+            path, there = folder / places[-1], into / places[-1]
+            if there.exists():
+                if not there.is_file() or there.stat().st_size != member.size:
+                    raise DataError(f"{there}: is not {member.name!r} of {archive}, which is to be there; move it away")
+            elif not (path.is_file() and path.stat().st_size == member.size):  # else an interrupted unpacking wrote it
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(member, path, archive)
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             raise DataError(f"{archive}: its paths are too long below {into}; unpack into a shorter path") from error
@@ -210,23 +194,11 @@ def _unpack(archive: Path, folder: Path, into: Path, chosen: Chosen, limit: int)
             raise  # what the disk refuses is no fault of the archive
         raise damage(archive, error) from error
     if not places:
-        raise DataError(f"{archive}: holds no file {chosen.members!r}; fetch it again, or correct the glob")
+        raise DataError(f"{archive}: holds no file {pattern!r}; fetch it again, or correct the glob")
     return places
 
 
-def _is_there(path: Path, member: Member, archive: Path) -> bool:
-    if not path.exists():
-        return False
-    if not path.is_file() or path.stat().st_size != member.size:
-        raise DataError(f"{path}: is not {member.name!r} of {archive}, which is to be there; move it away")
-    return True
-
-
 def _write(member: Member, path: Path, archive: Path) -> None:
-    """Write a member, unless an interrupted unpacking has written all its bytes."""
-    if path.is_file() and path.stat().st_size == member.size:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with member.open() as stream, path.open("wb") as out:
         while content := stream.read(CHUNK):
@@ -280,17 +252,3 @@ class MemberNames:
 
     def _refusal(self, what: str) -> DataError:
         return DataError(f"{self._archive}: {what}; do not use this archive")
-
-
-class Chosen:
-    """The members that a glob chooses, and their places: `trainval/*.tsv` writes `trainval/a.tsv` to `a.tsv`."""
-
-    def __init__(self, members: str) -> None:
-        self.members = members  # a `*` stands for folders, too
-        folders = PurePosixPath(members).parent.parts
-        self._fixed = PurePosixPath(*takewhile(lambda part: not set("*?[") & set(part), folders))
-
-    def place(self, name: str) -> str | None:
-        """Return where a member is written, relative to the folder; None: it is not chosen."""
-        path = PurePosixPath(name)
-        return str(path.relative_to(self._fixed)) if fnmatchcase(str(path), self.members) else None

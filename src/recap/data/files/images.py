@@ -69,12 +69,8 @@ def decode_rgb(content: bytes, file: str) -> Image:
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
-        raise BrokenPicture(f"truncated or no picture ({_words(error)}; {len(content)} bytes)") from error
-
-
-def _words(error: Exception) -> str:
-    """Return what Pillow says, without the address of a buffer that no format fits."""
-    return str(error).partition(" <_io.")[0]
+        words = str(error).partition(" <_io.")[0]  # without the address of a buffer that no format fits
+        raise BrokenPicture(f"truncated or no picture ({words}; {len(content)} bytes)") from error
 
 
 def _of_eight_bits(picture: Image, file: str) -> Image:
@@ -104,9 +100,7 @@ class ImageSource:
 
     def __init__(self, roots: Sequence[Path]) -> None:
         """Check that every root is a folder or a zip."""
-        self.roots = [Path(root) for root in roots]
-        self._process = os.getpid()
-        self._opened: dict[Path, zipfile.ZipFile] = {}
+        self.__setstate__({"roots": [Path(root) for root in roots]})
         for root in self.roots:
             if not root.exists():
                 raise MissingData(f"{root}: no such folder or zip of images; correct the paths of the images")
@@ -117,15 +111,15 @@ class ImageSource:
         return {"roots": self.roots}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.roots = state["roots"]
-        self._process, self._opened = os.getpid(), {}
+        self.roots: list[Path] = state["roots"]
+        self._process, self._opened = os.getpid(), dict[Path, zipfile.ZipFile]()
 
     def read(self, file: str) -> bytes:
         """Return the bytes of a picture."""
-        found = self.locate(file)
-        if found is None:
-            raise DataError(f"{file}: not found in {self._where()}; add the image, or correct the paths of the images")
-        root, name = found
+        place = self.locate(file)
+        if place is None:
+            raise DataError(f"{file}: not found in {self}; add the image, or correct the paths of the images")
+        root, name = place
         try:
             if root.is_dir():
                 return (root / name).read_bytes()
@@ -142,7 +136,7 @@ class ImageSource:
             return decode_rgb(self.read(file), file)
         except BrokenPicture as error:
             raise DataError(
-                f"{file}: {error} in {self._where()}; fetch it again or remove the image from the annotations"
+                f"{file}: {error} in {self}; fetch it again or remove the image from the annotations"
             ) from error
 
     def missing(self, files: Iterable[str]) -> list[str]:
@@ -168,7 +162,9 @@ class ImageSource:
         """Every file of every root by base name; built when a picture is first not found by its relative name."""
         names: dict[str, list[tuple[Path, str]]] = {}
         for root in self.roots:
-            for name in _folder_names(root) if root.is_dir() else self._zip(root).namelist():
+            walked = (f"{folder}/{file}" for folder, _, files in os.walk(root) for file in files)
+            relative = sorted(path.removeprefix(f"{root}/") for path in walked)
+            for name in relative if root.is_dir() else self._zip(root).namelist():
                 names.setdefault(name.rsplit("/", 1)[-1], []).append((root, name))
         names.pop("", None)
         return names
@@ -183,14 +179,5 @@ class ImageSource:
                 raise DamagedData(f"{root}: a damaged zip of images ({error}); fetch it again") from error
         return self._opened[root]
 
-    def _where(self) -> str:
-        return ", ".join(str(root) for root in self.roots)
-
-
-def _folder_names(root: Path) -> list[str]:
-    """Return the relative names of all files below a folder, sorted."""
-    names: list[str] = []
-    for folder, _, files in os.walk(root):
-        relative = Path(folder).relative_to(root)
-        names.extend((relative / file).as_posix() for file in files)
-    return sorted(names)
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.roots))

@@ -18,22 +18,16 @@ from recap.core.process import cause
 
 MAX_TUPLES = 10_000  # a deeply nested key costs the interpreter's stack when it is hashed
 MOST_LEVELS, MOST_VALUES = 64, 10_000_000
-# What such files name beside plain values. All of them become `Opaque`, but for the two kinds of dictionaries.
-OPAQUE = {
-    "argparse.Namespace",
-    "collections.Counter",
-    "data.vocab.Vocab",
-    "data.vocab._default_unk_index",
-    "copy_reg._reconstructor",
-    "copyreg._reconstructor",
-    "__builtin__.object",
-    "builtins.object",
-    "_codecs.encode",
-    "numpy.dtype",
-    "numpy.ndarray",
+# What such files name beside plain values: arrays, which are built where they are wanted, and classes of settings and
+# words. All others become `Opaque`, but for the two kinds of dictionaries.
+ARRAYS = {
+    *("numpy.dtype", "numpy.ndarray", "_codecs.encode"),
     *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
 }
-_DICTIONARIES = {"collections.OrderedDict": OrderedDict, "collections.defaultdict": None}
+OPAQUE = {
+    *("argparse.Namespace", "collections.Counter", "data.vocab.Vocab", "data.vocab._default_unk_index"),
+    *("copy_reg._reconstructor", "copyreg._reconstructor", "__builtin__.object", "builtins.object"),
+}
 
 
 class Opaque:
@@ -54,13 +48,32 @@ class _Dictionary(OrderedDict[Any, Any]):
 
 
 class _Reader(pickle.Unpickler):
+    def __init__(self, content: bytes, *, arrays: bool) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin-1")
+        self._arrays = arrays
+
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full in _DICTIONARIES:
-            return _DICTIONARIES[full] or _Dictionary
-        if full in OPAQUE:
+        if full == "collections.defaultdict":
+            return _Dictionary
+        if full == "collections.OrderedDict" or (self._arrays and full in ARRAYS):
+            return super().find_class(module, name)
+        if full in OPAQUE or (not self._arrays and full in ARRAYS):
             return Opaque
         raise pickle.UnpicklingError(f"names {full!r}, which could run code")
+
+
+def load_plain(content: bytes, *, arrays: bool = False) -> Any:
+    """Return what a pickle holds, as `plain` does; numpy's arrays as they are where ``arrays`` says so.
+
+    Whatever the damaged bytes happen to mean is raised.
+    """
+    tuples = 0
+    for number, (operation, *_) in enumerate(pickletools.genops(content)):
+        tuples += "TUPLE" in operation.name
+        if tuples > MAX_TUPLES or number > MOST_VALUES:
+            raise ValueError(f"has more than {MAX_TUPLES:,} tuples or {MOST_VALUES:,} steps")
+    return plain(_Reader(content, arrays=arrays).load())
 
 
 def read_plain_pickle(path: Path) -> Any:
@@ -68,13 +81,7 @@ def read_plain_pickle(path: Path) -> Any:
     if not path.is_file():
         raise MissingSettings(f"{path}: no such file")
     try:
-        content = path.read_bytes()
-        tuples = 0
-        for number, (operation, *_) in enumerate(pickletools.genops(content)):
-            tuples += "TUPLE" in operation.name
-            if tuples > MAX_TUPLES or number > MOST_VALUES:
-                raise ValueError(f"has more than {MAX_TUPLES:,} tuples or {MOST_VALUES:,} steps")
-        return plain(_Reader(io.BytesIO(content), encoding="latin-1").load())
+        return load_plain(path.read_bytes())
     except Exception as error:  # pickle raises whatever the damaged bytes happen to mean
         raise ConfigError(
             f"{path}: cannot be read as settings or words ({cause(error)}); fetch the release's own file again"

@@ -5,8 +5,8 @@ from collections import defaultdict
 import pytest
 
 from helpers.plans import PARAMS, planned
-from recap.data.corpus.corpus import Caption, write_corpus
-from recap.data.subsets.draw import draw_subset
+from recap.data.corpus import Caption, write_corpus
+from recap.data.subsets import draw_subset
 from recap.training.batches import CaptionBatches
 
 pytestmark = pytest.mark.seconds

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens, stepwise
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
-from recap.data.vocabulary.words import Vocabulary
+from recap.data.vocabulary import Vocabulary
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
 from recap.models.registry import build_model

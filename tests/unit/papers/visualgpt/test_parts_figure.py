@@ -8,7 +8,7 @@ from PIL import Image
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
-from recap.data.corpus.corpus import Caption, write_corpus
+from recap.data.corpus import Caption, write_corpus
 from recap.evaluation.figures import DrawnModels, write_figure
 from recap.papers.visualgpt import figures
 from recap.papers.visualgpt.figures import CaptionGates, write_part_scores

@@ -1,0 +1,346 @@
+"""The corpus: one Parquet file per data set, one row per caption; later steps need nothing else of a data set.
+
+It is written and read row group by row group, so that millions of captions pass through little memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from recap.core import checksums
+from recap.core.errors import DataError, nearest
+from recap.core.files import atomic_path, reading
+from recap.core.log import log
+from recap.core.plugins import resolve
+from recap.core.problems import adapter
+from recap.core.process import limited_memory
+from recap.data.tokenizer import one_line
+from recap.settings.datasets import Dataset, DatasetConfig
+from recap.settings.params import validate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from recap.data.datasets.base import Reader
+
+CORPUS = "corpus.parquet"
+SPLITS = ("train", "val", "test")
+VIEWS = "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
+COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
+# Rows of a row group: what writer and reader hold at once (about 50 MB of Python objects).
+ROWS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """One caption of one image; ``caption`` is raw, ``tokens`` are its words.
+
+    An example with several views (an X-ray study) is one image, whose ``file`` names them all, separated by VIEWS.
+    """
+
+    image_id: int
+    file: str
+    split: str
+    caption_id: int
+    caption: str
+    tokens: list[str]
+
+
+class DrawnFrom(NamedTuple):
+    """A list of web pictures of which only those that draws need were asked for."""
+
+    rows: int  #: of the list; image and caption ids of the training split are numbers of its rows
+    held_out: int  #: rows of the validation split
+    seed: int  #: of its draw
+    survival: float  #: share of the rows that was expected to have a picture, at least
+
+
+@limited_memory()
+def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path) -> None:
+    """Write ``corpus.parquet`` of a data set, and the products of its kind (images.zip), into the folder ``out``.
+
+    All files written are listed in the folder's `SHA256SUMS`. Paths in the spec are relative to ``inputs``.
+    """
+    checked: DatasetConfig
+    checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
+    read: Reader = resolve(checked.reader)
+    captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
+    corpus = Path(out) / CORPUS
+    about = {"dataset": name, "kind": checked.kind, "source_sha256": source}
+    write_corpus(captions, corpus, **about, drawn_from=drawn_from)
+    checksums.record(corpus, *(Path(out) / product for product in checked.products))
+
+
+def write_corpus(
+    captions: Iterable[Caption],
+    path: Path,
+    *,
+    dataset: str,
+    kind: str,
+    source_sha256: str,
+    drawn_from: DrawnFrom | None = None,
+) -> None:
+    """Write captions as a corpus file, in the order of their ids; equal captions give equal bytes.
+
+    A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = iter(sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions)
+    about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
+    if drawn_from is not None:
+        about["drawn_from"] = list(drawn_from)
+    images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, None
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
+    ):
+        while group := list(islice(rows, ROWS)):
+            for row in group:
+                if last is not None and row.caption_id <= last:
+                    wrong = "is duplicated" if row.caption_id == last else f"comes after {last}"
+                    raise DataError(f"{dataset}: caption id {row.caption_id} {wrong}; correct the annotations")
+                if row.split not in SPLITS:
+                    hint = nearest(row.split, SPLITS)
+                    raise DataError(f"{dataset}: image id {row.image_id}: no such split as {row.split!r}; {hint}")
+                last = row.caption_id
+            columns = {name: [getattr(row, name) for row in group] for name in COLUMNS}
+            images.append(np.array(columns["image_id"], np.int64))
+            codes.append(np.array([SPLITS.index(split) for split in columns["split"]], np.int8))
+            # A caption stays one line for the tokenizers behind, which read one a line.
+            raw, columns["caption"] = columns["caption"], [one_line(text) for text in columns["caption"]]
+            changed += sum(map(str.__ne__, raw, columns["caption"]))
+            writer.write_table(pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS)
+        about["split_hash"] = _split_hash(np.concatenate(images), np.concatenate(codes), dataset)
+        writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
+    if changed:
+        log.info(f"{dataset}: line breaks inside {changed} captions became spaces")
+
+
+def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
+    """Return the ``value_hash`` of the sorted pairs of image and split, computed a piece at a time."""
+    if not len(images):
+        raise DataError(f"{dataset}: no captions to write; correct the annotations")
+    unique, first = np.unique(images, return_index=True)
+    splits = codes[first]  # of each image
+    twice = images[splits[np.searchsorted(unique, images)] != codes]
+    if len(twice):
+        both = " and ".join(repr(SPLITS[code]) for code in np.unique(codes[images == twice[0]]))
+        raise DataError(f"{dataset}: image id {twice[0]} is in the splits {both}; take it out of one of them")
+    digest = hashlib.sha256(b"[")
+    for start in range(0, len(unique), ROWS):
+        piece = zip(unique[start : start + ROWS].tolist(), splits[start : start + ROWS].tolist(), strict=True)
+        text = ",".join(f'[{image},"{SPLITS[code]}"]' for image, code in piece)
+        digest.update(f"{',' if start else ''}{text}".encode())
+    digest.update(b"]")
+    return digest.hexdigest()[:16]
+
+
+def schema() -> pa.Schema:
+    """Return the Arrow schema of a corpus file."""
+    import pyarrow as pa
+
+    types = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string(), pa.list_(pa.string()))
+    return pa.schema(list(zip(COLUMNS, types, strict=True)))
+
+
+def need_splits(present: Container[str], where: str) -> None:
+    """Refuse a data set without images in one of SPLITS."""
+    for split in SPLITS:
+        if split not in present:
+            raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
+
+
+class Captions(Sequence[Caption]):
+    """Captions held as numbers and texts, which takes a third of the memory of as many `Caption`.
+
+    Python's collector, which walks over all lists and objects again and again while more are made, finds none here.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = array("q"), array("q")  # image id and caption id of each
+        self._texts: tuple[list[str], ...] = ([], [], [], [])  # file, split, caption and its words
+
+    def append(self, row: Caption) -> None:
+        """Add a caption, whose words have no spaces."""
+        self._numbers[0].append(row.image_id)
+        self._numbers[1].append(row.caption_id)
+        for column, text in zip(self._texts, (row.file, row.split, row.caption, " ".join(row.tokens)), strict=True):
+            column.append(text)
+
+    def rename(self, files: Mapping[int, str]) -> None:
+        """Give all captions the files of their images."""
+        self._texts[0][:] = [files[image_id] for image_id in self._numbers[0]]
+
+    def __len__(self) -> int:
+        return len(self._numbers[0])
+
+    def __getitem__(self, place: int) -> Caption:  # type: ignore[override]
+        image_id, caption_id = (column[place] for column in self._numbers)
+        file, split, caption, words = (texts[place] for texts in self._texts)
+        return Caption(image_id, file, split, caption_id, caption, words.split(" "))
+
+    def by_id(self) -> Iterator[Caption]:
+        """Yield the captions by rising id."""
+        return map(self.__getitem__, np.argsort(np.frombuffer(self._numbers[1], np.int64), kind="stable").tolist())
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a corpus file says of itself."""
+
+    dataset: str
+    kind: str
+    source_sha256: str
+    split_hash: str
+    drawn_from: DrawnFrom | None = None
+
+
+class Corpus:
+    """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are asked for."""
+
+    def __init__(
+        self, path: Path, about: _About, image_id: np.ndarray, caption_id: np.ndarray, codes: np.ndarray
+    ) -> None:
+        self.path = path
+        self.dataset, self.kind = about.dataset, about.kind
+        self.source_sha256, self.split_hash = about.source_sha256, about.split_hash
+        self.drawn_from = about.drawn_from
+        self.image_id = image_id  # of each row, int64 [rows]
+        self.caption_id = caption_id  # of each row, int64 [rows], rising
+        self._split = codes  # of each row, as its place in SPLITS, int8 [rows]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Corpus:
+        """Read ids and splits of a corpus file, whose hash is that of its folder's `SHA256SUMS`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        path = Path(path)
+        checksums.check(path)
+        with _opened(path) as file:
+            if not file.schema_arrow.equals(schema()):
+                raise ValueError("its columns are not those of a corpus")
+            about = adapter(_About).validate_json((file.metadata.metadata or {}).get(b"recap", b""))
+            table = file.read(columns=["image_id", "caption_id", "split"])
+            codes = pc.index_in(table["split"], value_set=pa.array(SPLITS))
+            if codes.null_count:
+                raise ValueError("an unknown split")
+            numbers = (table["image_id"].to_numpy(), table["caption_id"].to_numpy(), codes.to_numpy().astype(np.int8))
+            return cls(path, about, *numbers)
+
+    @cached_property
+    def split(self) -> np.ndarray:
+        """Split of each row, str [rows]."""
+        return np.asarray(SPLITS)[self._split]
+
+    def rows(self, split: str | None = None) -> np.ndarray:
+        """Return the row numbers of a split (all without one), int64, in the order of caption ids."""
+        if split is None:
+            return np.arange(len(self.image_id))
+        if split not in SPLITS:
+            raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
+        rows = np.flatnonzero(self._split == SPLITS.index(split))
+        if not len(rows):
+            raise DataError(f"{self.path}: the split {split!r} has no images; correct the annotations")
+        return rows
+
+    def image_ids(self, split: str | None = None) -> list[int]:
+        """Return the image ids of a split, each once, rising."""
+        ids: list[int] = np.unique(self.image_id[self.rows(split)]).tolist()
+        return ids
+
+    def caption_ids(self, split: str | None = None) -> list[int]:
+        """Return the caption ids of a split, rising."""
+        ids: list[int] = self.caption_id[self.rows(split)].tolist()
+        return ids
+
+    def captions(self, split: str | None = None) -> dict[int, list[str]]:
+        """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
+        rows = self.rows(split)
+        captions: dict[int, list[str]] = {image: [] for image in self.image_ids(split)}
+        for image, text in zip(self.image_id[rows].tolist(), self._values("caption", rows), strict=True):
+            captions[image].append(text)
+        return captions
+
+    def files(self) -> dict[int, str]:
+        """Return the file of each image id, image ids rising."""
+        ids, first = np.unique(self.image_id, return_index=True)
+        order = np.argsort(first)
+        return dict(sorted(zip(ids[order].tolist(), self._values("file", first[order]), strict=True)))
+
+    def views(self) -> dict[int, list[str]]:
+        """Return the files of each image id, one a view; most data sets have one view."""
+        return {image: file.split(VIEWS) for image, file in self.files().items()}
+
+    def token_lists(self, caption_ids: Sequence[int] | None = None, split: str | None = None) -> list[list[str]]:
+        """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""
+        if caption_ids is None:
+            return list(self.each_token_list(split))
+        rows, place = np.unique(self._rows_of(caption_ids), return_inverse=True)
+        words = list(self._values("tokens", rows))
+        return [words[number] for number in place.tolist()]
+
+    def each_token_list(self, split: str | None = None) -> Iterator[list[str]]:
+        """Yield the words of all captions of a split by caption id, in memory that does not grow with their number."""
+        return self._values("tokens", self.rows(split))
+
+    def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
+        """Return the image id of each caption id, in their order."""
+        ids: list[int] = self.image_id[self._rows_of(caption_ids)].tolist()
+        return ids
+
+    def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
+        """Return a column of a split as Arrow strings, in the order of caption ids."""
+        import pyarrow as pa
+
+        return pa.chunked_array(list(self._chunks(name, self.rows(split))), type=schema().field(name).type)
+
+    def _values(self, name: str, rows: np.ndarray) -> Iterator[Any]:
+        """Yield the values of a column in rising rows as Python objects, those of a row group at a time."""
+        for chunk in self._chunks(name, rows):
+            yield from chunk.to_pylist()
+
+    def _chunks(self, name: str, rows: np.ndarray) -> Iterator[pa.Array]:
+        """Yield the values of a column in rising rows; row groups without any of them are not read."""
+        with _opened(self.path) as file:
+            start = 0
+            for number in range(file.num_row_groups):
+                end = start + file.metadata.row_group(number).num_rows
+                wanted = rows[np.searchsorted(rows, start) : np.searchsorted(rows, end)] - start
+                if len(wanted):
+                    yield from file.read_row_group(number, columns=[name])[name].take(wanted).chunks
+                start = end
+
+    def _rows_of(self, caption_ids: Sequence[int]) -> np.ndarray:
+        wanted = np.asarray(caption_ids, dtype=np.int64)
+        rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
+        unknown = wanted[self.caption_id[rows] != wanted]
+        if len(unknown):
+            raise DataError(f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus")
+        return rows
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a Parquet file with its page checksums verified; whatever is wrong with it becomes one sentence."""
+    import pyarrow.parquet as pq
+
+    again = "delete it and repeat the command that makes it"
+    with (
+        reading(path, DataError, missing="run `recap data corpus` first", damaged=again),
+        pq.ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        yield file

@@ -1,0 +1,369 @@
+"""Pictures of Conceptual Captions: from a list of addresses to shards of shrunk JPEGs, and to the list of what is left.
+
+Rows are taken in shards, whole or not at all, so that a killed download loses little; servers are asked politely, and
+redirects lead to public addresses alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, fields
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urljoin
+
+from recap.core.documents import read_json, write_json
+from recap.core.errors import DataError, MissingData
+from recap.core.files import atomic_path, exclusive, writing
+from recap.core.log import log
+from recap.data.datasets.conceptual import SHARD, Record, Row, file_of, read_records, read_tsv
+from recap.data.files.download import MOST, PASSING, redirect_problem
+from recap.data.files.images import BrokenPicture, TooManyPixels, decode_rgb
+from recap.settings.datasets import SURVIVORS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from aiohttp import ClientResponse
+
+OK, NOT_ASKED = "ok", "not asked"
+# Failures that asking again will not change; all others are asked again by the next run.
+GONE = ("http 404", "http 410", "bad url")
+LOCK = ".lock"
+MAX_DOWNLOAD = 64 * 2**20
+PER_HOST = 16
+LONGEST_WAIT = 30.0
+LONGEST_JPEG = 65_500  # pixels of a side that libjpeg writes at most
+_IN_FLIGHT = 4  # shards
+_REDIRECTS = (301, 302, 303, 307, 308)
+_AGENT = "recap (image-caption research; fetches each picture once)"
+T = TypeVar("T")
+
+
+def download(
+    *,
+    tsv: Path,
+    out: Path,
+    min_side: int = 384,
+    workers: int = 64,
+    attempts: int = 3,
+    timeout: float = 30.0,
+    backoff: float = 1.0,
+    rounds: int = 3,
+    only: Path | None = None,
+) -> dict[str, Any]:
+    """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command continues.
+
+    ``out`` gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per row) and
+    ``survivors.json`` (counts and success rate). A picture that is there with its recorded hash is not asked for again,
+    nor a url that is gone (404, 410). Rows that fail, though they did not in an earlier run, are asked again after all
+    others, in ``rounds`` in all. ``only`` is a text file with the number of a row per line, from 0: no others are asked
+    for, and a later run with other rows adds theirs. Pictures are shrunk to the shorter side ``min_side``, unless it
+    is 0.
+    """
+    next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
+    with writing(out / LOCK):
+        out.mkdir(parents=True, exist_ok=True)
+    with exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
+        settings = out / "download.json"
+        if settings.exists() and (before := read_json(settings).get("edge")) != min_side:
+            raise DataError(
+                f"{out}: its pictures were stored with min_side {before}, not {min_side}; use another folder"
+            )
+        write_json(settings, {"edge": min_side})
+        run = _Download(out, min_side, workers=workers, attempts=attempts, backoff=backoff)
+        counts = asyncio.run(run.all_rounds(tsv, None if only is None else _numbers(only), rounds, timeout))
+        result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
+        write_json(out / "survivors.json", result)
+    return result
+
+
+def _numbers(path: Path) -> frozenset[int]:
+    """Read a list of rows."""
+    if not path.is_file():
+        raise MissingData(f"{path}: no such list of rows; correct --only")
+    lines = path.read_text(encoding="utf-8", errors="replace").split()
+    if bad := next((line for line in lines if not (line.isascii() and line.isdigit())), None):
+        raise DataError(f"{path}: {bad[:40]!r} is no number of a row; write one per line")
+    return frozenset(map(int, lines))
+
+
+def _shards(tsv: Path, rows: Collection[int] | None = None) -> Iterator[tuple[int, list[Row]]]:
+    """Yield the rows of each shard of a TSV, or of those with some rows."""
+    chosen = None if rows is None else {number // SHARD for number in rows}
+    for shard, group in groupby(read_tsv(tsv), key=lambda row: row.number // SHARD):
+        if chosen is None or shard in chosen:
+            yield shard, list(group)
+
+
+# ---- records
+
+
+def schema() -> pa.Schema:
+    """Return the Arrow schema of shard records and of the survivors list."""
+    import pyarrow as pa
+
+    types = {"int": pa.int64(), "str": pa.string()}
+    return pa.schema([(field.name, types[str(field.type)]) for field in fields(Record)])
+
+
+def shard_path(out: Path, shard: int) -> Path:
+    """Return the file with the records of a shard; it is written when the shard is through."""
+    return out / "shards" / f"{shard:05d}.parquet"
+
+
+def write_shard(out: Path, shard: int, records: Mapping[int, Record]) -> None:
+    """Write the records of a shard, atomically."""
+    import pyarrow.parquet as pq
+
+    with atomic_path(shard_path(out, shard)) as temporary:
+        table = _table([records[row] for row in sorted(records)])
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def read_shard(out: Path, shard: int) -> dict[int, Record]:
+    """Return the records of a shard by row; none if it was never finished."""
+    path = shard_path(out, shard)
+    return {record.row: record for record in read_records(path)} if path.exists() else {}
+
+
+def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> dict[str, Any]:
+    """Join the records of all shards to ``survivors.parquet``, and return their counts.
+
+    A row without a record of its url has the status NOT_ASKED; the success rate is of those that were asked for.
+    """
+    import pyarrow.parquet as pq
+
+    statuses: Counter[str] = Counter()
+    size = 0
+    with (
+        atomic_path(out / SURVIVORS) as temporary,
+        pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for shard, rows in shards:
+            before = read_shard(out, shard)
+            records = [Record(row.number, row.url, NOT_ASKED) for row in rows]
+            records = [
+                before[record.row] if record.row in before and before[record.row].url == record.url else record
+                for record in records
+            ]
+            writer.write_table(_table(records))
+            statuses.update(record.status for record in records)
+            size += sum(record.bytes for record in records)
+    total = statuses.total()
+    asked = total - statuses[NOT_ASKED]
+    rate = round(statuses[OK] / asked, 6) if asked else 0.0
+    return {"rows": total, "ok": statuses[OK], "bytes": size, "statuses": dict(statuses), "success_rate": rate}
+
+
+def _table(records: Sequence[Record]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist([asdict(record) for record in records], schema=schema())
+
+
+# ---- one run
+
+
+class Failure(Exception):
+    """Why a picture was not had: a status of one or two words, a detail, and whether asking again may help."""
+
+    def __init__(self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None) -> None:
+        super().__init__(status)
+        self.status, self.detail, self.passing, self.wait = status, " ".join(detail.split())[:200], passing, wait
+
+
+class _Download:
+    """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url and round."""
+
+    def __init__(self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float) -> None:
+        self.out, self.min_side = out, min_side
+        self.workers, self.attempts, self.backoff = workers, attempts, backoff
+        self.counts = {"kept": 0, "gone": 0, "fetched": 0, "failures": 0, "requests": 0}
+
+    async def all_rounds(self, tsv: Path, rows: Collection[int] | None, rounds: int, timeout: float) -> dict[str, int]:
+        """Ask for all rows, or for some, then for those that failed; return what was done."""
+        import aiohttp
+
+        self._free = asyncio.Semaphore(self.workers)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as self._pool:
+            async with aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self.workers, limit_per_host=PER_HOST, ttl_dns_cache=600),
+                timeout=aiohttp.ClientTimeout(total=timeout),  # from looking up the name to the last byte
+                trust_env=True,  # proxies
+                headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            ) as self._session:
+                for turn in range(rounds):
+                    rows = await self._round(tsv, rows, first=turn == 0)
+                    log.info(f"{tsv.name}: round {turn + 1}: {self.counts['fetched']} fetched, {len(rows)} failed")
+                    if not rows:
+                        break
+        return self.counts
+
+    async def _round(self, tsv: Path, rows: Collection[int] | None, *, first: bool) -> set[int]:
+        """Go through shards, a few at once; return the rows that failed, but for those known to fail."""
+        busy: set[asyncio.Task[set[int]]] = set()
+        failed: set[int] = set()
+        try:
+            for shard, members in _shards(tsv, rows):
+                busy.add(asyncio.create_task(self._shard(shard, members, rows, first=first)))
+                if len(busy) >= _IN_FLIGHT:
+                    done, busy = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+                    failed.update(*(task.result() for task in done))
+            failed.update(*await asyncio.gather(*busy))
+        finally:
+            for task in busy:
+                task.cancel()
+        return failed
+
+    async def _shard(self, shard: int, members: list[Row], rows: Collection[int] | None, *, first: bool) -> set[int]:
+        """Fetch what is missing of a shard and write its records; return the rows that fail as in no earlier run."""
+        before = await self._threaded(self._intact, shard, members)
+        settled = {number for number, record in before.items() if record.ok or record.status in GONE}
+        missing = [row for row in members if row.number not in settled and (rows is None or row.number in rows)]
+        fetched = await asyncio.gather(*map(self._record, missing))
+        records = before | {record.row: record for record in fetched}
+        await self._threaded(write_shard, self.out, shard, records)
+        survived = sum(record.ok for record in fetched)
+        if first:
+            kept = sum(before[number].ok for number in settled)
+            self.counts["kept"] += kept
+            self.counts["gone"] += len(settled) - kept
+            self.counts["failures"] += len(fetched)
+        self.counts["fetched"] += survived
+        self.counts["failures"] -= survived
+        # What failed in an earlier run and fails again is no news; within a run it is asked again.
+        known = before.keys() if first else ()
+        return {r.row for r in fetched if not r.ok and r.status not in GONE and r.row not in known}
+
+    def _intact(self, shard: int, members: Sequence[Row]) -> dict[int, Record]:
+        """Return the records of earlier runs that still hold: same url, and the picture is there as recorded."""
+        for leftover in (self.out / file_of(shard * SHARD)).parent.glob(".*.part"):
+            leftover.unlink()
+        urls = {row.number: row.url for row in members}
+        intact = {}
+        for record in read_shard(self.out, shard).values():
+            if urls.get(record.row) != record.url:
+                continue
+            path = self.out / file_of(record.row)
+            if record.ok and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != record.sha256:
+                path.unlink()
+            if not record.ok or path.is_file():
+                intact[record.row] = record
+        return intact
+
+    async def _record(self, row: Row) -> Record:
+        """Fetch one picture and store it; the record says what became of it."""
+        try:
+            return await self._threaded(self._store, row, await self._fetch(row.url))
+        except Failure as failure:
+            with suppress(FileNotFoundError):
+                (self.out / file_of(row.number)).unlink()
+            return Record(row.number, row.url, failure.status, failure.detail)
+
+    def _store(self, row: Row, content: bytes) -> Record:
+        stored, size, original = shrunk(content, min_side=self.min_side)
+        file, source = file_of(row.number), hashlib.sha256(content).hexdigest()
+        with atomic_path(self.out / file) as temporary:
+            temporary.write_bytes(stored)
+        digest = hashlib.sha256(stored).hexdigest()
+        return Record(row.number, row.url, OK, "", file, len(stored), digest, *size, *original, source)
+
+    async def _threaded(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    async def _fetch(self, url: str) -> bytes:
+        """Return the bytes behind a url; a failure that may pass is tried again after a growing backoff."""
+        for attempt in range(self.attempts):
+            try:
+                async with self._free:
+                    self.counts["requests"] += 1
+                    return await self._get(url)
+            except Failure as failure:
+                if not failure.passing or attempt + 1 == self.attempts:
+                    raise
+                wait = self.backoff * 2**attempt if failure.wait is None else failure.wait
+                await asyncio.sleep(min(wait, LONGEST_WAIT))
+        raise AssertionError("no attempts")
+
+    async def _get(self, url: str) -> bytes:
+        """Return the bytes behind a url, which may name another few times, though not one within this network."""
+        import aiohttp
+
+        target = url
+        try:
+            for _ in range(MOST + 1):
+                async with self._session.get(target, allow_redirects=False) as answer:
+                    if answer.status not in _REDIRECTS or "Location" not in answer.headers:
+                        return await _body(answer)
+                    target = urljoin(str(answer.url), answer.headers["Location"])
+                problem = await asyncio.to_thread(redirect_problem, url, target)
+                if problem:
+                    raise Failure("redirect", problem)
+        except TimeoutError as error:
+            raise Failure("timeout", "not whole within the time limit", passing=True) from error
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise Failure("bad url", _words(error)) from error
+        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+            raise Failure("cut", _words(error), passing=True) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Failure("connection", _words(error), passing=True) from error
+        raise Failure("redirect", f"more than {MOST} in a row")
+
+
+def _words(error: Exception) -> str:
+    """Return what an exception says, without addresses of memory, which differ from run to run."""
+    return re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", str(error)).strip() or type(error).__name__
+
+
+async def _body(answer: ClientResponse) -> bytes:
+    if answer.status != 200:
+        seconds = answer.headers.get("Retry-After", "")
+        wait = float(seconds) if seconds.isascii() and seconds.isdigit() else None
+        raise Failure(f"http {answer.status}", answer.reason or "", passing=answer.status in PASSING, wait=wait)
+    if (answer.content_length or 0) > MAX_DOWNLOAD:
+        raise Failure("too large", f"{answer.content_length} bytes announced")
+    content = bytearray()
+    async for piece in answer.content.iter_any():
+        content += piece
+        if len(content) > MAX_DOWNLOAD:
+            raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
+    return bytes(content)
+
+
+def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
+    """Return fetched bytes as RGB JPEG without metadata, with a shorter side of at most ``min_side`` (0: as it is).
+
+    Beside the JPEG: its width and height, and those before.
+    """
+    from PIL import Image
+
+    if not content:
+        raise Failure("empty", "0 bytes")
+    try:
+        picture = decode_rgb(content, "picture")
+    except BrokenPicture as error:
+        raise Failure("no picture", f"{error}, begins {content[:16]!r}") from error
+    except TooManyPixels as error:
+        raise Failure("too large", str(error)) from error
+    except DataError as error:
+        raise Failure("no picture", str(error)) from error
+    original = picture.size
+    scale = min_side / min(original)
+    if 0 < scale < 1:
+        width, height = (max(min_side, round(side * scale)) for side in original)
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    if max(picture.size) > LONGEST_JPEG:
+        raise Failure("too large", f"{picture.width} x {picture.height} pixels; a JPEG's side has {LONGEST_JPEG}")
+    stored = io.BytesIO()
+    picture.save(stored, format="JPEG", quality=95)
+    return stored.getvalue(), picture.size, original

@@ -1,1 +1,0 @@
-"""The built-in data set: drawn scenes whose objects and relations are known."""

@@ -1,0 +1,223 @@
+"""Low-data subsets of a corpus's training captions: drawn by seed, nested in each other; what they leave, and need.
+
+What they leave are unpaired pictures and texts; what they need are the images that runs on them read, and rows of a
+list of web pictures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core import checksums
+from recap.core.documents import read_json, write_json
+from recap.core.errors import DamagedData, DataError, nearest
+from recap.core.files import reading, write_text
+from recap.core.hashing import value_hash
+from recap.core.log import log
+from recap.data.corpus import Corpus, DrawnFrom
+
+UNITS = ("pair", "image")
+VALIDATION = "validation"  # the unit of the draw of a validation split
+
+
+def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
+    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are, 40 bytes an id."""
+    numbers = np.unique(np.fromiter(ids, np.int64))
+    start = hashlib.sha256(f"{dataset}/{unit}/{seed}/".encode())
+    keys = np.empty((len(numbers), 4), ">u8")
+    for row, number in enumerate(numbers.tolist()):
+        digest = start.copy()
+        digest.update(str(number).encode())
+        keys[row] = np.frombuffer(digest.digest(), ">u8")
+    # lexsort takes the most important key last.
+    ranked: list[int] = numbers[np.lexsort(keys.T[::-1])].tolist()
+    return ranked
+
+
+def subset_size(total: int, fraction: float) -> int:
+    """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is written."""
+    return int(Fraction(str(fraction)) * total + Fraction(1, 2))
+
+
+def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
+    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed) are nested in larger.
+
+    The unit 'pair' draws single captions, 'image' images with all their captions; a fraction of 1 is everything. The
+    JSON has dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
+    """
+    if unit not in UNITS:
+        raise DataError(f"subset {name!r}: no such unit as {unit!r}; {nearest(unit, UNITS)}")
+    if not 0 < fraction <= 1:
+        raise DataError(f"subset {name!r}: fraction must be above 0 and at most 1, got {fraction}")
+    source = Corpus.read(corpus)
+    rows = source.rows("train")
+    ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]
+    units = np.unique(ids)
+    if source.drawn_from is None or fraction == 1:
+        chosen = rank(units, dataset=source.dataset, unit=unit, seed=seed)[: subset_size(len(units), fraction)]
+    else:
+        draw = Draw(unit, fraction, seed)
+        chosen = first_survivors(units.tolist(), source.drawn_from, draw, dataset=source.dataset)
+    if not chosen:
+        raise DataError(
+            f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves none; raise it"
+        )
+    rows = rows[np.isin(ids, chosen)]
+    values = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
+    values["caption_ids"] = source.caption_id[rows].tolist()
+    return _write_hashed(out, values | {"image_ids": np.unique(source.image_id[rows]).tolist()})
+
+
+def _write_hashed(out: Path, values: dict[str, Any]) -> dict[str, Any]:
+    values = values | {"hash": value_hash(values)}
+    write_json(out, values)
+    checksums.record(out)
+    return values
+
+
+def read_subset(path: str | Path) -> dict[str, Any]:
+    """Read a subset file and verify its hash."""
+    checksums.check(Path(path))
+    values = read_json(path)
+    rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}
+    if not rest or values.get("hash") != value_hash(rest):
+        raise DamagedData(f"{path}: the ids do not match their hash; delete it and repeat the command that makes it")
+    return values
+
+
+def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
+    """Write the training pictures and captions outside a subset of whole images.
+
+    Captions come in the order of a hash of their ids, so that their places say nothing of their pictures. The JSON has
+    dataset, subset (its hash), image_ids, caption_ids and hash.
+    """
+    source, drawn = Corpus.read(corpus), read_subset(subset)
+    if drawn["dataset"] != source.dataset or drawn["unit"] != "image":
+        raise DataError(f"{subset}: must be a subset of {source.dataset!r} drawn by image; draw it again")
+    source.image_ids_of(drawn["caption_ids"])  # refuses ids that the corpus does not hold
+    images = sorted(set(source.image_ids("train")) - set(drawn["image_ids"]))
+    captions = sorted(set(source.caption_ids("train")) - set(drawn["caption_ids"]))
+    if not images:
+        raise DataError(f"{subset}: holds all training images, nothing is left unpaired; draw a smaller fraction")
+    shuffled = rank(captions, dataset=source.dataset, unit="unpaired", seed=drawn["seed"])
+    log.info(
+        f"{source.dataset}: {len(drawn['image_ids']):,} images with {len(drawn['caption_ids']):,} captions paired; "
+        f"{len(images):,} images and {len(captions):,} captions unpaired"
+    )
+    values = {"dataset": source.dataset, "subset": drawn["hash"], "image_ids": images, "caption_ids": shuffled}
+    return _write_hashed(out, values)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A draw of training rows: ``fraction`` of those that are not held out."""
+
+    unit: str
+    fraction: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class WebDraws:
+    """The draws from one list of a data set; ``held_out``, ``seed`` and ``survival`` are those of `DrawnFrom`."""
+
+    held_out: int
+    seed: int
+    survival: float
+    draws: list[Draw]
+
+
+def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> None:
+    """Write the numbers of all rows of a list that draws of data sets ask for, from 0, one a line, ascending."""
+    wanted = np.zeros(rows, bool)
+    for name, web in datasets.items():
+        lines = DrawnFrom(rows, web.held_out, web.seed, web.survival)
+        # The draws of one unit and seed are nested: the largest has all rows.
+        largest = {(draw.unit, draw.seed): draw for draw in sorted(web.draws, key=lambda draw: draw.fraction)}
+        for draw in (None, *largest.values()):
+            wanted[asked(lines, draw, dataset=name)] = True
+    _write_numbers(out, np.flatnonzero(wanted))
+
+
+def _write_numbers(out: Path, numbers: np.ndarray) -> None:
+    write_text(out, "".join(f"{number}\n" for number in numbers.tolist()))
+    checksums.record(out)
+
+
+def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
+    """Return the rows that are asked for because of a draw, in its order; without one, those for the validation split.
+
+    Rows that are asked for as validation rows are drawn by no training draw.
+    """
+    validation = _validation(lines, dataset)
+    if draw is None:
+        return validation
+    others = np.setdiff1d(np.arange(lines.rows), validation)
+    order = rank(others.tolist(), dataset=dataset, unit=draw.unit, seed=draw.seed)
+    return order if draw.fraction == 1 else order[: _with_losses(_size(lines, draw), lines.survival)]
+
+
+@cache
+def _validation(lines: DrawnFrom, dataset: str) -> list[int]:
+    order = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
+    return order[: _with_losses(lines.held_out, lines.survival)]
+
+
+def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str) -> list[int]:
+    """Return the rows of a draw (None: of the validation split): the first of its order that have a picture."""
+    order, present = asked(lines, draw, dataset=dataset), frozenset(there)
+    count = lines.held_out if draw is None else _size(lines, draw)
+    chosen = [row for row in order if row in present][:count]
+    if len(chosen) < count:
+        what = "the validation split" if draw is None else f"{draw.fraction:g} of the rows with seed {draw.seed}"
+        raise DataError(
+            f"{dataset}: {len(chosen)} of the {len(order)} rows that are asked for to draw {what} have a picture, "
+            f"{count} are needed; lower `survival` of the data set and run again, which fetches more"
+        )
+    return chosen
+
+
+def _size(lines: DrawnFrom, draw: Draw) -> int:
+    return subset_size(lines.rows - lines.held_out, draw.fraction)
+
+
+def _with_losses(count: int, survival: float) -> int:
+    """Return of how many rows ``count`` survive but for bad luck: three standard deviations more than the mean."""
+    return math.ceil((count + 3 * math.sqrt(count)) / survival)
+
+
+def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
+    """Write the ids of all images that runs on these subsets read, one a line, ascending.
+
+    All corpora have the same pictures. Of ``parts``, folders such as val2014, all pictures are captioned.
+    """
+    sources = {corpus.dataset: corpus for corpus in map(Corpus.read, corpora)}
+    images = [source.image_id[source.split != "train"] for source in sources.values()]
+    for path in subsets:
+        drawn = read_subset(path)
+        if drawn["dataset"] not in sources:
+            raise DataError(f"{path}: drawn from {drawn['dataset']!r}, whose corpus is not given; add it to --corpus")
+        images.append(np.array(sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"]), np.int64))
+    folders = tuple(f"{part}/" for part in parts)
+    for source in sources.values() if parts else ():
+        images.append(np.array([image for image, file in source.files().items() if file.startswith(folders)], np.int64))
+    _write_numbers(out, np.unique(np.concatenate(images)))
+
+
+def read_used(path: Path) -> list[int]:
+    """Return the ids of a list of images, ascending."""
+    checksums.check(path)
+    with reading(path, DataError, damaged="delete it and repeat the command that makes it"):
+        ids = [int(line) for line in path.read_text(encoding="ascii").splitlines()]
+        if not ids or not bool((np.diff(ids) > 0).all()):
+            raise ValueError("its image ids do not rise")
+    return ids

@@ -1,1 +1,0 @@
-"""Subsets of the training captions."""

@@ -1,1 +1,0 @@
-"""Text rules, vocabularies of words and byte pairs."""
