@@ -357,25 +357,6 @@ class Masks(NamedTuple):
     grid: Tensor | None
 
 
-class FusionGate(nn.Module):
-    """Eq. 20-21; Eq. 20 has no bias of W_f.
-
-    f = sigmoid(W_f [a ; l_r ; l_g]),   F = R_t * f + G_t * (1 - f)
-
-    As printed, the gate reads the guidance, and opens for R_t, which the grid guided.
-    """
-
-    def __init__(self, *, d_model: int, bias: bool) -> None:
-        super().__init__()
-        self.gate = Linear(3 * d_model, d_model, bias=bias)
-
-    def forward(self, words: Tensor, guidance: tuple[Tensor, Tensor], fused: tuple[Tensor, Tensor]) -> Tensor:
-        """Words a, guidance (l_r, l_g) and fused (R_t, G_t), each [..., D] -> F [..., D]."""
-        gate = torch.sigmoid(self.gate(torch.cat([words, *guidance], -1)))
-        second, grid = fused
-        return second * gate + grid * (1 - gate)
-
-
 class FusionAttention(nn.Module):
     """Eq. 18-21. `residual` makes what is around each of the four attentions; None: nothing, as Eq. 18-19 print it.
 
@@ -420,6 +401,25 @@ class FusionAttention(nn.Module):
             return attention(query.like(x), key_value, attn_mask=mask).values
 
         return query.like(self.around[name](query.values, attend) if name in self.around else attend(query.values))
+
+
+class FusionGate(nn.Module):
+    """Eq. 20-21; Eq. 20 has no bias of W_f.
+
+    f = sigmoid(W_f [a ; l_r ; l_g]),   F = R_t * f + G_t * (1 - f)
+
+    As printed, the gate reads the guidance, and opens for R_t, which the grid guided.
+    """
+
+    def __init__(self, *, d_model: int, bias: bool) -> None:
+        super().__init__()
+        self.gate = Linear(3 * d_model, d_model, bias=bias)
+
+    def forward(self, words: Tensor, guidance: tuple[Tensor, Tensor], fused: tuple[Tensor, Tensor]) -> Tensor:
+        """Words a, guidance (l_r, l_g) and fused (R_t, G_t), each [..., D] -> F [..., D]."""
+        gate = torch.sigmoid(self.gate(torch.cat([words, *guidance], -1)))
+        second, grid = fused
+        return second * gate + grid * (1 - gate)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Fusion(nn.Module):
     """Joins the state a after self-attention with what the encoder's levels E_1 .. E_L gave for it.
 
     srau            Eq. 4                                            VisualGPT
-    plain           a + E_L                                          Transformer; "Random init.", "GPT2 init."
+    plain           a + E_L, Eq. 3 with GPT-2's norm                 Transformer; "Random init.", "GPT2 init."
     meshed          sum_k sigmoid(W_k [a ; e_k] + b_k) e_k / sqrt(L), e_k = a + E_k      M2; "GPT2 init. + Meshed"
     aoa             a + AoA(norm(a), E_L)                            "GPT2 init. + AoA"
     aoa_baseline    AoA(a, a + E_L), and no feed-forward part after it                   AoA Transformer
@@ -179,7 +179,7 @@ class VisualBlock(Gpt2Block, TokenLayer):
         """As `TokenLayer.forward`."""
         state = self.attend(x, self_mask, past)
         query = state.map(self.attention_norm)
-        levels = self.cross.each_level(query, image, attn_mask=cross_mask)
+        levels = self.cross.each_level(query, image, attn_mask=cross_mask)  # Eq. 1-2, of each encoder layer
         return self.after(x.like(self.fusion(state.values, query.values, levels)))
 
 
