@@ -21,7 +21,7 @@ for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
 from recap.core.log import FAILURES_VARIABLE, configure
-from recap.plan.inputs import data_files, feature_files
+from recap.plan.paths import data_files, feature_files
 
 from workflow.plan import dated_later, due_jobs, due_runs
 from workflow.profile import pass_on
@@ -103,7 +103,7 @@ onerror:
 
 TRAINED_FILES = [file for run in TRAINED for file in PATHS.run(run)]
 SCORED_ALL = [file for run in SCORED for file in PATHS.scores(run)]
-SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.outside_scores(each)]
+SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.scores(each)]
 # All files that DVC keeps by name, so that one that got lost is missed, also under a finished report.
 KEPT_FILES = [
     *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),

@@ -25,12 +25,11 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.nn.rows import Rows
-from recap.papers.acf.cluster_attention import clusters
-from recap.papers.acf.clusters import LineClusters
+from recap.papers.acf.model import LineClusters, clusters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
 CELLS, WIDTH, BATCH = 144, 512, 40

@@ -23,7 +23,7 @@ from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
 CELLS = 49

@@ -7,9 +7,10 @@ Stages are run in the order of `STAGES`; each reads what earlier ones wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+from unittest.mock import patch
 
 import numpy as np
 
@@ -124,29 +125,34 @@ def start_scst(folder: Path, part: Part) -> int:
     return _start("scst", folder, part)
 
 
+class FirstStep(Exception):
+    """Ends a training before it."""
+
+
 def _start(stage: str, folder: Path, part: Part) -> int:
-    import torch
-
     from recap.settings import Execution
-    from recap.training.distributed import Group
-    from recap.training.job import build_training, load_inputs
+    from recap.training.loop import Training
+    from recap.training.run import train
 
-    spec, group, execution = _spec(stage), Group(device=torch.device("cpu")), Execution(device="cpu")
-    files = {name: folder / name for name in ("corpus.parquet", "vocabulary.json", "subset.json")}
-    corpus_file, vocabulary_file, subset_file = files.values()
-    with part():
-        inputs = load_inputs(
-            spec,
-            execution,
-            group,
-            corpus=corpus_file,
-            vocabulary=vocabulary_file,
-            subset=subset_file,
+    images: list[int] = []
+
+    def first_step(training: Training) -> NoReturn:
+        images.append(len(training.batches.captions))
+        raise FirstStep
+
+    with part(), patch.object(Training, "run", first_step), suppress(FirstStep):
+        train(
+            spec=_spec(stage),
+            execution=Execution(device="cpu"),
+            state=folder / "state",
+            out=folder / "run",
+            corpus=folder / "corpus.parquet",
+            vocabulary=folder / "vocabulary.json",
+            subset=folder / "subset.json",
             features=[folder / "thin.h5"],
             init=None,
         )
-        build_training(spec, execution, inputs, folder / "state", group)
-    return len(inputs.captions)
+    return images[0]
 
 
 def _spec(stage: str) -> RunSpec:

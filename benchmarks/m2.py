@@ -17,7 +17,7 @@ from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.papers.m2.model import M2
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.objectives.self_critical import SelfCriticalObjective, of_tokens
+from recap.training.objectives import SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer
 
 SHAPES = f"3+3 layers of 512, 40 slots, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"

@@ -19,8 +19,7 @@ from torch.nn.functional import linear
 from benchmarks.plain import BOS, EOS, PAD
 from recap.nn.attention import ProjectedAttention
 from recap.nn.fast import Linear
-from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer
-from recap.papers.m2.model import M2
+from recap.papers.m2.model import M2, MemoryAttention, MeshedDecoderLayer
 
 
 def product(of: Linear, x: Tensor) -> Tensor:

@@ -17,8 +17,7 @@ from torch.nn.functional import dropout, gelu, linear
 from benchmarks.plain import PAD
 from benchmarks.plain_m2 import product
 from benchmarks.plain_x_linear import State
-from recap.papers.visualgpt.layers import VisualBlock
-from recap.papers.visualgpt.model import VisualGpt
+from recap.papers.visualgpt.model import VisualBlock, VisualGpt
 
 
 def pair_of(of: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:

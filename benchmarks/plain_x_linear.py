@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import celu, glu, group_norm, linear
 
 from benchmarks.plain import PAD
-from recap.papers.xlan.x_linear import FeatureMix, Projection, XLinear
+from recap.papers.xlan.model import FeatureMix, Projection, XLinear
 
 State = dict[str, Tensor]  # of rows; what begins with "fixed" is never reordered
 Start = Callable[[Any, State], State]  # what an encoder gave -> the state before the first word

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from benchmarks.figures import Case, product_rate
 from benchmarks.plain import torch_dropout
 from benchmarks.shapes import batch
+from recap.measure.operations import Operations
 from recap.models.base import Captioner
 from recap.settings import CrossEntropy, Stage
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.operations import Operations
+from recap.training.objectives import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
 Step = Callable[[], None]

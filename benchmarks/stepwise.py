@@ -28,8 +28,7 @@ from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.nn.fast.linear import fixed_weights
 from recap.settings import CrossEntropy, SelfCritical, Stage
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective, of_tokens
+from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer
 
 SHAPES = f"10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"

@@ -16,8 +16,7 @@ from recap.models.images import Images
 from recap.nn.fast.linear import fixed_weights
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
 SHAPES = f"6+6 layers of 512, 10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"

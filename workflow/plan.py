@@ -21,7 +21,7 @@ from workflow.provenance import read_record
 
 from recap.core.errors import listed
 from recap.core.hashing import differences
-from recap.plan.labels import job_label
+from recap.plan.run import job_label
 
 CHECKED = ("9.27.",)  # versions of Snakemake whose reasons `due_jobs` can read
 NEW = "not made yet"

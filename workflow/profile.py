@@ -19,18 +19,15 @@ from recap.core.files import atomic_path, write_text
 from recap.core.hashing import value_hash
 from recap.core.process import LOCK_FOLDER
 from recap.models.check import check_models
-from recap.plan import used_inputs
-from recap.plan.cost import Costs, Parameters
-from recap.plan.inputs import used_features
-from recap.plan.labels import setting_names
-from recap.plan.load import load_plan
+from recap.plan import records
+from recap.plan.costs import Costs, Need, Parameters, Resources, StepCosts
+from recap.plan.jobs import execution
 from recap.plan.outside import Acquired, acquired, line, requirements
-from recap.plan.paths import Paths
-from recap.plan.resources import Need, Resources
+from recap.plan.paths import Paths, used_features
+from recap.plan.profiles import load_plan
+from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
-from recap.plan.run_spec import execution
-from recap.plan.source import Key, known_digests, take_digests
-from recap.plan.step_costs import StepCosts, cost_tables
+from recap.plan.source import DIGESTS, Key
 
 VARIABLE = "RECAP_PLANNED"  # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 MOST = 3  # times the limits of the plan that a job gets at last
@@ -49,7 +46,7 @@ class Planned(NamedTuple):
 
     def needs(self) -> Resources:
         """Return the limits of jobs."""
-        return Resources(Costs(self.plan, self.parameters, StepCosts.read(cost_tables(self.plan.params))))
+        return Resources(Costs(self.plan, self.parameters, StepCosts.of_project(self.plan.params)))
 
 
 def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
@@ -69,7 +66,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
             for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_executions(plan, plan.labels(), Path(paths.work) / "execution")
-    used_inputs.note(Path(paths.work), plan.profile.inputs)
+    records.note_inputs(Path(paths.work), plan.profile.inputs)
     return Planned(plan, obtained, parameters, {})
 
 
@@ -84,7 +81,7 @@ def pass_on(planned: Planned) -> None:
     """Write what was planned, and name the file to the jobs that are submitted from now on."""
     file = (LOCK_FOLDER / "planned").absolute()
     with atomic_path(file) as part:
-        part.write_bytes(pickle.dumps(planned._replace(digests=known_digests())))
+        part.write_bytes(pickle.dumps(planned._replace(digests=dict(DIGESTS))))
     os.environ[VARIABLE] = str(file)
 
 
@@ -93,7 +90,7 @@ def passed_on() -> Planned | None:
     if VARIABLE not in os.environ:
         return None
     planned: Planned = pickle.loads(Path(os.environ[VARIABLE]).read_bytes())  # the main process of this user wrote it
-    take_digests(planned.digests)
+    DIGESTS.update(planned.digests)
     return planned
 
 
@@ -125,7 +122,7 @@ def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> 
         f"{name}.yaml": {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
         for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}
     }
-    for name in used_features(Paths(plan)):
+    for name in used_features(plan):
         files[f"features/{name}.yaml"] = plan.get("features", name).execution()
     for name, values in files.items():
         path, text = folder / name, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
-from recap.plan import provenance
+from recap.plan import records
 
 Entry = dict[str, Any]
 Entries = dict[str, Entry]
@@ -82,7 +82,7 @@ class ProvenanceStore:
         if changed:
             more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
             raise DataError(
-                f"{changed[0]}{more}: changed since made (the sha256 is not the one in {provenance.NAME}); "
+                f"{changed[0]}{more}: changed since made (the sha256 is not the one in {records.PROVENANCE}); "
                 "delete it, then restore it (recap artifacts pull) or let the workflow rebuild it"
             )
         times: dict[str, float] = {}
@@ -97,17 +97,18 @@ class ProvenanceStore:
         """Copy the records of the profile's files beside them; equal records leave equal bytes."""
         old = self._entries()
         for folder in filter(Path.is_dir, self._folders):
-            files = [str(file) for file in sorted(folder.rglob("*")) if file.is_file() and file.name != provenance.NAME]
+            below = (file for file in sorted(folder.rglob("*")) if file.is_file())
+            files = [str(file) for file in below if file.name != records.PROVENANCE]
             if folder == self._folders[-1]:
                 files += [file for file in self._single_files if Path(file).exists()]
             entries = {file: entry for file in files if (entry := self._entry(file, old)) is not None}
-            provenance.write(folder, entries)
+            records.write_provenance(folder, entries)
             old |= entries  # the inputs of files in later folders
 
     def _entries(self) -> Entries:
         entries: Entries = {}
         for folder in self._folders:
-            entries |= provenance.read(folder)
+            entries |= records.read_provenance(folder)
         return entries
 
     def _entry(self, file: str, entries: Entries) -> Entry | None:

@@ -19,7 +19,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from recap.core.log import FAILURES_VARIABLE, NOTHING_TO_DO, duration, failure_file
-from recap.plan.labels import job_label
+from recap.plan.run import job_label
 
 PASS_ON = {"recap": True}  # as `extra`: this record of Snakemake's logger is for the terminal, too
 _labels: dict[str, str] = {}

@@ -18,9 +18,8 @@ from helpers.importing import import_job
 from helpers.mutate import outcomes
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError
-from recap.features import hdf5, store
-from recap.features.importers import arrays, job
-from recap.features.importers.job import ImageIdLookup
+from recap.features import formats, hdf5, importers, store
+from recap.features.importers import ImageIdLookup
 from recap.features.records import ImageFeatures, stored_arrays
 from recap.features.store import FeatureStore
 from recap.features.write import build_store
@@ -37,7 +36,7 @@ def impatient(monkeypatch):
     """Let no answer of the process that reads HDF5 files take more than a second of work."""
     reader = hdf5.Reader(seconds=1)
     monkeypatch.setattr(store, "ask", reader.ask)
-    monkeypatch.setattr(arrays, "ask", reader.ask)
+    monkeypatch.setattr(formats, "ask", reader.ask)
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +55,7 @@ def brings(folder, format, source):
     def whole_job():
         out.unlink(missing_ok=True)
         try:
-            job.import_features(spec, import_job(folder, out=out))
+            importers.import_features(spec, import_job(folder, out=out))
             FeatureStore(out).verify()
         finally:
             assert not list(out.parent.glob(".*.part")) and not list((folder / "shards").glob(".*.part"))

@@ -26,10 +26,10 @@ from recap.data.vocabulary import Vocabulary, load_vocabulary
 from recap.models.check import check_models
 from recap.models.gpt2 import LanguageModel
 from recap.models.gpt2_weights import METADATA, load_pretrained
-from recap.plan import provenance
+from recap.plan import records
+from recap.plan.profiles import row_config, single_run
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
-from recap.plan.single_run import row_config, single_run
 from recap.settings import Profile
 from recap.settings.models import model_configs
 from recap.share.artifacts import problems
@@ -216,18 +216,18 @@ def test_a_damaged_list_of_models_that_were_built_is_made_again(tmp_path, monkey
     assert known.read_bytes() == content
 
 
-@pytest.mark.parametrize("name", [checksums.NAME, provenance.NAME])
+@pytest.mark.parametrize("name", [checksums.NAME, records.PROVENANCE])
 def test_lists_of_hashes(tmp_path, name):
     (tmp_path / "a.txt").write_text("a")
     checksums.record(tmp_path / "a.txt")
     path = f"{tmp_path.name}/a.txt"
-    provenance.write(tmp_path, {path: {"sha256": "0" * 64, "inputs": {}, "record": {}, "times": {}}})
+    records.write_provenance(tmp_path, {path: {"sha256": "0" * 64, "inputs": {}, "record": {}, "times": {}}})
     content = (tmp_path / name).read_bytes()
 
     def names(chosen):
         return next(iter(problems(chosen.parent)))
 
-    change = either if name == provenance.NAME else mutated
+    change = either if name == records.PROVENANCE else mutated
     found = outcomes(as_file(tmp_path / name, names), [content], COUNT, change=change)
     assert (found.failures, found.read) == ([], COUNT)
 

@@ -10,7 +10,7 @@ import requests
 
 from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
-from recap.studies.collect import import_responses
+from recap.studies.responses import import_responses
 from recap.studies.store import read_store
 
 RATERS = 200

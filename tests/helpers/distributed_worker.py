@@ -21,12 +21,9 @@ from recap.settings import CrossEntropy, SelfCritical
 from recap.settings.models import model_configs
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import init_group
-from recap.training.loop import Training
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.logged import Logged
-from recap.training.objectives.self_critical import SelfCriticalObjective
-from recap.training.step import OptimizerStep
-from recap.training.validation import validator
+from recap.training.loop import OptimizerStep, Training
+from recap.training.objectives import CrossEntropyObjective, Logged, SelfCriticalObjective
+from recap.training.run import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}
 VALIDATION = {image: rows for image, rows in CAPTIONS.items() if image < 7}  # shares of four and three images

@@ -6,7 +6,8 @@ import zipfile
 
 import numpy as np
 
-from recap.data.files.fetch import Transfer, fetch_files
+from recap.data.files.download import Transfer
+from recap.data.files.fetch import fetch_files
 from recap.settings.versions import read_versions
 
 QUICK = Transfer(timeout=2.0, pause=0.01)

@@ -7,7 +7,7 @@ from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.data.corpus import Caption, write_corpus
 from recap.features.extraction import ExtractionJob
-from recap.features.importers.job import import_features
+from recap.features.importers import import_features
 from recap.settings.features import ImportedFeatures
 
 

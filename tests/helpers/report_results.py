@@ -8,8 +8,8 @@ from pathlib import Path
 from helpers.generators import jpeg
 from helpers.score_files import write_run
 from recap.data.corpus import Caption, write_corpus
-from recap.plan.named import named_plan
 from recap.plan.paths import Paths
+from recap.plan.profiles import named_plan
 from recap.plan.run import file_name
 from recap.statistics.compare import compare_table
 

@@ -18,7 +18,7 @@ class StudyServer:
         links: sheet -> address of its form.
     """
 
-    def __init__(self, made, folder, handles=None):
+    def __init__(self, made, folder):
         self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -26,8 +26,6 @@ class StudyServer:
         self.command = [sys.executable, "-m", "recap", "study", "serve", "--sheets", str(made.folder / "sheets.json")]
         self.command += ["--responses", str(folder / "server.sqlite"), "--links", str(folder / "links.csv")]
         self.command += ["--port", str(self.port)]
-        if handles is not None:  # the most files that the process may open
-            self.command = ["sh", "-c", f'ulimit -n {handles} && exec "$@"', "sh", *self.command]
         self.start()
 
     def start(self):

@@ -66,7 +66,7 @@ def make_results(folder):
     from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid
     from recap.features.training import pretrain
-    from recap.training.job import train
+    from recap.training.run import train
 
     found, computed = TinyResults(folder), Execution(device="cpu", threads=1)
     scenes = ScenesDataset(kind="scenes", train=24, val=4, test=6, size=64, vocabulary={"min_count": 1})

@@ -7,10 +7,8 @@ from recap.models.registry import build_model
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import Group
-from recap.training.loop import Training
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective
-from recap.training.step import OptimizerStep
+from recap.training.loop import OptimizerStep, Training
+from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
 CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
 IMAGES, V = 12, 9

@@ -8,10 +8,19 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from recap.nn.rows import Rows
-from recap.papers.acf.cluster_attention import ClusterAttention
-from recap.papers.acf.cluster_matrix import block_means, chain, grid_matrix, log_complement, merged, repeat_blocks
-from recap.papers.acf.clusters import GridClusters, LineClusters
-from recap.papers.acf.region_grid import cell_of_region, region_cells
+from recap.papers.acf.model import (
+    ClusterAttention,
+    GridClusters,
+    LineClusters,
+    block_means,
+    cell_of_region,
+    chain,
+    grid_matrix,
+    log_complement,
+    merged,
+    region_cells,
+    repeat_blocks,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 TOLERANCE = 1e-10

@@ -14,7 +14,7 @@ from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.nn.rows import Rows
 from recap.papers.aoanet import released as aoanet
-from recap.papers.aoanet.attention_on_attention import AoAAttention
+from recap.papers.aoanet.model import AoAAttention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

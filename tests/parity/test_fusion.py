@@ -9,8 +9,7 @@ import torch
 
 from recap.nn.layers import Residual
 from recap.nn.rows import Rows
-from recap.papers.fusion.fusion_attention import FusionAttention, FusionGate, Masks, Source
-from recap.papers.fusion.positioned import PositionedAttention
+from recap.papers.fusion.model import FusionAttention, FusionGate, Masks, PositionedAttention, Source
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}

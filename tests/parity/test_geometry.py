@@ -9,11 +9,12 @@ import torch
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.layers import grid_table
 from recap.nn.rows import Rows
-from recap.papers.fusion.positioned import BoxPositions, cell_positions
-from recap.papers.fusion.relative_spatial import (
+from recap.papers.fusion.model import (
     Boxes,
+    BoxPositions,
     RelativeSpatialEncoding,
     cell_boxes,
+    cell_positions,
     direction_index,
     relative_geometry,
     sinusoidal_embedding,

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from recap.settings import NoamSchedule
-from recap.training.objectives.cross_entropy import smoothed_cross_entropy
-from recap.training.objectives.self_critical import policy_loss
+from recap.training.objectives import policy_loss, smoothed_cross_entropy
 from recap.training.optim import learning_rate
 
 GOLDEN = np.load(Path(__file__).parent.parent / "golden" / "losses_and_lr.npz")

@@ -21,7 +21,7 @@ from recap.nn.attention import ProjectedAttention
 from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.m2 import released as m2
-from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer, MeshedGate
+from recap.papers.m2.model import MemoryAttention, MeshedDecoderLayer, MeshedGate
 from recap.settings import DecodingSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden"

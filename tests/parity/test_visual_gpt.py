@@ -18,10 +18,9 @@ from recap.models.registry import build_model
 from recap.models.state import LevelMemory
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
-from recap.papers.visualgpt.layers import encoder_layer
+from recap.papers.visualgpt.model import SelfResurrecting, encoder_layer
 from recap.papers.visualgpt.released import rename_official
 from recap.papers.visualgpt.settings import VisualGptModel
-from recap.papers.visualgpt.srau import SelfResurrecting
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, LEVELS = 16, 4, 3

@@ -17,11 +17,9 @@ from recap.models.released import rename
 from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows
 from recap.papers.up_down import released as up_down
-from recap.papers.xlan import released as xlan
-from recap.papers.xlan import released_x_transformer as x_transformer
-from recap.papers.xlan.released import X_LINEAR
-from recap.papers.xlan.x_linear import XLinear
-from recap.papers.xlan.x_transformer_layers import Update, XDecoderLayer, XEncoderLayer
+from recap.papers.xlan.model import XLinear
+from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_NAMES, X_TRANSFORMER_RULES, XLAN
+from recap.papers.xlan.x_transformer import Update, XDecoderLayer, XEncoderLayer
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
@@ -130,8 +128,8 @@ def test_up_down_decoder_step(activation):
 
 def layer_parameters(official, stack):
     """Rename one layer's parameters as those of a stack's first layer."""
-    rules = [*x_transformer.LAYER_RULES, *X_LINEAR]
-    renamed = rename({f"{stack}.0.{name}": value for name, value in official.items()}, rules, known=x_transformer.KNOWN)
+    names = {f"{stack}.0.{name}": value for name, value in official.items()}
+    renamed = rename(names, X_TRANSFORMER_RULES, known=X_TRANSFORMER_NAMES)
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 
@@ -195,20 +193,20 @@ def test_x_transformer_names_are_complete():
     plain = build_model(config, InputSpec.of(5, 9))
     assert torch.equal(plain.positions[:20], released)  # the same code
     table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
-    model.load_state_dict(x_transformer.rename_official(official | {"decoder.embed_positions.pe": table}))
+    model.load_state_dict(X_TRANSFORMER.rename(official | {"decoder.embed_positions.pe": table}))
     assert torch.equal(model.positions, table[0, : len(model.positions)])
     short = {"decoder.embed_positions.pe": released[None]}  # the same sinusoids, but only twenty of them
-    model.load_state_dict(x_transformer.rename_official(official | short))
+    model.load_state_dict(X_TRANSFORMER.rename(official | short))
     assert torch.equal(model.positions[:20].float(), released) and model.positions[20:].any()
 
 
 def test_a_short_table_of_other_positions_is_refused_in_one_sentence():
     table = {"decoder.embed_positions.pe": torch.randn(1, 55, D)}
     with refused(ConfigError, "55 rows", "128 positions"):
-        x_transformer.rename_official(official_x_transformer() | table)
+        X_TRANSFORMER.rename(official_x_transformer() | table)
 
 
 def test_foreign_names_are_refused():
-    for module in (xlan, up_down, x_transformer):
+    for rename_official in (XLAN.rename, up_down.rename_official, X_TRANSFORMER.rename):
         with refused(ConfigError, "'refiner.0.weight'"):
-            module.rename_official({"refiner.0.weight": torch.zeros(1)})
+            rename_official({"refiner.0.weight": torch.zeros(1)})

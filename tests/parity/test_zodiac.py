@@ -9,7 +9,7 @@ from torch.nn.functional import gelu
 
 from recap.nn.layers import make_activation
 from recap.nn.rows import Rows, shared_product
-from recap.papers.zodiac.zoneup import ZodiacMultiHead, intensity_pool, refined_attention
+from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_attention
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]

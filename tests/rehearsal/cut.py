@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recap.plan.claims import FILE, papers_with_claims, read_claims
+from recap.plan.jobs import CLAIMS_FILE, papers_with_claims, planned_studies, read_claims
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
-from recap.plan.studies import planned_studies
 from recap.settings import Row
 from recap.settings.claims import Check
 from recap.settings.metrics import server_names
@@ -166,7 +165,7 @@ def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
             for claim in read_claims(params, paper)
         ]
         claims = [claim for claim in claims if claim.checks or claim.settled or claim.not_for_a_program]
-        path = params / paper / FILE
+        path = params / paper / CLAIMS_FILE
         if claims:
             write_yaml(path, {"claims": [claim.model_dump(mode="json", exclude_defaults=True) for claim in claims]})
         else:

@@ -12,9 +12,9 @@ from typing import Any
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, nearest
-from recap.plan.load import PARAMS, load_plan
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
+from recap.plan.profiles import PARAMS, load_plan
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import papers

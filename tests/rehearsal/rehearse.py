@@ -14,10 +14,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from recap.cli.doctor import plan_tools
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE, load_plugins
-from recap.cost.tools import Tool, tools
+from recap.plan.screen import Tool
 from rehearsal.prepare import SITE, check_paper, prepare
 from rehearsal.rows import TrainedRow, trained_rows
 from rehearsal.server import Misbehave, serve
@@ -101,7 +102,9 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
             minutes=state.minutes,
             by_hand=state.by_hand,
             stand_ins=prepared.stand_ins,
-            tools=[f"{tool.name}: {tool.without} ({tool.get})" for tool in tools(prepared.plan) if _can_be_got(tool)],
+            tools=[
+                f"{tool.name}: {tool.without} ({tool.get})" for tool in plan_tools(prepared.plan) if _can_be_got(tool)
+            ],
             rows=trained_rows(prepared.plan),
             faults=state.faults,
         )
@@ -109,7 +112,7 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
 
 def _can_be_got(tool: Tool) -> bool:
     """Say whether a tool is missing that a person can install; a GPU is not needed for a rehearsal."""
-    return not tool.found and tool.name != "GPU"
+    return not tool.here and tool.name != "GPU"
 
 
 def open_folder(folder: Path, paper: str, short: bool) -> State:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from helpers.tiny_workspace import counts
-from recap.plan import used_inputs
+from recap.plan import records
 
 ONE_OF_EACH = {
     "corpus_with_images_boxes",
@@ -137,7 +137,7 @@ def test_outside_files_are_found_by_parameter(workspace):
     planned = workspace.planned("features_all", config=(f"inputs={photos}",))
     assert planned == {"corpus": 1, "subset": 1, **STORE, "features_all": 1}
     # A hint for `recap caption`, which needs the same weights.
-    assert used_inputs.noted(workspace.folder / "results" / "tiny") == photos
+    assert records.noted_inputs(workspace.folder / "results" / "tiny") == photos
 
 
 def test_weights_of_the_hub_are_named_before_the_first_job(workspace):

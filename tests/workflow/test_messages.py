@@ -15,7 +15,7 @@ from workflow.plan import changes, dated_later
 import snakemake_logger_plugin_recap as messages
 from recap.core.errors import listed
 from recap.core.log import FAILURES_VARIABLE, NOTHING_TO_DO, failure_file
-from recap.plan.labels import job_label
+from recap.plan.run import job_label
 
 RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
 LABELS = {"coco/full/grid/zodiac@demo/xe": "ZoDIAC", "coco/full/grid/zodiac@demo/scst": "ZoDIAC (long)"}

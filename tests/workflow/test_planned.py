@@ -3,8 +3,8 @@
 from helpers.tiny_workspace import Workspace
 from recap.core.documents import read_mapping
 from recap.plan import source
-from recap.plan.load import load_plan
 from recap.plan.outside import Acquired
+from recap.plan.profiles import load_plan
 from workflow import profile
 
 
@@ -14,9 +14,10 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     assert profile.passed_on() is None
     plan = load_plan(read_mapping(tmp_path / "params" / "tiny.yaml"))
     monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
-    monkeypatch.setattr(source, "_digests", {(("somewhere:job",), ()): "0123456789abcdef"})
+    job = ("somewhere:job",), ()
+    monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
     profile.pass_on(profile.Planned(plan, Acquired(), {("a", "b", "c"): 7}, {}))
-    monkeypatch.setattr(source, "_digests", {})
+    del source.DIGESTS[job]
     planned = profile.passed_on()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
     assert planned.acquired == Acquired() and planned.parameters == {("a", "b", "c"): 7}

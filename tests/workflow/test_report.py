@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from helpers.tiny_workspace import Workspace
-from recap.plan.named import named_plan
+from recap.plan.profiles import named_plan
 from recap.profile_report.pictures import figures
 from recap.settings.figures import FIGURES
 

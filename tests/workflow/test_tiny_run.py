@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from helpers.tiny_workspace import ROOT, Workspace, counts
-from recap.cost.report import costs_of, report
-from recap.cost.screen import screen
-from recap.plan.named import named_plan
+from recap.cli.doctor import plan_tools
+from recap.models.check import costs_of
 from recap.plan.paths import Paths
+from recap.plan.profiles import named_plan
+from recap.plan.screen import screen
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_it_made_what_the_plan_predicted(finished, monkeypatch):
     for run in plan.scored():
         captions = json.loads(Path(paths.scores(run)[0]).read_text())
         assert len(captions) == costs.evaluation(run).images
-    text = screen(report(plan, costs, tflops=10), places=2)
+    text = screen(plan, costs, plan_tools(plan), tflops=10, places=2)
     assert "Outside files: all are here." in text
 
 

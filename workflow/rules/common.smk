@@ -6,12 +6,11 @@ from pathlib import Path
 from shlex import quote
 
 from recap.core.process import devices
-from recap.plan.identities import PICTURES as PICTURE_SOURCE, job_code
-from recap.plan.load import uses_gpus
+from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
 from recap.plan.paths import Paths
+from recap.plan.profiles import uses_gpus
 from recap.plan.run import file_name, run_named
-from recap.plan.run_spec import evaluation_spec, execution, nodes, run_spec
-from recap.plan.source import code_digest
+from recap.plan.source import PICTURES as PICTURE_SOURCE, code_digest, job_code
 from recap.settings.versions import list_of, read_versions
 
 from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, limits, load, one_of, passed_on, refuse

@@ -1,7 +1,7 @@
 """Captions of every data set as one table, its vocabulary, and which of its training captions a run sees."""
 
-from recap.plan.jobs import corpus_code, corpus_spec
-from recap.plan.used_images import tsv_of_draws, web_draws
+from recap.plan.jobs import corpus_spec
+from recap.plan.paths import tsv_of_draws, web_draws
 from recap.settings.datasets import SURVIVORS
 
 WANTED_ROWS = f"{R}/data/wanted_rows"
@@ -116,7 +116,8 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
             **limits(lambda w: NEEDS.corpus(w.dataset)),
         params:
             spec=lambda w: as_json(corpus_spec(PLAN, w.dataset)),
-            code=lambda w: corpus_code(PLAN, w.dataset),
+            # Its own reader counts, those of other kinds do not.
+            code=lambda w: code_digest("recap.data.corpus:build_corpus", PLAN.get("datasets", w.dataset).reader),
             out=subpath(output.corpus, parent=True),
         shell:
             "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q}"

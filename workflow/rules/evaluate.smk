@@ -4,8 +4,9 @@ from recap.core.errors import RecapError
 from recap.core.log import log
 from recap.data.files.fetch import Transfer
 from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
-from recap.plan import jobs
-from recap.plan.submissions import TEST, VAL, results_name
+from recap.plan.jobs import released_code
+from recap.plan.run import TEST, VAL, results_name
+from recap.plan.source import CAPTIONING, EVALUATION
 from recap.settings.metrics import METRICS
 
 from workflow.plan import due_jobs
@@ -49,6 +50,11 @@ def as_evaluated(recipe):
     return as_json(evaluation_spec(PLAN, recipe).model_dump(mode="json"))
 
 
+def kind_of(model):
+    """Return the kind of a model."""
+    return PLAN.get("models", model).kind
+
+
 def model_files(run):
     """Return the weights of a run, or those of an ensemble's members."""
     return [PATHS.weights(PLAN.weights(part)) for part in run.parts()]
@@ -89,7 +95,7 @@ rule evaluate:
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(w.recipe),
-        code=lambda w: jobs.evaluation_code(PLAN, w.model, w.recipe),
+        code=lambda w: job_code(EVALUATION, kind_of(w.model), metrics=PLAN.recipe(w.recipe).evaluation.metrics),
         model=folders("model"),
         out=subpath(output.metrics, parent=True),
     shell:
@@ -145,7 +151,7 @@ rule score_released:
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(RELEASED[w.outside].recipe),
-        code=lambda w: jobs.released_code(RELEASED[w.outside], Path(PATHS.outside(RELEASED[w.outside].released))),
+        code=lambda w: released_code(RELEASED[w.outside], Path(PATHS.outside(RELEASED[w.outside].released))),
         recipe=lambda w: RELEASED[w.outside].recipe,
         model=lambda w: PATHS.outside(RELEASED[w.outside].released),
         out=subpath(output.metrics, parent=True),
@@ -176,7 +182,7 @@ rule server_captions:
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(SENT[w.run].run.recipe),
-        code=lambda w: jobs.captioning_code(PLAN, SENT[w.run].run.model),
+        code=lambda w: job_code(CAPTIONING, kind_of(SENT[w.run].run.model)),
         execution=lambda w: f"{EXECUTION}/{SENT[w.run].run.recipe}.yaml",
         partial=lambda w: partly(SENT[w.run].shown(w.part)),
         model=folders("model"),

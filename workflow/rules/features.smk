@@ -4,10 +4,8 @@ Data sets with the same pictures share it. `{dataset}` is the one whose name its
 the plan; captions and pictures are those of the first of the plan that reads it.
 """
 
-from recap.plan.inputs import used_features
-from recap.plan.jobs import extractor_code, extractor_spec
-from recap.plan.shared_stores import readers
-from recap.plan.used_images import corpora_of, not_fewer, sent_parts, used_subsets
+from recap.plan.jobs import extractor_spec
+from recap.plan.paths import corpora_of, not_fewer, readers, sent_parts, used_features, used_subsets
 
 from workflow.provenance import read_record
 
@@ -15,7 +13,7 @@ from workflow.provenance import read_record
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
 DETECTOR_RECAP = f"env PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -P -m recap" if CONDA else RECAP
 STORE_NAME = ("{dataset}", "{features}")
-BACKBONE, STORE_FILE, USED = (of(*STORE_NAME) for of in (PATHS.backbone, PATHS.store, PATHS.used_images))
+BACKBONE, STORE_FILE, USED = (PATHS.store(*STORE_NAME, end) for end in ("backbone.safetensors", "h5", "images.txt"))
 # A store in several parts is made by a job for each, with a GPU of its own, and one that merges them.
 PARTS = PROFILE.execution.extraction_parts
 PART = f"{WORK}/parts/{{dataset}}/{{features}}/{{part}}.json"
@@ -34,13 +32,13 @@ def reader_of(w):
 
 def subsets_of_features(w):
     """Return the subsets of all runs that read a store; a list of images that serves more runs stays as it is."""
-    record = read_record(PATHS.used_images(w.dataset, w.features))
+    record = read_record(PATHS.store(w.dataset, w.features, "images.txt"))
     return not_fewer(used_subsets(PATHS, w), record.get("input") or [])
 
 
 def features_where(condition):
     """Return the constraint of the wildcard `features` to those in use whose settings fulfil a condition."""
-    return one_of(name for name in used_features(PATHS) if condition(PLAN.get("features", name)))
+    return one_of(name for name in used_features(PLAN) if condition(PLAN.get("features", name)))
 
 
 SOURCES = {
@@ -52,7 +50,7 @@ SOURCES = {
 # What decides the values of a store.
 EXTRACTOR = {
     "spec": lambda w: as_json(extractor_spec(PLAN, w.features)),
-    "code": lambda w: extractor_code(PLAN, w.features),
+    "code": lambda w: code_digest(*settings_of(w).targets()),
 }
 STORE_LIMITS = limits(lambda w: NEEDS.store(w.dataset, w.features))
 # What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store
@@ -143,7 +141,7 @@ rule extractor:
         stores=PATHS.made_from,
         products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
     output:
-        PATHS.extractor(*STORE_NAME),
+        PATHS.store(*STORE_NAME, "extractor.json"),
     log:
         f"{LOGS}/extractor/{{dataset}}/{{features}}.log",
     wildcard_constraints:

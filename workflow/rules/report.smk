@@ -1,7 +1,6 @@
 """What a reader sees beside tables: sample captions, figures, the report's page, and the lists of runs in MLflow."""
 
-from recap.plan.labels import series_of
-from recap.plan.run import row_runs
+from recap.plan.run import row_runs, series_of
 
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
@@ -212,7 +211,7 @@ rule publish:
         [file for run in SCORED for file in PATHS.scores(run)],
         expand(STATISTICS, table=TABLE_IDS),
         reader_files(),
-        sorted({PATHS.card(run) for run in SCORED}),
+        sorted({PATHS.of_dataset(run.dataset, "card.md") for run in SCORED}),
         ready=ancient("mlflow/ready"),
     output:
         PUBLISHED,

@@ -1,10 +1,6 @@
 """Tables: tests and intervals from the per-image and per-run scores of their rows, in all forms that a reader takes."""
 
-from recap.plan.claims import planned_claims
-from recap.plan.jobs import table_spec, training_files, trainings
-from recap.plan.outside_rows import scored_files
-from recap.plan.selections import selection_files, selection_spec
-from recap.plan.submissions import submissions
+from recap.plan.jobs import planned_claims, selection_files, selection_spec, table_spec, training_files, trainings
 from recap.statistics.scores import ANSWER, sent_captions
 
 STATISTICS = f"{R}/statistics/{{table}}.json"
@@ -19,7 +15,7 @@ CLAIM_FILES = {ending: file.replace("{table}", "claims") for ending, file in TAB
 
 def server_folders(table_id):
     """Return path of a scored run -> folder of what COCO's server is sent of it."""
-    return {each.run.path: PATHS.submission(each.algorithm) for each in submissions(PLAN, table_id)}
+    return {each.run.path: PATHS.submission(each.algorithm) for each in PLAN.submissions(table_id)}
 
 
 def server_answers(w):
@@ -31,7 +27,7 @@ def server_answers(w):
 
 def table_scores(w):
     """Return the score files of a table's rows."""
-    outside = [file for each in scored_files(PLAN, TABLE_IDS[w.table]) for file in PATHS.outside_scores(each)]
+    outside = [file for each in PLAN.scored_files(TABLE_IDS[w.table]) for file in PATHS.scores(each)]
     return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
 
 

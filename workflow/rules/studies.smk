@@ -3,10 +3,10 @@
 import recap.studies
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
-from recap.plan.studies import planned_studies, study_runs, study_scale
+from recap.plan.jobs import planned_studies, study_runs, study_scale
 from recap.settings.studies import SIMULATED
 from recap.studies.make import FILES as STUDY_FILES
-from recap.studies.response_files import ENDINGS as RESPONSE_FILES
+from recap.studies.responses import ENDINGS as RESPONSE_FILES
 
 STUDY = f"{REPORTS}/studies/{{study}}"
 STUDY_FORMS = [f"{STUDY}/{name}" for name in STUDY_FILES]
@@ -85,7 +85,7 @@ rule study_simulate:
     log:
         f"{LOGS}/study_simulate/{{study}}.log",
     params:
-        code=code_digest("recap.studies.simulated"),
+        code=code_digest("recap.studies.responses"),
     shell:
         "{RECAP} --log-file {log:q} study simulate --sheets {input:q} --out {output:q}"
 
@@ -99,7 +99,7 @@ rule study_import:
     log:
         f"{LOGS}/study_import/{{study}}.log",
     params:
-        code=code_digest("recap.studies.collect"),
+        code=code_digest("recap.studies.responses"),
     shell:
         "{RECAP} --log-file {log:q} study import --sheets {input.sheets:q} --responses {input.responses:q}"
         " --out {output:q}"

@@ -1,8 +1,8 @@
 """Training: cross-entropy, then self-critical from its best weights; and language models on texts without pictures."""
 
-from recap.plan.identities import TRAINING
+from recap.plan.source import TRAINING
 
-LANGUAGE_MODEL_FILE = PATHS.language_model("{dataset}", "{language_model}")
+LANGUAGE_MODEL_FILE = PATHS.store("{dataset}", "{language_model}", "language_model.safetensors")
 
 
 def stage_inputs(stage):

@@ -31,7 +31,8 @@ def fetch(
     timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
     """Download outside files and verify them; without names, list them."""
-    from recap.data.files.fetch import Transfer, fetch_files
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)
@@ -62,7 +63,7 @@ def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RE
 @DATA.command("recap data spice --into resources")
 def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """Download SPICE's parser models to where pycocoevalcap looks for them."""
-    from recap.data.files.fetch import Transfer
+    from recap.data.files.download import Transfer
     from recap.metrics.spice import install_spice_models
     from recap.settings.versions import read_versions
 
@@ -81,7 +82,8 @@ def unpack(
 ) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
     from recap.core.errors import ConfigError
-    from recap.data.files.fetch import Transfer, fetch_files
+    from recap.data.files.download import Transfer
+    from recap.data.files.fetch import fetch_files
     from recap.settings.versions import choose, read_versions
 
     files = read_versions(list_)

@@ -118,7 +118,7 @@ def import_(
 ) -> None:
     """Import feature files of others into a feature store (docs/reference/feature_files.md)."""
     from recap.features.extraction import ExtractionJob
-    from recap.features.importers.job import import_features
+    from recap.features.importers import import_features
 
     if spec is None:
         options = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}

@@ -49,29 +49,30 @@ def plan(
     params: Path = Path("params"),
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
-    from recap.cost.report import costs_of, report
-    from recap.cost.screen import screen
-    from recap.cost.timing import time_steps
-    from recap.plan.named import named_plan
-    from recap.plan.step_costs import ASSUMED_TFLOPS, TIMED
+    from recap.cli.doctor import plan_tools
+    from recap.measure.timing import time_steps
+    from recap.models.check import costs_of
+    from recap.plan.costs import ASSUMED_TFLOPS, TIMED
+    from recap.plan.profiles import named_plan
+    from recap.plan.screen import screen
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
     costs = costs_of(planned)
     if time is not None:
         time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=time)
         costs = costs_of(planned)
-    print(screen(report(planned, costs, tflops=tflops or ASSUMED_TFLOPS), places=jobs))
+    print(screen(planned, costs, plan_tools(planned), tflops=tflops or ASSUMED_TFLOPS, places=jobs))
 
 
 @command("recap doctor", "recap doctor --folder /scratch")
 def doctor(*, folder: Annotated[Path, "whose disk results go to (the current folder)"] = Path()) -> None:
     """Check this machine: tools, versions, what is lost without each, how to get it."""
+    from recap.cli.doctor import examine, report
     from recap.core.errors import MissingFile
-    from recap.cost.doctor import examine, screen
 
     if not folder.is_dir():
         raise MissingFile(f"{folder}: no such folder; name one on the disk that results go to")
-    print(screen(examine(folder)))
+    print(report(examine(folder)))
 
 
 @command("recap rehearse mine", "recap rehearse mine --short --folder /data/try")
@@ -122,7 +123,7 @@ def list_files(
     if section is None:
         print_columns([[name, str(len(section_names(params, name))), what] for name, what in SECTIONS.items()])
     else:
-        print_columns([[each.name, each.papers, each.size, each.title] for each in files_of(params, section)])
+        print_columns(files_of(params, section))
 
 
 @PARAMS.command("recap params show mine/t3/wide --scale scenes")
@@ -134,9 +135,8 @@ def show(
     params: Path = Path("params"),
 ) -> None:
     """Show every setting of a table row and the file that sets it."""
-    from recap.plan.load import unchecked_plan
-    from recap.plan.row_settings import row_settings
-    from recap.plan.single_run import row_config
+    from recap.plan.catalog import row_settings
+    from recap.plan.profiles import row_config, unchecked_plan
 
     planned = unchecked_plan(row_config(params, row, scale=scale))
     table, of_table = planned.row(row)
@@ -192,9 +192,9 @@ def identities(
 ) -> None:
     """Show the hashes of parameters and digests of source that decide which finished runs rerun."""
     from recap.core.documents import write_json
-    from recap.plan import identities as run_identities
+    from recap.plan import source
 
-    values = run_identities.identities(params)
+    values = source.identities(params)
     if write is None:
         print(json.dumps(values, indent=2))
     else:

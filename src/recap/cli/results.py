@@ -108,7 +108,7 @@ def _claims_of(
     papers: Sequence[str], scale: str | None, results: Path, params: Path
 ) -> dict[str, tuple["JudgedClaims", Path]]:
     """Return paper -> its claims and the folder of their scores; a paper may be named by a folder of results."""
-    from recap.plan.claims import paper_claims, papers_with_claims
+    from recap.plan.jobs import paper_claims, papers_with_claims
 
     names = papers_with_claims(params)
     judged = {}
@@ -127,7 +127,7 @@ def make(
     profile: str, /, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = Path("params")
 ) -> None:
     """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run."""
-    from recap.plan.named import named_plan
+    from recap.plan.profiles import named_plan
     from recap.profile_report.make import make_report
 
     print(make_report(named_plan(params, profile, scale=scale, inputs=inputs)))
@@ -143,7 +143,7 @@ def docs(
     params: Path = Path("params"),
 ) -> None:
     """Write a page of docs from the statistics of a paper's scales."""
-    from recap.plan.named import named_plan
+    from recap.plan.profiles import named_plan
     from recap.profile_report.docs import write_docs
 
     plans = [named_plan(params, profile, scale=each) for each in scale] or [named_plan(params, profile)]

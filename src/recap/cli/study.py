@@ -74,7 +74,7 @@ def make_sheets(
 @STUDY.command("recap study print --page pages/001.html --out 001.pdf", name="print")
 def print_form(*, page: Annotated[Path, "page of a rater, from pages.zip"], out: Annotated[Path, "the PDF"]) -> None:
     """Print a page to PDF with an installed browser."""
-    from recap.studies.pdf import print_page
+    from recap.studies.forms import print_page
 
     print_page(page=page, out=out)
 
@@ -95,7 +95,7 @@ def serve(
     from recap.core.log import log
     from recap.settings.studies import PLACEHOLDER
     from recap.studies import server
-    from recap.studies.pictures import read_pictures
+    from recap.studies.make import read_pictures
     from recap.studies.sheets import read_sheets
     from recap.studies.store import Store
 
@@ -117,10 +117,10 @@ def serve(
 @STUDY.command("recap study simulate --sheets study/sheets.json --out simulated.json")
 def simulate(*, sheets: Sheets, out: Annotated[Path, "the JSON with all responses"]) -> None:
     """Simulate responses, to try a study."""
-    from recap.studies import simulated
+    from recap.studies import responses
     from recap.studies.sheets import read_sheets
 
-    simulated.simulate(read_sheets(sheets), out)
+    responses.simulate(read_sheets(sheets), out)
 
 
 @STUDY.command(
@@ -136,7 +136,7 @@ def import_(
     ],
 ) -> None:
     """Collect and check the responses of all raters, and list excluded raters with the rule."""
-    from recap.studies.collect import import_responses
+    from recap.studies.responses import import_responses
     from recap.studies.sheets import read_sheets
 
     import_responses(sheets=read_sheets(sheets), paths=responses, out=out)
@@ -158,7 +158,7 @@ def analyse(
     from recap.core import checksums
     from recap.core.documents import write_json
     from recap.studies import analysis
-    from recap.studies.collect import read_collected
+    from recap.studies.responses import read_collected
     from recap.studies.sheets import read_sheets
     from recap.studies.tables import write_study_table
 
@@ -182,6 +182,6 @@ def power(
     ] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""
-    from recap.studies.power import power_text
+    from recap.studies.analysis import power_text
 
     print(power_text(_study(study, spec, params).study, list(shares)))

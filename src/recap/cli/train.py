@@ -14,11 +14,10 @@ from recap.cli.options import Device, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
 from recap.core.process import claim, limited_memory
-from recap.plan.labels import row_setting, series_of
+from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile, RunSpec
-    from recap.training.short import ShortTraining
 
 OF_SPEC = Section("a run of a spec, as the workflow trains it")
 OF_ROW = Section(
@@ -95,23 +94,15 @@ def _flag(name: str) -> str:
     return "--set" if name == "changes" else f"--{name}"
 
 
-def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> "ShortTraining | None":
-    """Train one stage, whole or cut short, in this process or in several that take its place.
-
-    A training that is cut short returns what it ends with.
-    """
+def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
+    """Train one stage, in this process or in several that take its place; if it is cut short, return images of it."""
     _refuse_impossible(files["out"])
     _compare(spec, **files)
     become_processes(spec, execution)
     with _labelled(execution, f"{row_setting(spec.model_dump())}/{spec.stage}"):
-        if execution.is_short:
-            from recap.training.short import train_short
+        from recap.training.run import train as train_stage
 
-            return train_short(spec=spec, execution=execution, **files)
-        from recap.training.job import train as train_whole
-
-        train_whole(spec=spec, execution=execution, **files)
-    return None
+        return train_stage(spec=spec, execution=execution, **files)
 
 
 @command(

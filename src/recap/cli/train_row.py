@@ -15,7 +15,7 @@ from recap.core.files import write_text
 from recap.core.process import ending_with_us
 from recap.plan.outside import acquired, requirements
 from recap.plan.paths import Paths
-from recap.plan.single_run import SingleRun, row_config, single_run
+from recap.plan.profiles import SingleRun, row_config, single_run
 
 SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
@@ -36,7 +36,7 @@ def train_row(
         "vocabulary": Path(inputs["vocabulary"]),
         "features": [Path(store) for store in inputs["features"]],
     }
-    short = run_training(
+    images = run_training(
         spec=chosen.spec,
         execution=chosen.execution,
         **files,
@@ -49,7 +49,7 @@ def train_row(
     if os.environ.get("RANK", "0") == "0":
         from recap.evaluation.job import caption_few
 
-        device, images = chosen.execution.device, short.images if short else None
+        device = chosen.execution.device
         captions = caption_few(spec=chosen.evaluation, device=device, run=folder / "run", images=images, **files)
         for image, (caption, reference) in captions.items():
             print(f"image {image}: {caption!r} (a reference: {reference!r})")

@@ -23,7 +23,7 @@ from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch
 from recap.models.base import Captioner
 from recap.nn.fast import fixed_weights
-from recap.plan.identities import job_code
+from recap.plan.source import job_code
 from recap.runs.folder import CONFIG, WEIGHTS, open_runs, run_model_config
 from recap.runs.inputs import ReadsImages
 from recap.settings.recipes import DecodingRules, DecodingSettings

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from contextlib import closing
+from itertools import islice, repeat
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -18,51 +17,29 @@ _WAITING = 8  # batches of items that wait at most for others of their key
 
 def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
     """Yield the items of an iterator that a thread keeps `depth` ahead of; its errors are raised here."""
-    done = object()
-    stop = threading.Event()
-    buffer: queue.Queue[object] = queue.Queue(depth)
-
-    def put(value: object) -> None:
-        while not stop.is_set():
-            try:
-                buffer.put(value, timeout=0.2)
+    end = object()
+    with closing(in_order(lambda _: next(items, end), repeat(None), threads=1, depth=depth)) as ahead:
+        for item in ahead:
+            if item is end:
                 return
-            except queue.Full:
-                continue  # the reader is busy, or has left and will set `stop`
-
-    def fill() -> None:
-        try:
-            for item in items:
-                put(item)
-                if stop.is_set():
-                    return
-            put(done)
-        except BaseException as error:  # handed over to the reader, whatever it is
-            put(error)
-
-    thread = threading.Thread(target=fill, daemon=True)
-    thread.start()
-    try:
-        while (value := buffer.get()) is not done:
-            if isinstance(value, BaseException):
-                raise value
-            yield value  # type: ignore[misc]
-    finally:
-        stop.set()
-        thread.join()  # a thread that is within torch while Python ends would abort the process
+            yield item  # type: ignore[misc]
 
 
-def in_order(function: Callable[[Item], Result], items: Iterable[Item], *, threads: int) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in order, computed by threads that run a few items ahead.
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], *, threads: int, depth: int | None = None
+) -> Generator[Result]:
+    """Yield ``function(item)`` for each item, in order, computed by threads that run `depth` items ahead.
 
     Decoding and torch both release Python's lock. Threads with a batch each do not wait for one another, where several
     threads inside one operator do: on a busy machine that costs a factor of five.
     """
     waiting: deque[Future[Result]] = deque()
     remaining = iter(items)
+    # A thread that is within torch while Python ends would abort the process: the pool waits for its threads.
     with ThreadPoolExecutor(threads) as pool:
         try:
-            waiting.extend(pool.submit(function, item) for item in islice(remaining, 2 * threads))
+            for item in islice(remaining, 2 * threads if depth is None else depth + 1):
+                waiting.append(pool.submit(function, item))
             while waiting:
                 yield waiting.popleft().result()
                 waiting.extend(pool.submit(function, item) for item in islice(remaining, 1))

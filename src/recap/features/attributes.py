@@ -12,7 +12,9 @@ import numpy as np
 from recap.core import checksums
 from recap.core.documents import write_json
 from recap.core.errors import FeatureError
+from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
+from recap.features.records import VALUES
 from recap.features.store import FeatureStore
 from recap.settings.features import FeaturesConfig
 
@@ -47,20 +49,14 @@ def write_note(spec: FeaturesConfig, *, code: str, files: Sequence[Path], out: P
 
     Neither places nor times: another clone writes the same note.
     """
-    try:
-        read = [_content(path) for path in files]
-    except OSError as error:
-        raise FeatureError(f"{error.filename}: cannot be read ({error.strerror}); correct the path") from error
-    write_json(out, {"settings": spec.identity(), "code": code, "files": read})
+    digests = []  # of a folder, of the names and sizes of its files
+    for path in files:
+        with reading(path, FeatureError, missing="correct the path"):
+            inside = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+            sizes = sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in inside)
+            digests.append(value_hash(sizes) if path.is_dir() else sha256_file(path))
+    write_json(out, {"settings": spec.identity(), "code": code, "files": digests})
     checksums.record(out)
-
-
-def _content(path: Path) -> str:
-    """Return a digest of a file's bytes, or of the names and sizes of all files in a folder."""
-    if not path.is_dir():
-        return sha256_file(path)
-    files = (file for file in path.rglob("*") if file.is_file())
-    return value_hash(sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in files))
 
 
 def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
@@ -74,10 +70,8 @@ def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     lines = {
         "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
         "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
-    }
-    lines |= {stream: _stream(store, stream, sample) for stream in store.streams}
-    lines |= {
-        "extractor": json.dumps(json.loads(store.attributes["extractor"]), sort_keys=True),
+        **{stream: _stream(store, stream, sample) for stream in store.streams},
+        "extractor": store.attributes["extractor"],
         "weights": f"sha256 {store.attributes['weights_sha256']}",
         "made with": store.attributes["made_with"],
         "hash": store.feature_hash,
@@ -89,12 +83,11 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     """Describe one stream; what its numbers are like, from some images."""
     counts = store.rows(store.ids.tolist(), stream)
     values, mask = store.read(sample, stream)
-    real = values[mask]
+    real, dtype = values[mask], store.arrays[f"{stream}/{VALUES}"].row.base.name
     dead = (real.std(0) < 1e-6).float().mean()
-    columns = ", ".join(store.columns(stream))
+    columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
     return (
-        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {store.dtype(stream)}"
-        f"{', with ' + columns if columns else ''}; mean {real.mean():.4g}, sd {real.std():.4g}, largest "
-        f"{real.abs().max():.4g}, {100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels "
-        f"(in {len(sample)} images)"
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {dtype}{columns}; mean "
+        f"{real.mean():.4g}, sd {real.std():.4g}, largest {real.abs().max():.4g}, "
+        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in {len(sample)} images)"
     )

@@ -14,7 +14,8 @@ from PIL.Image import Resampling
 from torch import Tensor, nn
 
 from recap.core.device import half_precision
-from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
+from recap.core.errors import ConfigError, FeatureError, first_line
+from recap.core.files import reading
 from recap.core.hashing import derived_seed, sha256_file
 from recap.features.attributes import describe
 from recap.features.extraction import Encoder
@@ -42,7 +43,9 @@ class TimmEncoder(Encoder):
         self.device, self.precision = device, half_precision(device)
         data = timm_library().data.resolve_model_data_config(model)
         self.mean, self.sd, self.interpolation = list(data["mean"]), list(data["std"]), str(data["interpolation"])
-        self.resample = resampling(self.interpolation)
+        if self.interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
+            raise ConfigError(f"pictures cannot be scaled by {self.interpolation!r}; use another backbone")
+        self.resample = Resampling[self.interpolation.upper()]
 
     def normalised(self, pictures: Tensor) -> Tensor:
         """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge] on its device."""
@@ -61,13 +64,6 @@ class TimmEncoder(Encoder):
         return describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, preprocessing=seen, **more)
 
 
-def resampling(interpolation: str) -> Resampling:
-    """Return Pillow's filter of an interpolation by timm's name."""
-    if interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
-        raise ConfigError(f"pictures cannot be scaled by {interpolation!r}; use another backbone")
-    return Resampling[interpolation.upper()]
-
-
 def timm_library() -> Any:
     """Return the library, whatever torchvision is installed."""
     ensure_torchvision()
@@ -77,18 +73,15 @@ def timm_library() -> Any:
 
 
 @cache
-def ensure_torchvision() -> str:
+def ensure_torchvision() -> None:
     """Make timm importable where torchvision's compiled operators do not fit the installed torch; takes milliseconds.
 
     The registry's torchvision is a CUDA build; beside a CPU wheel of torch its library cannot be loaded, and its import
     then stops at two operators without a schema. Nothing here needs those operators, so a schema is enough.
-
-    Returns:
-        ``native`` (the compiled operators work), ``schemas-only`` (they do not, all else does) or ``absent``.
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
-        return "absent"
+        return
     try:
         # Ordinary machines first: schemas defined before the real library is loaded would break it.
         torch.ops.load_library(str(Path(spec.submodule_search_locations[0]) / "_C.so"))
@@ -98,8 +91,6 @@ def ensure_torchvision() -> str:
             if not hasattr(torch.ops.torchvision, operator):
                 library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _libraries.append(library)
-        return "schemas-only"
-    return "native"
 
 
 def create(spec: GridFeatures | CropFeatures) -> Any:
@@ -164,17 +155,12 @@ def check_name(backbone: str) -> None:
 
 def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
     """Load a safetensors file whose names and shapes are exactly those of ``model``."""
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if not path.is_file():
-        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
     if path.suffix != ".safetensors":
         raise FeatureError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
-    try:
+    with reading(path, FeatureError, missing="put it there, or correct `weights` of the features"):
         tensors = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DamagedFeatures(f"{path}: truncated or no safetensors file ({error}); fetch it again") from error
     try:
         model.load_state_dict(tensors, strict=True)
     except RuntimeError as error:  # torch lists each name and shape that differs on a line of its own

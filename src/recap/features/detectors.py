@@ -26,9 +26,9 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.features.ahead import alike
 from recap.features.attributes import describe
-from recap.features.boxes import choose, rising_suppression, suppressed_confidence, tight_boxes
-from recap.features.detectron import DETECTORS, build_released, built, configured, load
-from recap.features.extraction import Encoder, Picture
+from recap.features.detectron import DETECTORS, build_released, built, load
+from recap.features.extraction import Encoder
+from recap.features.pooled import tight_box
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.settings.features import RegionFeatures, SegmentFeatures
 
@@ -76,7 +76,7 @@ class _Detecting(Encoder):
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Resized:
         """Return a picture as the detector reads it."""
-        image = Picture.only(image_id, views).image
+        image = super().prepare(image_id, views).image
         return Resized.of(image_id, image, short=self.spec.short_side, long=self.spec.long_side)
 
     def batches(self, items: Iterator[Resized]) -> Iterator[list[Resized]]:
@@ -118,13 +118,12 @@ class Detector(_Detecting):
 
         They pass through the backbone together, and one after the other through what follows.
         """
-        size = pictures[0].size
         images = self.model.preprocess_image(self.inputs(pictures))
         needs_maps = self.spec.regions or self._undilated is None
         maps = self.model.backbone(images.tensor) if needs_maps else {}
         regions: list[tuple[Any, dict[str, Tensor]]] = [(0, {})] * len(pictures)
         if self.spec.regions:
-            regions = self._regions(images, maps, size)
+            regions = self._regions(images, maps, pictures[0].size)
         grids: Sequence[Tensor | None] = [None] * len(pictures)
         if self.spec.grid:  # [B, grid * grid, 2048] in raster order
             plain = self._undilated
@@ -134,17 +133,20 @@ class Detector(_Detecting):
         # All pictures are computed before the first is fetched, so that a GPU is waited for once.
         for picture, (count, arrays), grid in zip(pictures, regions, grids, strict=True):
             values = {name: self._fetched(name, array[: int(count)]) for name, array in arrays.items()}
-            if self.spec.regions:
-                values[f"{REGION}/boxes"] = _of_picture(values[f"{REGION}/boxes"], picture)
+            if self.spec.regions:  # boxes of the resized picture become those of the picture, inside it
+                width, height = picture.size
+                scale = np.array([width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2, np.float32)
+                own = values[f"{REGION}/boxes"] * scale
+                values[f"{REGION}/boxes"] = np.clip(own, 0, np.array([width, height] * 2, np.float32))
             if grid is not None:
                 values[GRID] = self._fetched(GRID, grid)
-            records.append(ImageFeatures(picture.image_id, size, values))
+            records.append(ImageFeatures(picture.image_id, picture.size, values))
         return records
 
     def _regions(
         self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
     ) -> list[tuple[Any, dict[str, Tensor]]]:
-        """Return how many regions to keep, and arrays whose first rows these are, of each picture of a batch."""
+        """Return the number of regions, and arrays whose first rows these are, of each picture of a batch."""
         smallest = self._release.least_side if self.spec.least_side is None else self.spec.least_side
         scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
         # Caffe counts both edge pixels of a side.
@@ -218,14 +220,6 @@ class Detector(_Detecting):
         return whole
 
 
-def _of_picture(boxes: np.ndarray, picture: Resized) -> np.ndarray:
-    """Return boxes of the resized picture as boxes of the picture, clipped to it, float32 [R, 4]."""
-    width, height = picture.size
-    scale = np.array([width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2, np.float32)
-    own: np.ndarray = np.clip(boxes * scale, 0, np.array([width, height] * 2, np.float32))
-    return own
-
-
 class Segmenter(_Detecting):
     """A panoptic model that turns pictures into segment features."""
 
@@ -234,33 +228,28 @@ class Segmenter(_Detecting):
 
     def __init__(self, spec: SegmentFeatures, *, weights: Path | None, device: torch.device) -> None:
         self.spec = spec
-        self.model = built(configured(_PANOPTIC, {}), seed=spec.seed, device=device)
+        self.model, _ = built(_PANOPTIC, {}, seed=spec.seed, device=device)
         digest = load(self.model, weights, key_map={})
         self.attributes = describe(spec, weights_sha256=digest, made_with=f"detectron2, torch {torch.__version__}")
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
         """Return the segment features of pictures of one size."""
-        inputs = self.inputs(pictures)
-        answers = [answer["panoptic_seg"] for answer in self.model.inference(inputs)]
-        segments = [panoptic for panoptic, _ in answers]  # of each pixel, [H, W]
-        classes = [
-            {each["id"]: panoptic_class(each["category_id"], each["isthing"]) for each in own} for _, own in answers
-        ]
-        if self.spec.form == "occupancy":
-            values = [
-                {SEGMENT: occupancy(panoptic.cpu(), own, grid=self.spec.grid)}
-                for panoptic, own in zip(segments, classes, strict=True)
-            ]
-        else:
+        inputs, records = self.inputs(pictures), []
+        outputs = [output["panoptic_seg"] for output in self.model.inference(inputs)]
+        if self.spec.form == "segments":
             images = self.model.preprocess_image(inputs)
             maps = self.model.backbone.bottom_up(images.tensor)["res5"]
-            names, padded = (SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), tuple(images.tensor.shape[-2:])
-            values = [
-                dict(zip(names, pooled(*each, size=size, padded=padded), strict=True))
-                for *each, size in zip(segments, classes, maps, images.image_sizes, strict=True)
-            ]
-        return [ImageFeatures(each.image_id, each.size, own) for each, own in zip(pictures, values, strict=True)]
+        for row, (picture, (panoptic, segments)) in enumerate(zip(pictures, outputs, strict=True)):
+            classes = {each["id"]: panoptic_class(each["category_id"], each["isthing"]) for each in segments}
+            if self.spec.form == "occupancy":
+                values = {SEGMENT: occupancy(panoptic.cpu(), classes, grid=self.spec.grid)}
+            else:
+                sizes = {"size": images.image_sizes[row], "padded": tuple(images.tensor.shape[-2:])}
+                arrays = pooled(panoptic, classes, maps[row], **sizes)
+                values = dict(zip((SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), arrays, strict=True))
+            records.append(ImageFeatures(picture.image_id, picture.size, values))
+        return records
 
 
 def panoptic_class(category: int, thing: bool) -> int:
@@ -271,10 +260,7 @@ def panoptic_class(category: int, thing: bool) -> int:
 def occupancy(panoptic: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:
     """Return the share of each class in each cell, float32 [grid * grid, 133] in raster order.
 
-    Args:
-        panoptic: the segment of each pixel, [H, W]; 0 is none.
-        classes: segment -> class.
-        grid: cells per edge.
+    ``panoptic`` [H, W] is the segment of each pixel, of which 0 is none; ``classes`` are those of the segments.
     """
     shares = torch.zeros(CLASSES, grid, grid)
     for name in sorted(set(classes.values())):
@@ -284,25 +270,77 @@ def occupancy(panoptic: Tensor, classes: dict[int, int], *, grid: int) -> np.nda
 
 
 def pooled(
-    panoptic: Tensor, classes: dict[int, int], maps: Tensor, *, size: tuple[int, int], padded: tuple[int, ...]
+    panoptic: Tensor,  # the segment of each pixel of the picture, [H, W]
+    classes: dict[int, int],  # segment -> class
+    maps: Tensor,  # [C, h, w] of the resized and padded picture
+    *,
+    size: tuple[int, int],  # height and width of the resized picture
+    padded: tuple[int, ...],  # the same after padding
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a segment.
 
     A picture in which no segment was found has one row for the whole of it, of class -1.
-
-    Args:
-        panoptic: the segment of each pixel of the picture, [H, W].
-        classes: segment -> class.
-        maps: [C, h, w] of the resized and padded picture.
-        size: height and width of the resized picture.
-        padded: the same after padding.
     """
-    masks = [panoptic == segment for segment in classes] or [torch.ones_like(panoptic, dtype=torch.bool)]
-    rows = []
-    for mask in masks:
+    rows, boxes = [], []
+    for segment in classes or [None]:  # one mask at a time is held
+        mask = torch.ones_like(panoptic, dtype=torch.bool) if segment is None else panoptic == segment
         small = interpolate(mask.float()[None, None], size=size, mode="area")
         small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
         weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)
         rows.append((maps * weight).sum((1, 2)) / weight.sum().clamp_min(1e-9))
-    boxes = tight_boxes(torch.stack(masks).cpu().numpy())
-    return torch.stack(rows).cpu().numpy(), boxes, np.array(list(classes.values()) or [NOTHING])
+        boxes.append(tight_box(mask.cpu().numpy()))
+    values = torch.stack(rows).cpu().numpy()
+    return values, np.asarray(boxes, np.float32), np.array(list(classes.values()) or [NOTHING])
+
+
+def suppressed_confidence(boxes: Tensor, scores: Tensor, *, overlap: float) -> tuple[Tensor, Tensor]:
+    """Return each box's highest score among the classes in which it survives suppression [R], and that class [R].
+
+    Of boxes [R, 4] with scores [R, classes], without the background, one that overlaps another of a higher score in a
+    class by more than ``overlap`` (intersection over union) is dropped there; exact, for all classes at once. A box
+    that survives nowhere has confidence 0 and its best class.
+    """
+    near = intersection_over_union(boxes) > overlap
+    near.fill_diagonal_(False)
+    order = scores.argsort(stable=True, dim=0, descending=True).T  # [classes, R]
+    classes = torch.arange(scores.shape[1], device=scores.device)
+    alive = torch.ones_like(order, dtype=torch.bool)
+    for rank in range(order.shape[1]):
+        box = order[:, rank]
+        survives = alive[classes, box]
+        alive &= ~(near[box] & survives[:, None])
+    confidence, best = (scores * alive.T).max(1)
+    return confidence, torch.where(confidence > 0, best, scores.argmax(1))
+
+
+def rising_suppression(boxes: Tensor, scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
+    """Return each box's best score if it survives suppression by boxes of any class, else 0 [R]; and its class [R].
+
+    The overlap above which a box is dropped rises from 0.3 to 0.9 by 0.1 until ``count`` boxes survive, as in
+    py-bottom-up-attention's script for COCO. Arguments as for `suppressed_confidence`.
+    """
+    best, classes = scores.max(1)
+    for tenths in range(3, 10):
+        confidence, _ = suppressed_confidence(boxes, best[:, None], overlap=tenths / 10)
+        if int((confidence > 0).sum()) >= count:
+            break
+    return confidence, classes
+
+
+def choose(confidence: Tensor, *, threshold: float, least: int, most: int) -> tuple[Tensor, Tensor]:
+    """Return the indices of the up to ``most`` regions of highest confidence, from the highest down, and how many of
+    them to keep: those at or above ``threshold``, but at least ``least`` (or as many as there are).
+
+    Their number stays a tensor, so that a GPU need not be waited for.
+    """
+    order = confidence.argsort(stable=True, descending=True)[:most]
+    return order, (confidence >= threshold).sum().clamp(min(least, len(order)), len(order))
+
+
+def intersection_over_union(boxes: Tensor) -> Tensor:
+    """Return the overlap of all pairs [R, R] of boxes [R, 4]."""
+    low = torch.maximum(boxes[:, None, :2], boxes[None, :, :2])
+    high = torch.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(-1)
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+    return shared / (area[:, None] + area[None, :] - shared).clamp_min(1e-9)

@@ -103,20 +103,15 @@ def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.
         "MODEL.RPN.POST_NMS_TOPK_TEST": spec.proposals or release.proposals,
         **release.changes,
     }
-    config = configured(release.config, options)
-    model = built(config, seed=spec.seed, device=device)
+    model, config = built(release.config, options, seed=spec.seed, device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         if release.caffe:
             model.backbone.stem = CaffeStem(model.backbone.stem.conv1)
             model.roi_heads.res5 = _dilated_stage(config)
         if spec.attributes:
-            model.attribute_head = AttributeHead(
-                classes=spec.classes,
-                attributes=spec.attributes,
-                size=release.attributes_from,
-                none=release.no_attribute,
-            )
+            sizes = {"classes": spec.classes, "attributes": spec.attributes, "size": release.attributes_from}
+            model.attribute_head = AttributeHead(**sizes, none=release.no_attribute)
     if spec.anchors == "caffe":
         (anchors,) = model.proposal_generator.anchor_generator.cell_anchors
         anchors.copy_(caffe_anchors())
@@ -130,10 +125,11 @@ def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.
     return model.eval().to(device), config, digest
 
 
-def configured(name: str, changes: Mapping[str, Any]) -> Any:
-    """Return a configuration of detectron2's model zoo with changes, for random weights."""
+def built(name: str, changes: Mapping[str, Any], *, seed: int, device: torch.device) -> tuple[Any, Any]:
+    """Build a detector of the model zoo with changes and seeded random weights; return it and its configuration."""
     try:
         from detectron2 import model_zoo
+        from detectron2.modeling import build_model
     except ImportError as error:
         raise ConfigError(
             f"regions and segments need detectron2, which cannot be imported ({error}): build it as "
@@ -141,18 +137,10 @@ def configured(name: str, changes: Mapping[str, Any]) -> Any:
         ) from error
     config = model_zoo.get_config(name)
     config.merge_from_list([item for pair in changes.items() for item in pair])
-    config.MODEL.WEIGHTS = ""
-    return config
-
-
-def built(config: Any, *, seed: int, device: torch.device) -> Any:
-    """Build a detector with seeded random weights, in evaluation mode."""
-    from detectron2.modeling import build_model
-
-    config.MODEL.DEVICE = device.type
+    config.MODEL.WEIGHTS, config.MODEL.DEVICE = "", device.type
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(seed, "detector"))
-        return build_model(config).eval()
+        return build_model(config).eval(), config
 
 
 def _dilated_stage(config: Any) -> nn.Module:
@@ -160,18 +148,13 @@ def _dilated_stage(config: Any) -> nn.Module:
     from detectron2.modeling.backbone.resnet import BottleneckBlock, ResNet
 
     resnet = config.MODEL.RESNETS
-    blocks = ResNet.make_stage(
-        BottleneckBlock,
-        3,
-        stride_per_block=[1, 1, 1],
-        in_channels=resnet.RES2_OUT_CHANNELS * 4,
-        out_channels=resnet.RES2_OUT_CHANNELS * 8,
-        bottleneck_channels=resnet.NUM_GROUPS * resnet.WIDTH_PER_GROUP * 8,
-        num_groups=resnet.NUM_GROUPS,
-        norm=resnet.NORM,
-        stride_in_1x1=resnet.STRIDE_IN_1X1,
-        dilation=2,
-    )
+    options = {"num_groups": resnet.NUM_GROUPS, "norm": resnet.NORM, "stride_in_1x1": resnet.STRIDE_IN_1X1}
+    channels = {
+        "in_channels": resnet.RES2_OUT_CHANNELS * 4,
+        "out_channels": resnet.RES2_OUT_CHANNELS * 8,
+        "bottleneck_channels": resnet.NUM_GROUPS * resnet.WIDTH_PER_GROUP * 8,
+    }
+    blocks = ResNet.make_stage(BottleneckBlock, 3, stride_per_block=[1, 1, 1], dilation=2, **channels, **options)
     return nn.Sequential(*blocks)
 
 
@@ -196,28 +179,19 @@ def caffe_anchors() -> Tensor:
     for ratio in _RATIOS:
         width = round((_STRIDE**2 / ratio) ** 0.5)
         height = round(width * ratio)  # of halves the even one, as numpy has it
-        for scale in _SCALES:
-            half_width, half_height = width * scale / 2, height * scale / 2
-            center = _STRIDE / 2
-            anchors.append([center - half_width, center - half_height, center + half_width, center + half_height])
-    return torch.tensor(anchors)
+        corner = torch.tensor([width / 2, height / 2])
+        anchors += [torch.cat([-scale * corner, scale * corner]) + _STRIDE / 2 for scale in _SCALES]
+    return torch.stack(anchors)
 
 
 class AttributeHead(nn.Module):
     """Attributes from a region's vector and an embedding of its class (Anderson et al. 2018, section 3.1)."""
 
     def __init__(self, *, classes: int, attributes: int, size: int, none: bool) -> None:
-        """Build it with random weights.
-
-        Args:
-            classes: classes without the background, which has an embedding, too.
-            attributes: what it tells apart.
-            size: length of the vectors.
-            none: whether it also scores "no attribute", in the last place.
-        """
+        """Build it for vectors of length ``size``; ``none`` adds a score of "no attribute", in the last place."""
         super().__init__()
         self.attributes = attributes
-        self.embedding = nn.Embedding(classes + 1, 256)
+        self.embedding = nn.Embedding(classes + 1, 256)  # the background has one, too
         self.hidden = nn.Linear(size + 256, 512)
         self.scores = nn.Linear(512, attributes + none)
 
@@ -230,21 +204,13 @@ class AttributeHead(nn.Module):
 
 def load(
     model: nn.Module,
-    path: Path | None,
+    path: Path | None,  # .safetensors, .pth, .bin or .pkl
     *,
-    key_map: Mapping[str, str],
-    unused: Sequence[str] = (),
-    background_first: bool = False,
+    key_map: Mapping[str, str],  # prefix of a name in the file -> prefix of the name in `model`
+    unused: Sequence[str] = (),  # prefixes of our names that are left out with a message where `model` lacks them
+    background_first: bool = False,  # the file has the background before the classes; ours has it after them
 ) -> str:
-    """Load weights, strictly, and return their hash; None leaves the random ones.
-
-    Args:
-        model: the detector.
-        path: .safetensors, .pth, .bin or .pkl.
-        key_map: prefix of a name in the file -> prefix of the name in ``model``.
-        unused: prefixes of names, after ``key_map``, that are left out with a message where ``model`` lacks them.
-        background_first: the file has the background before the classes; ours has it after them.
-    """
+    """Load weights, strictly, and return their hash; None leaves the random ones."""
     if path is None:
         for name, value in model.named_buffers():
             # The norms are frozen and normalize nothing: values of random residual branches would grow with every block

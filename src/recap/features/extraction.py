@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,9 +18,9 @@ from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
 from recap.features.ahead import in_order, prefetch
-from recap.features.origins import Origins, ShownPictures
+from recap.features.origins import Origins, of_pictures
 from recap.features.records import GRID, ImageFeatures
-from recap.features.write import Part, build_store
+from recap.features.write import Extract, Part, build_store
 from recap.plan.source import code_digest
 from recap.settings.features import FeaturesConfig
 
@@ -76,13 +76,6 @@ class Picture:
     image_id: int
     image: Image
 
-    @staticmethod
-    def only(image_id: int, views: Sequence[Image]) -> Picture:
-        """Return the only view of an image; boxes or vectors of several could not be told apart."""
-        if len(views) > 1:
-            raise DataError(f"image id {image_id} has {len(views)} views; use grid features, which take them all")
-        return Picture(image_id, views[0])
-
 
 class Encoder(ABC):
     """Turns pictures into features, those of a data set and single photos alike.
@@ -97,7 +90,9 @@ class Encoder(ABC):
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Any:
         """Return what is encoded of an image, given as its views in RGB; called in threads."""
-        return Picture.only(image_id, views)
+        if len(views) > 1:  # boxes or vectors of several could not be told apart
+            raise DataError(f"image id {image_id} has {len(views)} views; use grid features, which take them all")
+        return Picture(image_id, views[0])
 
     def batches(self, items: Iterator[Any]) -> Iterator[Sequence[Any]]:
         """Yield what `prepare` returned in lists that are encoded together."""
@@ -130,7 +125,7 @@ class Pictures:
     @cached_property
     def origins(self) -> Origins:
         """What tells the bytes of these pictures from others."""
-        return ShownPictures(self.source, self.views)
+        return of_pictures(self.source, self.views)
 
     def open(self, image_id: int) -> list[Image]:
         """Return the views of an image, decoded, as RGB."""
@@ -161,14 +156,10 @@ def extract(
     made_from: Sequence[str] = (),
 ) -> None:
     """Write the store that an encoder makes from pictures; ``origins`` and ``made_from`` as for `write`."""
-
-    def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        return encoded(encoder, pictures, groups, threads=job.threads)
-
     write(
         spec,
         job,
-        features,
+        lambda groups: encoded(encoder, pictures, groups, threads=job.threads),
         ids=list(pictures.views),
         attributes=encoder.attributes,
         streams=encoder.streams,
@@ -211,24 +202,15 @@ def encoded(
 def write(
     spec: FeaturesConfig,
     job: ExtractionJob,
-    features: Callable[[list[list[int]]], Iterator[ImageFeatures]],
+    features: Extract,  # groups of image ids -> their features, in that order
     *,
-    ids: Sequence[int],
-    attributes: Mapping[str, str],
-    streams: Sequence[str],
-    origins: Origins,
-    made_from: Sequence[str] = (),
+    ids: Sequence[int],  # of all images
+    attributes: Mapping[str, str],  # what the store says of the extractor
+    streams: Sequence[str],  # names of the streams that every image has, the main one first
+    origins: Origins,  # what tells the bytes of each image's files from others
+    made_from: Sequence[str] = (),  # hashes of files that all images depend on
 ) -> None:
-    """Write the store of a job, or take up an interrupted run.
-
-    Args:
-        features: groups of image ids -> their features, in that order.
-        ids: of all images.
-        attributes: what the store says of the extractor.
-        streams: names of the streams that every image has, the main one first.
-        origins: what tells the bytes of each image's files from others.
-        made_from: hashes of files that all images depend on.
-    """
+    """Write the store of a job, or take up an interrupted run."""
     build_store(
         out=job.out,
         shards=job.shards,

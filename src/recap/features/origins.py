@@ -9,17 +9,18 @@ its time and size back changes the time of its last change, which nobody can set
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
 
-from recap.core.documents import write_json
-from recap.core.errors import FeatureError
+from recap.core.documents import read_json, write_json
+from recap.core.errors import FeatureError, RecapError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file
 from recap.core.log import log
@@ -32,59 +33,46 @@ _SETTLED = 2 * 10**9  # ns; what changed later than that may change again withou
 _GONE = {"missing": "put it back and run the same command again", "damaged": "run the same command again"}
 
 
+@dataclass(frozen=True)
 class Origins:
-    """Tells what each image is made from: the whole of some files, by default of none."""
+    """What each image is made from; by default nothing that could change."""
 
-    def __init__(self, files: Callable[[int], Sequence[Path]] = lambda image_id: ()) -> None:
-        self._files = files
-
-    def mark(self, image_id: int) -> Mark:
-        """Return what differs whenever the bytes may differ, without reading them."""
-        return [file_mark(path) for path in self._files(image_id)]
-
-    def content(self, image_id: int) -> str:
-        """Return a hash of the bytes."""
-        return " ".join(map(_sha256, self._files(image_id)))
+    mark: Callable[[int], Mark] = lambda image_id: []  # differs whenever the bytes may differ, which are not read
+    content: Callable[[int], str] = lambda image_id: ""  # a hash of the bytes
 
 
-class FromStore(Origins):
-    """The origins of images that are made from those of another store, and from something else."""
-
-    def __init__(self, store: FeatureStore, others: Origins) -> None:
-        self._digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
-        self._others = others
-
-    def mark(self, image_id: int) -> Mark:
-        """Return a mark of the image in the store, and those of the rest."""
-        return [[int.from_bytes(self._digests[image_id][:7]), 0], *self._others.mark(image_id)]
-
-    def content(self, image_id: int) -> str:
-        """Return the digest of the image in the store, and the hash of the rest."""
-        return f"{self._digests[image_id].hex()} {self._others.content(image_id)}"
+def of_files(files: Callable[[int], Sequence[Path]]) -> Origins:
+    """Return the origins of images that are made from the whole of some files."""
+    return Origins(
+        lambda image_id: [file_mark(path) for path in files(image_id)],
+        lambda image_id: " ".join(map(_sha256, files(image_id))),
+    )
 
 
-class ShownPictures(Origins):
-    """The origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
+def of_store(store: FeatureStore, others: Origins) -> Origins:
+    """Return the origins of images that are made from those of another store, and from something else."""
+    digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
+    return Origins(
+        lambda image_id: [[int.from_bytes(digests[image_id][:7]), 0], *others.mark(image_id)],
+        lambda image_id: f"{digests[image_id].hex()} {others.content(image_id)}",
+    )
 
-    def __init__(self, source: ImageSource, views: Mapping[int, Sequence[str]]) -> None:
-        self._zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
-        self._places = {
-            image: [place for place in map(source.locate, files) if place] for image, files in views.items()
-        }
 
-    def mark(self, image_id: int) -> Mark:
-        """Return the marks of the pictures' files, or of the zips that hold them."""
-        return [file_mark(root if root in self._zips else root / name) for root, name in self._places[image_id]]
+def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Origins:
+    """Return the origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
+    zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
+    places = {image: [place for place in map(source.locate, files) if place] for image, files in views.items()}
 
-    def content(self, image_id: int) -> str:
-        """Return the hashes of the pictures, or sizes and CRCs of the entries."""
-        return " ".join(self._one(root, name) for root, name in self._places[image_id])
-
-    def _one(self, root: Path, name: str) -> str:
-        if root not in self._zips:
+    def content(root: Path, name: str) -> str:
+        if root not in zips:
             return _sha256(root / name)
-        entry = self._zips[root].getinfo(name)
+        entry = zips[root].getinfo(name)
         return f"{entry.file_size}-{entry.CRC:08x}"
+
+    return Origins(
+        lambda image_id: [file_mark(root if root in zips else root / name) for root, name in places[image_id]],
+        lambda image_id: " ".join(content(root, name) for root, name in places[image_id]),
+    )
 
 
 def file_mark(path: Path) -> list[int]:
@@ -114,11 +102,6 @@ def hashed(content: str) -> bytes:
     return hashlib.sha256(content.encode()).digest()
 
 
-def joint_hash(contents: Sequence[str]) -> str:
-    """Return one hash of many, in their order."""
-    return hashed("\n".join(contents)).hex()
-
-
 class Notes:
     """What the images of a job are made from: as earlier runs noted, or read."""
 
@@ -126,9 +109,11 @@ class Notes:
         """Mark the source files of the images before any of them is read; take notes of earlier runs."""
         self._origins = origins
         self._before = {image_id: origins.mark(image_id) for image_id in ids}
-        self._noted: dict[str, Any] = {}
+        self._noted: dict[str, dict[str, Any]] = {}
         for file in files:
-            self._noted |= _read_notes(file)
+            # Without notes, or where they are damaged, everything is read.
+            with suppress(RecapError):
+                self._noted |= read_json(file, dict[str, dict[str, Any]])
 
     def content(self, image_id: int) -> str:
         """Return the hash of what an image is made from; only what is not as noted is read."""
@@ -156,15 +141,6 @@ class Notes:
 def notes_of(path: Path) -> Path:
     """Return the file with notes of what the images of a store or shard are made from."""
     return path.with_name(f"{path.name}.origins.json")
-
-
-def _read_notes(path: Path) -> dict[str, Any]:
-    """Return the notes beside a shard; without them, or where they are damaged, everything is read."""
-    try:
-        notes = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return notes if isinstance(notes, dict) and all(isinstance(note, dict) for note in notes.values()) else {}
 
 
 class Earlier:

@@ -23,9 +23,8 @@ from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scene_pictures import painted_mask
 from recap.features.attributes import describe
-from recap.features.boxes import box_shares, mask_shares, tight_boxes
 from recap.features.extraction import ExtractionJob, write
-from recap.features.origins import FromStore, Origins
+from recap.features.origins import Origins, of_store
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import BOXES, PooledFeatures
@@ -53,7 +52,7 @@ def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
         ids=ids,
         attributes=describe(spec, cells_hash=cells.made_by(), **own),
         streams=(REGION if spec.areas in ("boxes", "merged") else SEGMENT,),
-        origins=FromStore(cells, Origins()),
+        origins=of_store(cells, Origins()),
         made_from=[sha256_file(path) for path in job.products],
     )
 
@@ -63,7 +62,7 @@ def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, A
     if not spec.products():
         return {}
     path = next((path for path in job.products if path.name == BOXES), None)
-    if path is None or not path.is_file():
+    if path is None:
         raise ConfigError(
             f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where with --products, "
             "or take areas 'merged'"
@@ -88,14 +87,14 @@ def pooled_features(
         assert spec.regions is not None
         groups = merged_cells(values, side, spec.regions)
         boxes = tight_boxes(groups) * np.tile((width, height), 2) / side
-        regions = {REGION: pool(values, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
-        return ImageFeatures(image_id, (width, height), regions)
-    if image_id not in truth:
-        raise DataError(f"{BOXES}: nothing about image id {image_id}; make the data set again")
-    try:
-        arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{BOXES}: image id {image_id} is no scene ({error!r}); make the data set again") from error
+        arrays = {REGION: pool(values, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
+    else:
+        try:
+            arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{BOXES}: has no scene of image id {image_id} ({error!r}); make the data set again"
+            ) from error
     return ImageFeatures(image_id, (width, height), arrays)
 
 
@@ -129,16 +128,11 @@ def pool(cells: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
-    """Return connected groups of cells that are alike, bool [R, side, side]; every cell is in exactly one.
+    """Return connected groups of cells [side * side, C] that are alike, bool [R, side, side]; each cell is in one.
 
-    Cells are merged until so many groups are left (average linkage); two cells are as far apart as the cosine of their
-    vectors says, plus a little for their distance in the picture. A group that falls into parts that do not touch is
-    several.
-
-    Args:
-        cells: vectors in raster order, [side * side, C].
-        side: cells per edge.
-        count: groups of cells that are alike; there may be more connected ones.
+    Cells are merged until ``count`` groups are left (average linkage); two cells are as far apart as the cosine of
+    their vectors says, plus a little for their distance in the picture. A group that falls into parts that do not touch
+    is several.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.ndimage import label
@@ -155,3 +149,36 @@ def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
         parts, number = label(groups == group)
         connected.extend(parts == part for part in range(1, number + 1))
     return np.stack(connected)
+
+
+def tight_box(mask: np.ndarray) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of a mask [H, W] that is not empty."""
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
+def tight_boxes(masks: np.ndarray) -> np.ndarray:
+    """Return the boxes of masks that are not empty, [R, H, W] -> float32 [R, 4]."""
+    return np.asarray([tight_box(mask) for mask in masks], np.float32)
+
+
+def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarray:
+    """Return how much of each of side x side cells boxes [R, 4] cover, float64 [R, side * side] in raster order."""
+    low, high = np.arange(side), np.arange(side) + 1
+    columns, rows = (
+        np.clip(np.minimum(high, last[:, None]) - np.maximum(low, first[:, None]), 0, 1)
+        for first, last in (
+            (boxes[:, axis] * side / size[axis], boxes[:, axis + 2] * side / size[axis]) for axis in (0, 1)
+        )
+    )
+    shares: np.ndarray = (rows[:, :, None] * columns[:, None, :]).reshape(len(boxes), -1)
+    return shares
+
+
+def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
+    """Return how much of each cell a mask covers, [R, edge, edge] -> float64 [R, side * side] in raster order."""
+    bounds = np.linspace(0, masks.shape[1], side + 1).round().astype(int)
+    starts, counts = bounds[:-1], np.diff(bounds)
+    sums = np.add.reduceat(np.add.reduceat(masks.astype(np.float64), starts, axis=1), starts, axis=2)
+    shares: np.ndarray = (sums / np.outer(counts, counts)).reshape(len(masks), -1)
+    return shares

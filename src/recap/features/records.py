@@ -85,12 +85,12 @@ def _check_boxes(image: str, size: tuple[int, int], boxes: np.ndarray) -> None:
         raise FeatureError(f"{image}: boxes of shape {list(boxes.shape)}, expected [rows, 4]")
     low, high = boxes[:, :2], boxes[:, 2:]
     edges = np.asarray(size if any(size) else (np.inf, np.inf), np.float32)
-    turned, outside = (high < low).any(1), ((low < -_BEYOND) | (high > edges + _BEYOND)).any(1)
-    problem = f"is outside the image of {size[0]} x {size[1]} pixels; correct the boxes, or clip them"
-    if turned.any():
-        problem = "ends before it begins; write left, top, right and bottom, not x, y, width and height"
-    for box in boxes[turned if turned.any() else outside][:1]:
-        raise FeatureError(f"{image}: box {[round(float(number), 1) for number in box]} {problem}")
+    inside = (low <= high) & (low >= -_BEYOND) & (high <= edges + _BEYOND)
+    for box in boxes[~inside.all(1)][:1]:
+        raise FeatureError(
+            f"{image}: box {[round(float(number), 1) for number in box]} is not inside the picture of {size[0]} x "
+            f"{size[1]} pixels; write left, top, right and bottom, not x, y, width and height, or clip the boxes"
+        )
 
 
 def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -152,11 +152,9 @@ class FeatureStore:
         return offsets[positions + 1] - offsets[positions]
 
     def read(self, image_ids: Sequence[int], stream: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the features of images in the order given (an id may be repeated).
+        """Return features of images, float32 [B, N, dim], zero beyond an image's own rows; and which are real [B, N].
 
-        Returns:
-            values float32 [B, N, dim], zero beyond an image's own rows, and mask bool [B, N], true where rows are real;
-            N is the largest number of rows in this batch.
+        Images are in the order given, in which an id may be repeated; N is the largest number of rows in this batch.
         """
         import torch
 
@@ -185,10 +183,6 @@ class FeatureStore:
     def shape(self, stream: str, name: str = VALUES) -> tuple[int, ...]:
         """Return the shape of one array of the file, [rows of all images, ...]."""
         return self._mapped[f"{self._named(stream)}/{name}"].shape
-
-    def dtype(self, stream: str) -> str:
-        """Return the stored type of a stream's features."""
-        return self._mapped[f"{stream}/{VALUES}"].dtype.name
 
     def made_by(self) -> str:
         """Return the hash of extractor, weights and type of the numbers: equal for stores of other images, too."""
@@ -236,18 +230,19 @@ class FeatureStore:
 
     def intact(self) -> np.ndarray:
         """Read everything; return which images are as they were stored, bool [images]."""
-        intact = np.zeros(len(self.ids), bool)
-        for start, stop, arrays in self.blocks():
-            for position in range(start, stop):
-                intact[position] = self._is_intact(position, arrays, start)
-        return intact
+        intact = [
+            self._is_intact(position, arrays, start)
+            for start, stop, arrays in self.blocks()
+            for position in range(start, stop)
+        ]
+        return np.array(intact, bool)
 
     def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int = 0) -> bool:
         """Compare an image with its digest; the arrays start with the rows of the image at ``first``."""
         own = {}
         for path, array in arrays.items():
-            offsets = self._offsets[path.split("/")[0]]
-            own[path] = array[offsets[position] - offsets[first] : offsets[position + 1] - offsets[first]]
+            begin, start, stop = self._offsets[path.split("/")[0]][[first, position, position + 1]]
+            own[path] = array[start - begin : stop - begin]
         return image_digest(own) == self.digests[position].tobytes()
 
     def _changed(self, position: int) -> FeatureError:
@@ -276,23 +271,17 @@ class FeatureStore:
             self._map.madvise(mmap.MADV_WILLNEED, page, begin + int(counts[image]) * width - page)
         # One operation for the whole batch; where an image has fewer rows, its last one is repeated until it is zeroed.
         taken = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
-        values = self._tensor(path).index_select(0, taken)
-        # torch widens float16 twelve times faster than numpy.
-        values = values.view(*mask.shape, *rows.row.shape).to(dtype or values.dtype)
-        if not bool(mask.all()):
-            values[~mask] = 0
-        return values, mask
-
-    def _tensor(self, path: str) -> torch.Tensor:
-        """Return one array of the file as a tensor over the memory map, made when it is first asked for."""
-        import torch
-
         if path not in self._tensors:
             with warnings.catch_warnings():
                 # torch has no read-only tensors; nothing here writes to it, and it does not leave this class.
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
                 self._tensors[path] = torch.from_numpy(self._mapped[path])
-        return self._tensors[path]
+        values = self._tensors[path].index_select(0, taken)
+        # torch widens float16 twelve times faster than numpy.
+        values = values.view(*mask.shape, *rows.row.shape).to(dtype or values.dtype)
+        if not bool(mask.all()):
+            values[~mask] = 0
+        return values, mask
 
     def _named(self, stream: str | None) -> str:
         if stream is None:

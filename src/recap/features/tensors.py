@@ -21,8 +21,15 @@ _NUMBERS = {
     *(torch.bfloat16, torch.float16, torch.float32, torch.float64),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 }
+_RECONSTRUCT = tuple(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core"))
 # Random states of numpy, which some checkpoints hold beside the tensors: read as `Opaque`, without numpy.
-_STATES = ("numpy.ndarray", "numpy.dtype", *(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core")))
+_STATES = ("numpy.ndarray", "numpy.dtype", *_RECONSTRUCT)
+# Arrays by name, as detectron2's model zoo pickles them.
+_ARRAYS = {
+    *_STATES,
+    *("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"),
+    *("_codecs.encode", "collections.OrderedDict"),
+}
 
 
 def read_tensors(path: Path, refused: type[RecapError]) -> Any:
@@ -50,16 +57,13 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
 
 def _check_tensor(value: Any) -> None:
     """Refuse a tensor that is more than rows of numbers in memory of its own, before anything is copied."""
-    if isinstance(value, torch.Tensor):
-        if (
-            value.dtype not in _NUMBERS
-            or value.layout != torch.strided
-            or value.is_nested
-            or value.device.type != "cpu"
-        ):
-            raise ValueError(f"a tensor is {value.dtype} of layout {value.layout} on {value.device}")
-        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-            raise ValueError(f"a tensor {list(value.shape)} repeats {value.untyped_storage().nbytes():,} bytes")
+    if not isinstance(value, torch.Tensor):
+        return
+    plain_layout = value.layout == torch.strided and not value.is_nested
+    if value.dtype not in _NUMBERS or not plain_layout or value.device.type != "cpu":
+        raise ValueError(f"a tensor is {value.dtype} of layout {value.layout} on {value.device}")
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        raise ValueError(f"a tensor {list(value.shape)} repeats {value.untyped_storage().nbytes():,} bytes")
 
 
 def _check_sums(path: Path) -> None:
@@ -73,22 +77,10 @@ def _check_sums(path: Path) -> None:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Loads pickles of numpy arrays by name, as detectron2's model zoo has them, and refuses everything else."""
-
-    _ALLOWED = {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("numpy.core.multiarray", "_reconstruct"),
-        ("numpy.core.multiarray", "scalar"),
-        ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "scalar"),
-        ("_codecs", "encode"),
-        ("collections", "OrderedDict"),
-    }
+    """Loads pickles of numpy arrays by name and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a permitted constructor."""
-        if (module, name) not in self._ALLOWED:
+        if f"{module}.{name}" not in _ARRAYS:
             raise pickle.UnpicklingError(f"it would run {module}.{name}")
         return super().find_class(module, name)
 

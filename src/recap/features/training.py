@@ -35,7 +35,7 @@ from torch.nn.functional import cross_entropy, softplus
 from recap.core import checksums
 from recap.core.device import mixed, precision_here, select_device
 from recap.core.documents import read_json
-from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.errors import DataError, FeatureError
 from recap.core.files import atomic_path
 from recap.core.hashing import derived_seed
 from recap.core.log import log, progress
@@ -54,26 +54,16 @@ Words = tuple[Tensor, list[int], Tensor]  # pictures of all views, number of vie
 
 
 def fit(
-    backbone: Backbone,
-    head: nn.Module,
+    backbone: Backbone,  # its model is trained, in the mode that it is in
+    head: nn.Module,  # reads its maps
     settings: BoxPretraining | WordTuning,
     *,
-    epoch: Callable[[], Iterable[Batch]],
-    batches: int,
+    epoch: Callable[[], Iterable[Batch]],  # returns the batches of an epoch
+    batches: int,  # how many these are
     loss_of: Callable[[Batch], Tensor],
-    name: str,
+    name: str,  # for messages
 ) -> Iterator[tuple[str, float]]:
-    """Train model and head by AdamW on a one-cycle schedule; yield each epoch's name and mean loss after it.
-
-    Args:
-        backbone: its model is trained, in the mode that it is in.
-        head: reads its maps.
-        settings: of the training.
-        epoch: returns the batches of an epoch.
-        batches: how many these are.
-        loss_of: batch -> loss.
-        name: for messages.
-    """
+    """Train model and head by AdamW on a one-cycle schedule; yield each epoch's name and mean loss after it."""
     optimizer = torch.optim.AdamW([*backbone.model.parameters(), *head.parameters()], weight_decay=0.02)
     steps = max(2, settings.epochs * batches)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, total_steps=steps)
@@ -94,23 +84,18 @@ def _save(weights: Mapping[str, Tensor], out: Path) -> None:
         save_file({name: value.cpu().contiguous() for name, value in weights.items()}, temporary)
 
 
-def pretrain(*, spec: GridFeatures, boxes: Path, images: Sequence[Path], device: str, threads: int, out: Path) -> None:
-    """Train the backbone on the boxes of the training pictures and write its weights as safetensors.
-
-    Args:
-        spec: backbone, stage, grid, and `pretraining`.
-        boxes: boxes.json of a data set: names and pixel boxes of every picture's objects.
-        images: folders or zips with the pictures.
-        device: auto, cpu or cuda.
-        threads: CPU threads.
-        out: the weights.
-    """
-    settings = spec.pretraining
-    if settings is None:
-        raise ConfigError(
-            f"weights: {spec.weights!r} are not trained; set `weights: boxes` and `pretraining` to train a backbone"
-        )
-    target = select_device(device)
+def pretrain(
+    *,
+    spec: GridFeatures,
+    boxes: Path,  # boxes.json of a data set: names and pixel boxes of every picture's objects
+    images: Sequence[Path],  # folders or zips with the pictures
+    device: str,
+    threads: int,
+    out: Path,
+) -> None:
+    """Train the backbone on the boxes of the training pictures and write its weights as safetensors."""
+    settings, target = spec.pretraining, select_device(device)
+    assert settings is not None  # the workflow pretrains no others
     torch.set_num_threads(threads)
     checksums.check(boxes)
     records = [record for record in read_json(boxes)["images"] if record["split"] == "train" and record["objects"]]
@@ -122,13 +107,11 @@ def pretrain(*, spec: GridFeatures, boxes: Path, images: Sequence[Path], device:
     pictures = torch.from_numpy(np.concatenate([square.pixels for square in squares]))
     names = {name: sorted({item[name] for record in records for item in record["objects"]}) for name in NAMES}
     grounds = sorted({record["background"] for record in records})
-    objects = [
-        cell_labels(record["objects"], square.size, spec.grid, names)
-        for record, square in zip(records, squares, strict=True)
-    ]
-    ground = torch.tensor([grounds.index(record["background"]) for record in records])
-    behind = ground[:, None, None, None].expand(-1, 1, spec.grid, spec.grid)
-    labels = torch.cat([torch.stack(objects), behind], 1).to(target)  # [R, labels a cell, grid, grid]
+    labels = torch.empty(len(records), len(NAMES) + 2, spec.grid, spec.grid, dtype=torch.long)
+    for label, record, square in zip(labels, records, squares, strict=True):
+        label[:-1] = cell_labels(record["objects"], square.size, spec.grid, names)
+        label[-1] = grounds.index(record["background"])
+    labels = labels.to(target)
     with torch.no_grad():
         width = backbone.maps(pictures[:1]).shape[1]
     classes = [*(1 + len(names[name]) for name in NAMES), MOST + 1, len(grounds)]
@@ -172,10 +155,7 @@ def cell_labels(
 
 
 def _covered(low: float, high: float, cell: float, grid: int) -> tuple[slice, int]:
-    """Return the cells along one axis whose centers are in [low, high), and the one that holds its middle.
-
-    Where there is none of the former, they are the latter.
-    """
+    """Return the cells along one axis whose centers are in [low, high), at least that of its middle; and the latter."""
     middle = min(grid - 1, int((low + high) / 2 / cell))
     inside = [place for place in range(grid) if low <= (place + 0.5) * cell < high] or [middle]
     return slice(inside[0], inside[-1] + 1), middle
@@ -186,29 +166,16 @@ def tune(
 ) -> None:
     """Tune the backbone on the captions of the training images and write its weights as safetensors.
 
-    Args:
-        spec: backbone, weights to begin with, grid, and `word_tuning`.
-        corpus: corpus.parquet of the data set.
-        images: folders or zips with the pictures.
-        inputs: folder that the weights are relative to.
-        device: auto, cpu or cuda.
-        threads: CPU threads; pictures are decoded beside them.
-        out: the weights.
+    The weights to begin with are relative to ``inputs``.
     """
-    settings = spec.word_tuning
-    if settings is None:
-        raise ConfigError("the features have no `word_tuning`; without it their weights are used as they are")
-    target = select_device(device)
+    settings, target = spec.word_tuning, select_device(device)
+    assert settings is not None  # the workflow tunes no others
     torch.set_num_threads(threads)
     table = Corpus.read(corpus)
     captions, held_out = _caption_words(table, "train"), _caption_words(table, "val")
     words = _chosen_words(captions, settings, dataset=table.dataset)
-    if not held_out:
-        raise DataError(f"{table.dataset}: has no validation images, whose loss says which epoch is the best")
     pictures = Pictures(table.views(), ImageSource(images), table)
-    labels = {
-        image: torch.tensor([word in own for word in words]) for image, own in chain(captions.items(), held_out.items())
-    }
+    labels = {image: torch.tensor([word in own for word in words]) for image, own in {**captions, **held_out}.items()}
     training, validation, size = sorted(captions), sorted(held_out), settings.images_per_batch
     torch.manual_seed(derived_seed(spec.seed, "word tuning", spec.backbone))
     backbone = Backbone(spec, weights=initial_weights(spec, inputs), device=target)
@@ -271,8 +238,6 @@ def _caption_words(table: Corpus, split: str) -> dict[int, set[str]]:
 
 def _chosen_words(captions: Mapping[int, set[str]], settings: WordTuning, *, dataset: str) -> list[str]:
     """Return the words to name, the most frequent first."""
-    if not captions:
-        raise DataError(f"{dataset}: has no training images, whose captions have the words to tune on")
     counts = Counter(chain.from_iterable(captions.values()))
     most, least = settings.most_images * len(captions), settings.least_images
     words = [
@@ -296,13 +261,7 @@ class WordHead(nn.Module):
     """Scores words in each cell of a map whose channels are first standardized."""
 
     def __init__(self, scale: ChannelScale, *, share: Tensor, cells: float) -> None:
-        """Begin with scores that give each word its share of the images.
-
-        Args:
-            scale: of the C channels.
-            share: of the images that have each word, [W].
-            cells: of an image, over all its views.
-        """
+        """Begin with scores that give each word its share [W] of the images, whose views have so many cells in all."""
         super().__init__()
         self.mean: Tensor
         self.factor: Tensor
@@ -319,12 +278,9 @@ class WordHead(nn.Module):
 
 
 def word_loss(scores: Tensor, counts: Sequence[int], labels: Tensor) -> Tensor:
-    """Return the mean binary cross-entropy of the words of images.
+    """Return the mean binary cross-entropy of the words of B images with V views.
 
-    Args:
-        scores: of the cells of all views of all images, [V, W, cells].
-        counts: number of views of each of B images, V in all.
-        labels: [B, W], True where a caption of the image has the word.
+    Scores are [V, W, cells]; ``counts`` are the views of each image; labels [B, W] are True where a caption has a word.
     """
     absent = -softplus(scores).sum(-1)  # log p of no cell of a view, [V, W]
     absent = torch.stack([view.sum(0) for view in absent.split(list(counts))]).clamp(max=-1e-6)

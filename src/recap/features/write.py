@@ -37,7 +37,6 @@ Sources = dict[Path, tuple[FeatureStore, list[int]]]  # stores and shards with t
 
 _OURS = re.compile(r"[0-9a-f]{16}-([0-9a-f]{16}|\d{6})\.(shard|merging|origins)\.(h5|json)(\.origins\.json)?")
 _PAGE = 4096  # bytes
-_SPARE = 2**20  # bytes of a file beside its features, about
 
 
 @dataclass(frozen=True)
@@ -126,8 +125,7 @@ def build_store(
     if next(records, None) is not None:
         raise FeatureError(f"{out}: the extractor gave more images than were asked for")
     if part is not None:
-        finished = Finished(header=header, shards=[path.name for path in pieces], ids=ordered)
-        write_json(part.done, finished.model_dump())
+        write_json(part.done, {"header": header, "shards": [path.name for path in pieces], "ids": ordered})
         return
     for path in missing:
         earlier.add(path)
@@ -254,22 +252,12 @@ def _fill(
                 at[name] += len(piece)
 
 
-def _need_room(path: Path, form: Form, rows: Mapping[str, int]) -> None:
-    """Check that the disk has room for so many rows of each stream."""
-    size = sum(rows[name.split("/")[0]] * row.itemsize for name, row in form.items()) + _SPARE
-    free = shutil.disk_usage(path.parent).free
-    if free < size:
-        raise FeatureError(
-            f"{path}: needs {size / 2**20:.1f} MiB, but only {free / 2**20:.1f} MiB are free; "
-            "make room and run the same command again"
-        )
-
-
 def _write_shard(
     path: Path, ids: Sequence[int], records: Iterator[ImageFeatures], *, header: Mapping[str, str], notes: Notes
 ) -> None:
     """Take the features of a shard's images from ``records`` and write them; the shard is itself a feature store."""
     streams = header["streams"].split()
+    common: Form = {}
     images: list[dict[str, np.ndarray]] = []
     sizes: list[tuple[int, int]] = []
     for record, image_id in zip(islice(records, len(ids)), ids, strict=True):
@@ -279,12 +267,12 @@ def _write_shard(
         form = {name: np.dtype((array.dtype, array.shape[1:])) for name, array in arrays.items()}
         images.append(arrays)
         sizes.append(record.size)
-        if len(images) == 1:
-            common = form
-        elif form != common:
+        common = form if len(images) == 1 else common
+        if form != common:
+            one, others = ({name: ["rows", *row.shape] for name, row in each.items()} for each in (form, common))
             raise FeatureError(
-                f"image id {image_id}: has {_described(form)}, the images before it {_described(common)}; "
-                "the extractor must give every image the same arrays, with vectors of one length"
+                f"image id {image_id}: has {one}, the images before it {others}; the extractor must give every image "
+                "the same arrays, with vectors of one length"
             )
     index = Index(
         np.asarray(ids, np.int64),
@@ -293,14 +281,9 @@ def _write_shard(
         np.frombuffer(b"".join(map(hashed, notes.take(ids))), np.uint8).reshape(-1, 32),
         {stream: _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images]) for stream in streams},
     )
-    _need_room(path, common, {stream: int(offsets[-1]) for stream, offsets in index.offsets.items()})
     with atomic_path(path) as temporary:
         _fill(temporary, _lay_out(temporary, index, common, header), dict.fromkeys(common, 0), images)
     notes.write(notes_of(path), ids)
-
-
-def _described(form: Form) -> str:
-    return ", ".join(f"{name} {['rows', *row.shape]}".replace("'", "") for name, row in form.items())
 
 
 def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -327,25 +310,18 @@ def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, head
                 _lay_out(temporary, index, form, header)
         for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - {unfinished, *sources}:
             path.unlink()
-        copied = {path: source for path, source in sources.items() if path != unfinished}
-        # Room for what is copied from stores that stay, and for the largest shard.
-        room = {}
-        for stream in index.offsets:
-            rows = {path: int(store.rows(ids, stream).sum()) for path, (store, ids) in copied.items()}
-            staying = [rows.pop(path) for path in copied if not path.name.endswith(SHARD)]
-            room[stream] = sum(staying) + max(rows.values(), default=0)
-        _need_room(unfinished, form, room)
         target = FeatureStore(unfinished)
-        for path, (store, ids) in copied.items():
-            _copy(store, target, ids)
+        for path, (store, ids) in sources.items():
+            if path != unfinished:
+                _copy(store, target, ids)
             if path.name.endswith(SHARD):
                 path.unlink()
-        if kept is not None:
-            try:
+        try:
+            if kept is not None:
                 _link(unfinished, kept)
-            except OSError as error:
-                reason = f"the disk has no second name for the store ({error.strerror})"
-                log.warning(f"{kept}: {reason}, so it cannot grow later")
+        except OSError as error:
+            reason = f"the disk has no second name for the store ({error.strerror})"
+            log.warning(f"{kept}: {reason}, so it cannot grow later")
         _or_copy(Path.replace, unfinished, out)
         unfinished.unlink(missing_ok=True)
 
@@ -363,17 +339,20 @@ def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None
 
 def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: Sequence[str]) -> Index:
     """Return the index of images from those of their stores."""
-    ids = np.sort(np.concatenate([np.asarray(own, np.int64) for _, own in sources]))
-    sizes, counts = np.zeros((len(ids), 2), np.int32), {stream: np.zeros(len(ids), np.int64) for stream in streams}
-    digests, origins = np.zeros((len(ids), 32), np.uint8), np.zeros((len(ids), 32), np.uint8)
-    for store, own in sources:
-        positions, places = store.positions(own), np.searchsorted(ids, own)
-        sizes[places], digests[places] = store.image_sizes[positions], store.digests[positions]
-        assert store.origins is not None  # `Earlier` takes no others
-        origins[places] = store.origins[positions]
-        for stream in streams:
-            counts[stream][places] = store.rows(own, stream)
-    return Index(ids, sizes, digests, origins, {stream: _offsets(count) for stream, count in counts.items()})
+    ids = np.concatenate([np.asarray(own, np.int64) for _, own in sources])
+    order = np.argsort(ids)
+
+    def joint(columns: Iterable[np.ndarray]) -> np.ndarray:
+        return np.concatenate(list(columns))[order]
+
+    places = [(store, store.positions(own)) for store, own in sources]
+    return Index(
+        ids[order],
+        joint(store.image_sizes[rows] for store, rows in places),
+        joint(store.digests[rows] for store, rows in places),
+        joint(store.origins[rows] for store, rows in places if store.origins is not None),  # `Earlier` takes no others
+        {stream: _offsets(joint(store.rows(own, stream) for store, own in sources)) for stream in streams},
+    )
 
 
 def _link(path: Path, name: Path) -> None:

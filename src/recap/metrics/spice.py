@@ -17,7 +17,7 @@ from recap.metrics.coco import CocoMetric
 from recap.metrics.java import java_program, package_folder
 
 if TYPE_CHECKING:
-    from recap.data.files.fetch import Transfer
+    from recap.data.files.download import Transfer
     from recap.settings.versions import OutsideFile
 
 MODEL_JARS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")

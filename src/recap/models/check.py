@@ -12,10 +12,11 @@ from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.plan.amounts import Amounts
-from recap.plan.cost import Parameters, inputs_of
-from recap.plan.identities import job_code
+from recap.plan.costs import Costs, Parameters, StepCosts, inputs_of
+from recap.plan.paths import Paths
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
+from recap.plan.source import job_code
 from recap.settings import ModelConfig
 
 # Of the right order, where the parameter files do not say; what is built on the meta device takes no memory.
@@ -42,6 +43,12 @@ def check_models(plan: RunPlan, known: Path | None = None) -> Parameters:
     if known is not None and not found.keys() <= seen.keys():
         write_json(known, dict(sorted(found.items())))
     return {inputs: found[key] for inputs, key in hashes.items()}
+
+
+def costs_of(plan: RunPlan) -> Costs:
+    """Return the costs of a plan from its parameter files, what was timed here, and the project's own table."""
+    parameters = check_models(plan, Path(Paths(plan).work) / "checked_models.json")
+    return Costs(plan, parameters, StepCosts.of_project(plan.params))
 
 
 def _known(file: Path) -> dict[str, int]:

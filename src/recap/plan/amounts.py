@@ -1,21 +1,27 @@
-"""How much a plan makes, before any file is there: images, captions, steps, and what one step works on."""
+"""How much a plan makes, before any file is there: images, captions, steps, and of what size a step is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 from recap.core.errors import ConfigError
-from recap.plan.paths import Stores
+from recap.core.hashing import value_hash
+from recap.plan.paths import readers, sources
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
-from recap.plan.shared_stores import readers, sources
-from recap.settings import Stage, Subset
-from recap.settings.datasets import Counts, DatasetConfig
-from recap.settings.features import FeaturesConfig, StoredStream
+from recap.settings import CrossEntropy, DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
+from recap.settings.datasets import Counts
+from recap.settings.features import StoredStream
 
+Work = Literal["xe", "scst", "decode"]
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
+# Keys of a stage, and of a search, that change how much a step computes.
+_OF_STEPS = {"samples", "sampling", "baseline", "dropout", "cross_entropy", "bleu4", "weight_average", "precision"}
+_OF_SEARCHES = {"beam", "rules", "length_penalty"}
 
 
 class UnknownSize(ConfigError):
@@ -39,20 +45,48 @@ class StepInputs:
         return sum(stream.vectors for stream in self.streams.values())
 
 
-class Amounts:
-    """Numbers of one plan, from its parameter files alone.
+@dataclass(frozen=True)
+class StepShape:
+    """One optimizer step of a stage, or the decoding of a batch of images: all that decides what it computes."""
 
-    Args:
-        plan: the plan.
-    """
+    work: Work
+    model: ModelConfig  #: settings of the model
+    settings: Stage | DecodingSettings  #: of the stage, or of the search
+    inputs: StepInputs
+    images: int  #: of a step of one process, or of a batch that is decoded
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of all but the number of images, for the operations of each are the same: equal shapes cost the same."""
+        stage = isinstance(self.settings, Stage)
+        settings = self.settings.model_dump(mode="json", include=_OF_STEPS if stage else _OF_SEARCHES)
+        if stage:
+            sampling = isinstance(self.settings, CrossEntropy) and self.settings.scheduled_sampling is not None
+            settings["sampled"] = sampling
+        streams = {name: [stream.vectors, stream.width] for name, stream in self.inputs.streams.items()}
+        sizes = [streams, self.inputs.ids, round(self.inputs.captions, 2), self.inputs.words, self.inputs.longest]
+        return value_hash([self.work, self.model.model_dump(mode="json"), settings, sizes])
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that are decoded for an image: of its captions, of its samples, or of its beams."""
+        if isinstance(self.settings, SelfCritical):
+            return self.settings.samples * self.inputs.longest
+        if isinstance(self.settings, DecodingSettings):
+            return self.settings.beam * self.inputs.longest
+        return self.inputs.captions * self.inputs.words
+
+
+class Amounts:
+    """Numbers of one plan, from its parameter files alone."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self._sources_of: dict[str, set[str]] = {}
+        self._sources: dict[str, set[str]] = {}
 
     def counts(self, dataset: str) -> Counts:
         """Return the images and captions of a data set."""
-        counts = self._dataset(dataset).known_counts()
+        counts: Counts | None = self.plan.get("datasets", dataset).known_counts()
         if counts is None:
             raise UnknownSize(
                 f"datasets/{dataset}.yaml: the size of the data set is not known; add "
@@ -60,20 +94,25 @@ class Amounts:
             )
         return counts
 
-    def pictured(self, store: Stores) -> Counts:
+    def pictured(self, store: Run) -> Counts:
         """Return the images of the first data set that reads a store; all of these have the same."""
         return self.counts(readers(self.plan, store.dataset, store.features)[0])
 
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)
-        share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
-        return max(1, round(share * counts.train))
+        return max(1, round(image_share(self._subset(run), counts.captions_per_image) * counts.train))
 
-    def train_captions(self, run: Run) -> int:
-        """Return the training captions of a run."""
-        counts, subset = self.counts(run.dataset), self.plan.get("subsets", run.subset)
-        return max(1, round(subset.fraction * counts.train * counts.captions_per_image))
+    def _subset(self, run: Run) -> Subset:
+        subset: Subset = self.plan.get("subsets", run.subset)
+        return subset
+
+    def stage(self, training: Run) -> Stage:
+        """Return the settings of a training."""
+        recipe = self.plan.recipe(training.recipe)
+        stage: Stage | None = recipe.xe if training.stage == "xe" else recipe.scst
+        assert stage is not None  # the plan has no second stage without settings
+        return stage
 
     def steps(self, training: Run) -> int:
         """Return the optimizer steps of a training that no patience ends before its last epoch."""
@@ -85,35 +124,47 @@ class Amounts:
         stage = self.stage(training)
         return math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
 
-    def stage(self, training: Run) -> Stage:
-        """Return the settings of a training."""
-        recipe = self.plan.recipe(training.recipe)
-        stage: Stage | None = recipe.xe if training.stage == "xe" else recipe.scst
-        assert stage is not None  # the plan has no second stage without settings
-        return stage
+    def training_shape(self, training: Run) -> StepShape:
+        """Return the shape of a training's steps; `processes` share the images of a step."""
+        stage, processes = self.stage(training), self.plan.recipe(training.recipe).processes
+        images = max(1, min(stage.images_per_batch // processes, self.train_images(training)))
+        work: Work = "xe" if training.stage == "xe" else "scst"
+        return StepShape(work, self.plan.get("models", training.model), stage, self.step_inputs(training), images)
+
+    def decoding_shape(self, run: Run, *, beam: int | None = None) -> StepShape:
+        """Return the shape of decoding a batch of images as a run's recipe says, or with another beam."""
+        decoding: DecodingSettings = self.plan.recipe(run.recipe).evaluation.decoding
+        if beam is not None:
+            decoding = DecodingSettings(beam=beam)
+        model = self.plan.get("models", run.model)
+        return StepShape("decode", model, decoding, self.step_inputs(run), decoding.batch_size)
 
     def step_inputs(self, run: Run) -> StepInputs:
         """Return what a step of a run works on."""
-        dataset = self._dataset(run.dataset)
+        dataset, counts = self.plan.get("datasets", run.dataset), self.counts(run.dataset)
         longest = dataset.vocabulary.max_length + 1
         words = min(longest, (dataset.caption_words or dataset.vocabulary.max_length) + 1)
-        captions = self.train_captions(run) / self.train_images(run)
-        return StepInputs(self.streams(run), dataset.vocabulary_ids, captions, words, self._longest(longest, words))
+        captions = max(1, round(self._subset(run).fraction * counts.train * counts.captions_per_image))
+        return StepInputs(
+            self.streams(run),
+            dataset.vocabulary_ids,
+            captions / self.train_images(run),
+            words,
+            min(longest, math.ceil(_LONGEST * words)),
+        )
 
-    def streams(self, run: Stores) -> dict[str, StoredStream]:
+    def streams(self, run: Run) -> dict[str, StoredStream]:
         """Return the streams of all stores of a run; none if a parameter file does not say their sizes."""
         stores = [self.stored(run.dataset, name) for name in self.plan.feature_names(run.features)]
-        if not all(stores):
-            return {}
-        return {name: stream for store in stores for name, stream in store.items()}
+        return {name: stream for store in stores for name, stream in store.items()} if all(stores) else {}
 
     def stored(self, dataset: str, features: str) -> dict[str, StoredStream]:
         """Return the streams of one store: the vectors of all pictures of an image."""
-        views = self._dataset(dataset).pictures_per_image()
-        streams = self._features(features).stored(self._features)
+        views = self.plan.get("datasets", dataset).pictures_per_image()
+        streams = self.plan.get("features", features).stored(lambda name: self.plan.get("features", name))
         return {name: stream.of_views(views) for name, stream in streams.items()}
 
-    def used_images(self, store: Stores) -> int:
+    def used_images(self, store: Run) -> int:
         """Return how many images a feature store holds: the expected union of all draws, validation and test.
 
         The draws of one seed are nested, so that its largest counts; those of different seeds, and of data sets with
@@ -122,28 +173,14 @@ class Amounts:
         counts, sharing = self.pictured(store), readers(self.plan, store.dataset, store.features)
         largest: dict[tuple[str, int], float] = {}
         for run in self.plan.trained():
-            if run.dataset in sharing and store.features in self._sources(run.features):
-                share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
+            if run.features not in self._sources:
+                self._sources[run.features] = sources(self.plan, run.features)
+            if run.dataset in sharing and store.features in self._sources[run.features]:
+                share = image_share(self._subset(run), counts.captions_per_image)
                 draws = run.dataset, run.seed
                 largest[draws] = max(share, largest.get(draws, 0.0))
         missed = math.prod(1 - share for share in largest.values())
         return round(counts.train * (1 - missed)) + counts.val + counts.test
-
-    def _sources(self, features: str) -> set[str]:
-        if features not in self._sources_of:
-            self._sources_of[features] = sources(self.plan, features)
-        return self._sources_of[features]
-
-    def _longest(self, limit: int, words: float) -> int:
-        return min(limit, math.ceil(_LONGEST * words))
-
-    def _dataset(self, name: str) -> DatasetConfig:
-        found: DatasetConfig = self.plan.get("datasets", name)
-        return found
-
-    def _features(self, name: str) -> FeaturesConfig:
-        found: FeaturesConfig = self.plan.get("features", name)
-        return found
 
 
 def image_share(subset: Subset, captions_per_image: float) -> float:

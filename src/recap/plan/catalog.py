@@ -1,27 +1,20 @@
-"""The parameter files of a section as a person looks for them: name, papers that use it, size, title."""
+"""Parameter files as a person looks for them: those of a section, and every setting of a table's row."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
 
 from recap.core.errors import MissingSettings
+from recap.plan.run_plan import RunPlan
+from recap.plan.scaling import Sourced, Variant
 from recap.settings import RowSettings, TableFile
-from recap.settings.params import base_files, files, load_named, names
+from recap.settings.models import LANGUAGE_MODEL
+from recap.settings.params import base_files, files, flat, load_named, names
 
 _LONGEST = 110  # characters of a title
 _OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}
-
-
-class Listed(NamedTuple):
-    """One file; what does not apply is empty."""
-
-    name: str
-    papers: str
-    size: str
-    title: str
 
 
 def section_names(params: Path, section: str) -> list[str]:
@@ -31,44 +24,40 @@ def section_names(params: Path, section: str) -> list[str]:
     return names(params, section)
 
 
-def files_of(params: Path, section: str) -> list[Listed]:
-    """Return the files of a section."""
-    found = section_names(params, section)
+def files_of(params: Path, section: str) -> list[list[str]]:
+    """Return name, papers that use it, size (of a model, of a table) and title of each file of a section."""
+    section_files = section_names(params, section)
     papers = _papers(params, _OF_ROWS[section]) if section in _OF_ROWS else {}
-    return [
-        Listed(
-            name, ", ".join(sorted(papers.get(name, ()))), _size(params, section, name), _title(params, section, name)
-        )
-        for name in found
-    ]
+    listed = []
+    for name in section_files:
+        size = ""
+        if section == "models" and (millions := load_named(params, section, name).expected_parameters):
+            size = f"{millions:g} M"
+        elif section == "tables":
+            size = str(len(load_named(params, section, name).rows))
+        listed.append([name, ", ".join(sorted(papers.get(name, ()))), size, _title(params, section, name)])
+    return listed
 
 
 def _title(params: Path, section: str, name: str) -> str:
     """Return the `title` of a file, or else the first sentence of the comment on its top."""
-    said = base_files(params, section, name)[-1][1].get("title")
+    title = base_files(params, section, name)[-1][1].get("title")
     comment = re.match(r"(?:#.*\n)+", files(params, section, name)[0].read_text(encoding="utf-8"))
     lines = comment[0].splitlines() if comment else []
-    text = str(said or " ".join(line.removeprefix("#").strip() for line in lines))
+    text = str(title or " ".join(line.removeprefix("#").strip() for line in lines))
     sentence = re.split(r"(?<=[^.][.;]) (?=[A-Z])", text)[0].rstrip(".;")
     return sentence if len(sentence) <= _LONGEST else f"{sentence[:_LONGEST].rsplit(' ', 1)[0]} ..."
 
 
-def _size(params: Path, section: str, name: str) -> str:
-    if section == "models":
-        millions = load_named(params, section, name).expected_parameters
-        return f"{millions:g} M" if millions else ""
-    return f"{len(load_named(params, section, name).rows)}" if section == "tables" else ""
-
-
 def _papers(params: Path, key: str) -> dict[str, set[str]]:
     """Return by name the folders of the tables whose rows name it at the scale of their paper."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    papers: defaultdict[str, set[str]] = defaultdict(set)
     for table in names(params, "tables"):
         file: TableFile = load_named(params, "tables", table)
         for row in file.rows:
             for name in _named(row, key) or _named(file.defaults, key):
-                found[name].add(table.rpartition("/")[0])
-    return found
+                papers[name].add(table.rpartition("/")[0])
+    return papers
 
 
 def _named(settings: RowSettings, key: str) -> list[str]:
@@ -76,3 +65,38 @@ def _named(settings: RowSettings, key: str) -> list[str]:
     if isinstance(value, dict):
         value = value.get("base")
     return value if isinstance(value, list) else [value] if value else []
+
+
+def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
+    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of each file."""
+    table_id, row = plan.row(row_id)
+    file = Variant("tables", table_id).with_sources(plan.params)
+    (in_file,) = (each for each in plan.get("tables", table_id).rows if each.id == row.id)
+    source, default = f"{file['rows'][1]}: row {row.id!r}", f"default ({type(in_file).__module__})"
+
+    def own(key: str) -> str:
+        return source if key in in_file.model_fields_set else default
+
+    printed = {key: getattr(row, key) for key in ("printed", "printed_sd", "printed_p", "doubt", "note")}
+    settings = {
+        "row": {
+            "stage": (row.stage, own("stage") if in_file.stage else file["defaults.stage"][1]),
+            "seeds": (plan.seeds[table_id], plan.source_of_seeds(table_id) or file["seeds"][1]),
+            "ensemble": (row.ensemble, own("ensemble")),
+            "baseline": (file["baseline"][0], file["baseline"][1]),
+            **{key: (value, own(key.partition(".")[0])) for key, value in flat(printed).items()},
+        }
+    }
+    model = plan.get("models", row.model)
+    features = plan.feature_names(row.features)
+    cells = [plan.get("features", name).cells_from() for name in features]
+    weights = model.pretrained_weights() or ""
+    parts = [
+        ("datasets", row.dataset),
+        ("subsets", row.subset),
+        *(("features", name) for name in dict.fromkeys([*features, *filter(None, cells)])),
+        *([("language_models", weights.removeprefix(LANGUAGE_MODEL))] if weights.startswith(LANGUAGE_MODEL) else []),
+        ("models", row.model),
+        ("recipes", row.recipe),
+    ]
+    return settings | {f"{section}/{name}": plan.resolve_with_sources(section, name) for section, name in parts}

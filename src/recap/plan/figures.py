@@ -1,15 +1,17 @@
-"""Plans figures: which rows of which planned tables are the points of which line."""
+"""Plans figures: scores of rows over a setting, and what a table's trained models look at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
+from operator import attrgetter
 from typing import Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.run import file_name
+from recap.plan.run import Run, file_name
 from recap.settings import Row, Table
-from recap.settings.figures import Figure, FigureFile, Line, Point
+from recap.settings.figures import Figure, FigureFile, Line, ModelFigure, Point
 
 SpecOf = Callable[[str, str], dict[str, Any]]  # section and name -> the settings at the profile's scale
 
@@ -17,20 +19,19 @@ SpecOf = Callable[[str, str], dict[str, Any]]  # section and name -> the setting
 def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], scale: str, spec_of: SpecOf) -> Figure:
     """Return a figure whose tables are planned, with the numbers on its axis at the profile's scale.
 
-    Args:
-        name, file: of the figure.
-        tables: the planned tables.
-        scale: sentence about what was replaced in the rows of its tables.
-        spec_of: section and name -> the settings at the profile's scale.
+    `scale` is the sentence about what was replaced in the rows of its tables.
     """
+    if file.line_of == "table" and (unknown := [table for table in file.labels if table not in file.tables]):
+        raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
+    by_row = file.line_of == "row"
     lines: dict[str, list[Point]] = {key: [] for key in file.labels}
-    for table, ids in _drawn(name, file):
+    for table in file.tables if by_row else file.labels:
         rows = {row.id: row for row in tables[table].rows}
-        for row_id in ids:
+        for row_id in file.labels if by_row else file.rows:
             if row_id not in rows:
                 raise UnknownName(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
             point = Point(x=_number(name, file, rows[row_id], spec_of), table=file_name(table), row=row_id)
-            lines[row_id if file.line_of == "row" else table].append(point)
+            lines[row_id if by_row else table].append(point)
     return Figure(
         title=file.title,
         scale=scale,
@@ -41,22 +42,79 @@ def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], 
     )
 
 
-def _drawn(name: str, file: FigureFile) -> list[tuple[str, list[str]]]:
-    """Return the tables of a figure, each with the ids of its rows that are drawn."""
-    if file.line_of == "row":
-        return [(table, list(file.labels)) for table in file.tables]
-    unknown = [table for table in file.labels if table not in file.tables]
-    if unknown:
-        raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
-    return [(table, file.rows) for table in file.labels]
-
-
 def _number(name: str, file: FigureFile, row: Row, spec_of: SpecOf) -> float:
     """Return the number of a row on the axis."""
     section, *keys = file.x.setting.split(".")
-    values = spec_of(f"{section}s", getattr(row, section))
+    values: Any = spec_of(f"{section}s", getattr(row, section))
     try:
-        found: Any = reduce(lambda below, key: below[key], keys, values)
-        return float(found) * file.x.factor
+        return float(reduce(lambda below, key: below[key], keys, values)) * file.x.factor
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"figure {name!r}: row {row.id!r} has no number {file.x.setting!r}") from None
+
+
+@dataclass(frozen=True)
+class PlannedFigure:
+    """A figure that a table lists."""
+
+    settings: ModelFigure  #: of its kind
+    table: str  #: the table that lists it
+    begin: str  #: of the names of its files: the table's, and the figure's own where it has one
+    runs: tuple[Run, ...]  #: the trainings that it shows, each of its row's first seed
+    labels: tuple[str, ...]  #: what the table calls them
+    heading: str  #: the table's title, and what was scaled down
+
+    @property
+    def name(self) -> str:
+        """A name that no other figure of the plan has."""
+        return f"{self.begin}_{self.settings.kind}"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Name of each file -> its title in the report of the profile, or ""."""
+        return {f"{self.begin}_{ending}": title for ending, title in self.settings.files.items()}
+
+
+def model_figures(
+    table_id: str,
+    figures: Iterable[ModelFigure],
+    table: Table,
+    trainings: Mapping[str, Run],
+    *,
+    scale: str | None,
+    scales: Collection[str],
+) -> list[PlannedFigure]:
+    """Return the figures that a table's file lists; what is not drawn or run at its scale is left out.
+
+    `trainings` are those of the first seed of each row, by its id; `scales` are the names of all scales.
+    """
+    planned: dict[str, PlannedFigure] = {}
+    for settings in figures:
+        where = f"table {table_id!r}: figure of kind {settings.kind!r}"
+        for name in settings.scales or []:
+            if name not in scales:
+                raise UnknownName(f"{where}: scales: there is no {name!r}; {nearest(name, scales)}")
+        rows = [row for row in table.rows if row.id in settings.rows or not (settings.rows or row.ensemble)]
+        if not rows or (settings.scales is not None and scale not in settings.scales):
+            continue
+        if settings.most_rows is not None and len(rows) > settings.most_rows:
+            raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
+        read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
+        if other := next((row for row in rows if read(row) != read(rows[0])), None):
+            raise ConfigError(
+                f"{where}: rows {rows[0].id!r} and {other.id!r} have different data sets or features; list two figures "
+                "with these in `rows`, one of them with a `name`"
+            )
+        labels = tuple(row.label for row in rows)
+        if len(set(labels)) < len(labels):
+            raise ConfigError(f"{where}: two of its rows have the same label ({', '.join(labels)}); change one")
+        figure = PlannedFigure(
+            settings=settings,
+            table=table_id,
+            begin="_".join(filter(None, [file_name(table_id), settings.name])),
+            runs=tuple(trainings[row.id] for row in rows),
+            labels=labels,
+            heading="  |  ".join(filter(None, [table.title, table.scale])),
+        )
+        if planned.setdefault(figure.name, figure) is not figure:
+            raise ConfigError(f"{where}: it is there twice; give one of them a `name`")
+    return list(planned.values())

@@ -1,26 +1,30 @@
-"""What decides whether a job of the workflow runs again beside its input files: its settings and its source."""
+"""Specs and digests of jobs: what decides, beside input files, whether a job of the workflow runs again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from recap.core.documents import read_mapping
-from recap.plan.identities import CAPTIONING, EVALUATION, job_code
-from recap.plan.outside_rows import ScoredFile
+from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.plan.run import Run, ScoredFile, file_name, row_runs
 from recap.plan.run_plan import RunPlan
-from recap.plan.source import code_digest
+from recap.plan.source import EVALUATION, job_code
+from recap.settings import Row, Study
+from recap.settings.claims import Claim, ClaimsFile
+from recap.settings.params import label, load_named, load_profiles, papers, tables_named, validate
+from recap.settings.recipes import Execution
+from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 from recap.settings.tables import RUN_COLUMNS
+
+CLAIMS_FILE = "claims.yaml"  # in the folder of a paper
 
 
 def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
     """Return a data set's settings without the vocabulary's, which are those of another job."""
     return {key: value for key, value in plan.spec("datasets", dataset).items() if key != "vocabulary"}
-
-
-def corpus_code(plan: RunPlan, dataset: str) -> str:
-    """Return the digest of the job that builds a corpus: its own reader counts, those of other kinds do not."""
-    return code_digest("recap.data.corpus:build_corpus", plan.get("datasets", dataset).reader)
 
 
 def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
@@ -30,25 +34,41 @@ def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
     return spec
 
 
-def extractor_code(plan: RunPlan, features: str) -> str:
-    """Return the digest of one extractor's source; a changed extractor redoes its own features alone."""
-    return code_digest(*plan.get("features", features).targets())
+def run_spec(plan: RunPlan, run: Run) -> RunSpec:
+    """Return what decides one training stage of one seed."""
+    recipe = plan.recipe(run.recipe)
+    common = {
+        **{name: getattr(run, name) for name in ("dataset", "subset", "features", "model", "recipe", "seed")},
+        "model_settings": plan.get("models", run.model),
+        "processes": recipe.processes,
+    }
+    if run.stage == "xe":
+        return CrossEntropyRun(**common, stage="xe", stage_settings=recipe.xe)
+    if recipe.scst is None:
+        raise ConfigError(f"recipe {run.recipe!r} has no stage scst; take stage xe, or another recipe")
+    return SelfCriticalRun(**common, stage="scst", stage_settings=recipe.scst)
 
 
-def evaluation_code(plan: RunPlan, model: str, recipe: str) -> str:
-    """Return the digest of decoding with a model and of the metrics that its recipe asks for."""
-    return job_code(EVALUATION, plan.get("models", model).kind, metrics=plan.recipe(recipe).evaluation.metrics)
+def execution(plan: RunPlan, recipe: str) -> Execution:
+    """Return how the jobs of a recipe's runs are computed: the profile's word counts before the recipe's."""
+    return plan.profile.execution.over(plan.recipe(recipe).execution)
+
+
+def nodes(plan: RunPlan, recipe: str) -> int:
+    """Return how many nodes of a cluster a training of a recipe takes."""
+    processes = plan.recipe(recipe).processes
+    return processes // execution(plan, recipe).per_node(processes)
+
+
+def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
+    """Return how the captions of a recipe's runs are decoded and scored."""
+    return EvaluationSpec(evaluation=plan.recipe(recipe).evaluation)
 
 
 def released_code(scored: ScoredFile, released: Path) -> str:
     """Return the digest of decoding with released weights, whose folder says their kind, and of a row's metrics."""
     settings = read_mapping(released / "config.yaml")["spec"]["model_settings"]
     return job_code(EVALUATION, settings["kind"], metrics=scored.metrics)
-
-
-def captioning_code(plan: RunPlan, model: str) -> str:
-    """Return the digest of decoding with a model, without a metric."""
-    return job_code(CAPTIONING, plan.get("models", model).kind)
 
 
 def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
@@ -77,3 +97,120 @@ def training_files(plan: RunPlan, table_id: str) -> list[str]:
 
 def _column_files(plan: RunPlan, table_id: str) -> list[str]:
     return sorted({RUN_COLUMNS[column].file for column in plan.tables[table_id].columns if column in RUN_COLUMNS})
+
+
+def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
+    """Return the rows among which a table chooses on the validation split, with their trainings."""
+    table, seeds = plan.tables[table_id], plan.seeds[table_id]
+    over = {name for selection in table.selections for name in selection.over}
+    rows = [row for row in table.rows if row.id in over]
+    return {
+        "selections": [selection.model_dump() for selection in table.selections],
+        "labels": {row.id: row.label for row in rows},
+        "trainings": {row.id: {str(run.seed): plan.weights(run).path for run in row_runs(row, seeds)} for row in rows},
+    }
+
+
+def selection_files(plan: RunPlan, table_id: str) -> list[str]:
+    """Return the records of these trainings, below the folder of all runs."""
+    paths = {path for by_seed in selection_spec(plan, table_id)["trainings"].values() for path in by_seed.values()}
+    return [f"{path}/training.json" for path in sorted(paths)]
+
+
+def planned_studies(plan: RunPlan) -> dict[str, Study]:
+    """Return the human studies of a plan's profile by the name of their files."""
+    studies: dict[str, Study] = {}
+    for name in plan.profile.studies:
+        try:
+            study: Study = load_named(plan.params, "studies", name)
+            study.check_contact()
+            for setup in study.setups:
+                for system in study.systems:
+                    if not system.reference and system.id not in setup.rows:
+                        where = f"setup {setup.id!r} has no row for system {system.id!r}"
+                        raise ConfigError(f"{where}; name it in `rows`")
+            datasets = sorted({run.dataset for run in study_runs(plan, study).values()})
+            if len(datasets) != 1:
+                rows = f"its rows are of {' and '.join(datasets) or 'no data set'}"
+                raise ConfigError(f"{rows}; raters see pictures of one")
+        except ConfigError as error:
+            raise type(error)(f"{error} (asked for by study {name!r} of profile {plan.profile.name!r})") from error
+        if file_name(name) in studies:
+            raise ConfigError(f"study {name!r}: another study has files of the same names; rename one")
+        studies[file_name(name)] = study
+    return studies
+
+
+def study_runs(plan: RunPlan, study: Study) -> dict[tuple[str, str], Run]:
+    """Return the run whose captions a study shows, its row's first seed, by setup and system."""
+    runs = {}
+    for setup in study.setups:
+        for system, row_id in setup.rows.items():
+            table_id, row = plan.row(row_id)
+            runs[setup.id, system] = row_runs(row, plan.seeds[table_id])[0]
+    return runs
+
+
+def study_scale(plan: RunPlan, study: Study) -> str:
+    """Return the sentences about how the models of a study were trained."""
+    rows = [row for setup in study.setups for row in setup.rows.values()]
+    return " ".join(dict.fromkeys(plan.tables[plan.row(row)[0]].scale for row in rows))
+
+
+def papers_with_claims(params: Path) -> list[str]:
+    """Return the papers whose folders have claims."""
+    return [paper for paper in papers(params) if (params / paper / CLAIMS_FILE).is_file()]
+
+
+def read_claims(params: Path, paper: str) -> list[Claim]:
+    """Return the claims of a paper."""
+    path = params / paper / CLAIMS_FILE
+    if not path.is_file():
+        raise UnknownName(f"there are no claims of {paper!r}; {nearest(paper, papers_with_claims(params))}")
+    file: ClaimsFile = validate(ClaimsFile, read_mapping(path), label(params, path))
+    return file.claims
+
+
+def tables_of(claims: Iterable[Claim]) -> list[str]:
+    """Return the names of the tables that claims are about."""
+    checks = [check for claim in claims for check in claim.checks]
+    return list(dict.fromkeys(name for check in checks for name in (check.table, check.in_place) if name))
+
+
+def planned_claims(plan: RunPlan) -> JudgedClaims | None:
+    """Return the claims of the papers whose tables a plan makes; None where it makes none of them."""
+    of_papers = [read_claims(plan.params, paper) for paper in papers_with_claims(plan.params)]
+    claims = [claim for each in of_papers if set(tables_of(each)) & set(plan.tables) for claim in each]
+    return _judged(plan, claims) if claims else None
+
+
+def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) -> tuple[JudgedClaims, Path]:
+    """Return the claims of a paper at one scale of its profile, and the folder of the scores below `results`.
+
+    Without a scale it is the first of the profile that has scores, or else its first.
+    """
+    claims = read_claims(params, paper)
+    profiles = load_profiles(params / paper / "profile.yaml")
+    at_scale = [each for each in profiles if scale in (None, each.scale)]
+    if not at_scale:
+        raise ConfigError(f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in profiles])}")
+    profile = next((each for each in at_scale if (results / each.name / "scores").is_dir()), at_scale[0])
+    scores = results / profile.name / "scores"
+    drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
+    planned = set(tables_named(params, [*profile.tables, *drawn]))
+    tables = [name for name in tables_of(claims) if name in planned]
+    if not tables:
+        return JudgedClaims(scale=profile.scale or "", claims=claims, tables={}), scores
+    plan = RunPlan(profile.model_copy(update={"tables": tables, "figures": [], "studies": []}), params)
+    return _judged(plan, claims), scores
+
+
+def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
+    names = [name for name in tables_of(claims) if name in plan.tables]
+    tables = {name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names}
+    printed = {}
+    for name in sorted({check.table for claim in claims for check in claim.checks if check.in_place}):
+        table = load_named(plan.params, "tables", name)
+        rows = {row.id: row.printed for row in (*table.rows, *table.quoted)}
+        printed[name] = PrintedTable(stage=table.defaults.stage or Row.model_fields["stage"].default, rows=rows)
+    return JudgedClaims(scale=plan.profile.scale or "", claims=claims, tables=tables, printed=printed)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from recap.core.errors import ConfigError
 from recap.core.log import log
-from recap.plan.inputs import hub_files, missing_inputs, pictures_to_fetch
-from recap.plan.paths import Paths
+from recap.plan.paths import Paths, used_stores
 from recap.settings import ModelConfig
 from recap.settings.base import HUB
 from recap.settings.datasets import WebPictures
+from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.versions import OutsideFile, entry_of, list_of, read_versions
 
 How = Literal["fetch", "unpack", "hand", "hub"]
@@ -46,28 +46,81 @@ class Acquired:
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
-    """Return every outside file or folder that a plan still needs, archives included, each once.
+    """Return every outside file or folder that a plan still needs, archives included, each once; the hub's last.
 
-    Args:
-        paths: of the plan; its params folder has the list of outside files.
-        model: settings in place of those of the planned runs, which are about to be trained in this process.
+    The settings of a `model`, which is about to be trained in this process, take the place of those of the runs.
     """
     versions = list_of(paths.plan.params)
     listed = read_versions(versions) if versions.exists() else {}
-    pictures = pictures_to_fetch(paths)
-    found: dict[str, Requirement] = {}
-    for path, named_by in missing_inputs(paths, model).items():
-        entry = entry_of(_name(path, paths), listed)
+    pictures = _pictures(paths)
+    missing: dict[str, Requirement] = {}
+    from_hub: dict[str, Requirement] = {}
+    for path, named_by in _missing(paths, model):
+        if path.startswith(HUB):
+            entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
+            from_hub[path] = Requirement(path, named_by, entry, "hub")
+            continue
+        name = _listed_name(path, paths)
+        entry = entry_of(name, listed)
         archive = listed[entry.archive] if entry and entry.archive else None
-        how: How = "unpack" if archive else "fetch" if path in pictures or _has_address(entry, path, paths) else "hand"
-        found[path] = Requirement(path, named_by, entry, how, archive)
+        has_address = entry is not None and bool(entry.urls) and entry.name == name
+        how: How = "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
+        missing[path] = Requirement(path, named_by, entry, how, archive)
         if archive and not Path(place := paths.outside(archive.name)).exists():
             how = "fetch" if archive.urls else "hand"
-            found.setdefault(place, Requirement(place, versions.name, archive, how))
-    for name, named_by in hub_files(paths, model).items():
-        repository = name.partition("@")[0]
-        found[name] = Requirement(name, named_by, listed.get(repository.replace(HUB, "hub/", 1)), "hub")
-    return list(found.values())
+            missing.setdefault(place, Requirement(place, versions.name, archive, how))
+    return [*missing.values(), *from_hub.values()]
+
+
+def _missing(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str, str]]:
+    """Yield what is missing of that from which a file of the plan, not there yet, is made; with who names it."""
+    for product, named_by, needs in _needs(paths, model):
+        if product is None or not Path(product).exists():
+            yield from ((each, named_by) for each in needs if each.startswith(HUB) or not Path(each).exists())
+
+
+def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None, str, Iterable[str]]]:
+    """Yield products of the plan, each with a parameter file and the outside files and names of the hub in it."""
+    plan = paths.plan
+    for name in plan.datasets():
+        yield paths.of_dataset(name, "corpus.parquet"), f"datasets/{name}.yaml", paths.outside_files("datasets", name)
+    for name in plan.datasets():
+        hub = getattr(plan.get("datasets", name).vocabulary, "tokenizer", "")
+        needs = [*paths.tokenizer(name), *([hub] if hub.startswith(HUB) else [])]
+        yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
+    for store in used_stores(plan):
+        hub = plan.get("features", store.features).hub()
+        needs = [*paths.outside_files("features", store.features), *([hub] if hub else [])]
+        yield paths.store(store.dataset, store.features), f"features/{store.features}.yaml", needs
+    for run in (part for scored in plan.scored() for part in scored.parts()):
+        source = (model or plan.get("models", run.model)).pretrained_weights() or ""
+        if source.startswith(LANGUAGE_MODEL):
+            name = source.removeprefix(LANGUAGE_MODEL)
+            needs = paths.outside_files("language_models", name)
+            yield paths.pretrained(run, model)[0], f"language_models/{name}.yaml", needs
+        elif source:
+            needs = [source] if source.startswith(HUB) else paths.pretrained(run, model)
+            yield None if model else paths.weights(plan.weights(run)), f"models/{run.model}.yaml", needs
+    for figure in plan.model_figures:
+        needs = [paths.outside(name) for name in figure.settings.texts()]
+        yield from ((paths.figure(file), f"tables/{figure.table}.yaml", needs) for file in figure.files)
+    for each in plan.scored_files():
+        yield paths.scores(each)[-1], f"tables/{each.table}.yaml", [paths.outside(file) for file in each.files]
+
+
+def _pictures(paths: Paths) -> dict[str, WebPictures]:
+    """Return what pictures are fetched from the open web, by the path of the list that says which, of all data sets."""
+    return {
+        paths.outside(file): replace(pictures, tsv=paths.outside(pictures.tsv))
+        for name in paths.plan.datasets()
+        for file, pictures in paths.plan.get("datasets", name).web_pictures().items()
+    }
+
+
+def _listed_name(path: str, paths: Paths) -> str:
+    """Return the name of an outside file in the list."""
+    place, inputs = Path(path), paths.plan.profile.inputs
+    return (place.relative_to(inputs) if place.is_relative_to(inputs) else place).as_posix()
 
 
 def acquired(needed: Sequence[Requirement], paths: Paths) -> Acquired:
@@ -78,15 +131,14 @@ def acquired(needed: Sequence[Requirement], paths: Paths) -> Acquired:
         for each in missing:
             log.error(f"recap: missing: {line(each)}")
         raise ConfigError(_refusal(missing, by_hand[0], paths))
-    pictures = pictures_to_fetch(paths)
-    found = Acquired()
+    pictures, files = _pictures(paths), Acquired()
     for each in missing:
         if each.path in pictures:
-            found.pictures[each.path] = pictures[each.path]
+            files.pictures[each.path] = pictures[each.path]
         elif each.entry is not None:
-            fetched = found.archives if each.named_by == list_of(paths.plan.params).name else found.fetched
-            (found.unpacked if each.archive else fetched)[each.path] = each.entry.name
-    return found
+            whole = files.archives if each.named_by == list_of(paths.plan.params).name else files.fetched
+            (files.unpacked if each.archive else whole)[each.path] = each.entry.name
+    return files
 
 
 def line(needed: Requirement) -> str:
@@ -113,16 +165,6 @@ def _facts(needed: Requirement) -> Iterator[str]:
     elif needed.how != "unpack":
         yield "size not known"
     yield entry.licence
-
-
-def _name(path: str, paths: Paths) -> str:
-    """Return the name of an outside file in the list."""
-    place, inputs = Path(path), paths.plan.profile.inputs
-    return (place.relative_to(inputs) if place.is_relative_to(inputs) else place).as_posix()
-
-
-def _has_address(entry: OutsideFile | None, path: str, paths: Paths) -> bool:
-    return entry is not None and bool(entry.urls) and entry.name == _name(path, paths)
 
 
 def _refusal(missing: Sequence[Requirement], first: Requirement, paths: Paths) -> str:

@@ -1,18 +1,24 @@
-"""Where the files of a profile are: those that the workflow makes, and the outside ones below its `inputs`."""
+"""Where the files of a profile are: those that the workflow makes, and the outside ones below its `inputs`.
+
+Data sets over the same pictures share a feature store, whatever their captions and vocabularies are. It lies in a
+folder with the name of a data set: the lowest ``base:`` of its own with the same pictures, which no table asked for
+beside it changes. A store holds the images that some run reads: what subsets draw, and all images for validation and
+test. A corpus and draws from it say which these are (``recap.data.subsets``); here is which draws a store must
+serve.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from recap.plan.outside_rows import ScoredFile
-from recap.plan.run import Run
+from recap.plan.run import VAL, Run, ScoredFile
 from recap.plan.run_plan import RunPlan
-from recap.plan.shared_stores import readers, store_folder
-from recap.plan.submissions import Submission
 from recap.settings import ModelConfig
 from recap.settings.base import HUB
-from recap.settings.datasets import PICTURES
+from recap.settings.datasets import PICTURES, ConceptualDataset
 from recap.settings.models import LANGUAGE_MODEL
 
 RUN_FILES = ("config.yaml", "model.safetensors", "history.csv", "training.json")
@@ -20,27 +26,11 @@ SUBSETS = "subsets"  # folder of a data set's draws
 SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
-class Stores(Protocol):
-    """Names the feature stores of a data set, one or several joined by ``+``: a run, or the wildcards of a rule.
-
-    Of one store it may also be the folder that it lies in, which is the name of a data set with the same pictures.
-    """
-
-    @property
-    def dataset(self) -> str:
-        """Name of the data set."""
-
-    @property
-    def features(self) -> str:
-        """Name of the features."""
-
-
 class Paths:
     """The paths of a plan's files, relative to the working folder, as rules and commands name them.
 
-    Attributes:
-        plan: whose profile names the folders.
-        results, reports, logs, work: the four folders of the profile.
+    Where features are asked for by a run, the wildcards of a rule may stand for it. Those of one store may name as data
+    set the folder that it lies in.
     """
 
     def __init__(self, plan: RunPlan) -> None:
@@ -56,17 +46,13 @@ class Paths:
         """Return the path of a file of a data set: ``corpus.parquet``, ``vocabulary.json``, ``card.md``."""
         return f"{self.results}/data/{dataset}/{name}"
 
-    def corpus(self, run: Run) -> str:
+    def corpus(self, run: Run | ScoredFile) -> str:
         """Return the captions of a run's data set."""
         return self.of_dataset(run.dataset, "corpus.parquet")
 
     def vocabulary(self, run: Run) -> str:
         """Return the vocabulary of a run's data set."""
         return self.of_dataset(run.dataset, "vocabulary.json")
-
-    def card(self, run: Run) -> str:
-        """Return the description of a run's data set."""
-        return self.of_dataset(run.dataset, "card.md")
 
     def subset(self, run: Run) -> str:
         """Return the training captions that a run sees."""
@@ -85,74 +71,53 @@ class Paths:
         """Return the outside files of a data set's byte pairs: none for words and for the hub."""
         return [self.outside(file) for file in self.plan.get("datasets", dataset).vocabulary.outside_files()]
 
-    def store(self, dataset: str, features: str) -> str:
-        """Return a feature store; as below, the data set is the one whose name its folder has."""
-        return f"{self.results}/features/{dataset}/{features}.h5"
+    def store(self, dataset: str, features: str, ending: str = "h5") -> str:
+        """Return a feature store, or a file beside it; the data set is the one whose name its folder has.
 
-    def features(self, run: Stores) -> list[str]:
+        ``images.txt`` lists the images that it must hold; ``extractor.json`` notes what makes it, and stays the same
+        while it grows; ``backbone.safetensors`` are weights of its extractor that are trained first.
+        """
+        return f"{self.results}/features/{dataset}/{features}.{ending}"
+
+    def _stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
+        return [self.store(store_folder(self.plan, run.dataset, name), name, ending) for name in names if name]
+
+    def features(self, run: Run | ScoredFile) -> list[str]:
         """Return the stores of a run, one for each of its features."""
-        return [self.store(self._folder(run, name), name) for name in self.plan.feature_names(run.features)]
+        return self._stores(run, self.plan.feature_names(run.features))
 
-    def corpora(self, store: Stores) -> list[str]:
-        """Return the captions of the data sets that read a store; each has all of its pictures."""
-        return [self.of_dataset(name, "corpus.parquet") for name in readers(self.plan, store.dataset, store.features)]
-
-    def used_images(self, dataset: str, features: str) -> str:
-        """Return the list of the images that a store must hold."""
-        return f"{self.results}/features/{dataset}/{features}.images.txt"
-
-    def extractor(self, dataset: str, features: str) -> str:
-        """Return the note of what makes a store, which stays the same while the store grows."""
-        return f"{self.results}/features/{dataset}/{features}.extractor.json"
-
-    def extractors(self, run: Stores) -> list[str]:
+    def extractors(self, run: Run | ScoredFile) -> list[str]:
         """Return the notes of what makes the stores of a run."""
-        return [self.extractor(self._folder(run, name), name) for name in self.plan.feature_names(run.features)]
+        return self._stores(run, self.plan.feature_names(run.features), "extractor.json")
 
-    def backbone(self, dataset: str, features: str) -> str:
-        """Return the weights of an extractor that are trained first."""
-        return f"{self.results}/features/{dataset}/{features}.backbone.safetensors"
-
-    def trained_backbone(self, run: Stores) -> list[str]:
+    def trained_backbone(self, run: Run) -> list[str]:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
         trained = self.plan.get("features", run.features).trained_on()
-        return [self.backbone(self._folder(run, run.features), run.features)] if trained else []
+        return self._stores(run, [run.features], "backbone.safetensors") if trained else []
 
-    def made_from(self, run: Stores) -> list[str]:
+    def made_from(self, run: Run) -> list[str]:
         """Return the notes of what makes the stores that a store is made from."""
-        settings = self.plan.get("features", run.features)
-        names = (settings.boxes_from(), settings.cells_from())
-        return [self.extractor(self._folder(run, name), name) for name in names if name]
+        return self._stores(run, _made_from(self.plan, run.features), "extractor.json")
 
-    def boxes(self, run: Stores) -> list[str]:
+    def boxes(self, run: Run) -> list[str]:
         """Return the store whose boxes are cut out, if any."""
-        name = self.plan.get("features", run.features).boxes_from()
-        return [self.store(self._folder(run, name), name)] if name else []
+        return self._stores(run, [self.plan.get("features", run.features).boxes_from()])
 
-    def cells(self, run: Stores) -> list[str]:
+    def cells(self, run: Run) -> list[str]:
         """Return the store whose grid is pooled, if any."""
-        name = self.plan.get("features", run.features).cells_from()
-        return [self.store(self._folder(run, name), name)] if name else []
-
-    def _folder(self, run: Stores, features: str) -> str:
-        return store_folder(self.plan, run.dataset, features)
-
-    def language_model(self, dataset: str, name: str) -> str:
-        """Return the weights of a language model; its report has the suffix ``.json``."""
-        return f"{self.results}/features/{dataset}/{name}.language_model.safetensors"
+        return self._stores(run, [self.plan.get("features", run.features).cells_from()])
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
         """Return the file of weights that a run's model begins with, if any: of a language model, or an outside file.
 
-        Args:
-            run: the run.
-            model: settings in place of those that the run names.
+        The settings of a `model` take the place of those that the run names.
         """
         source = (model or self.plan.get("models", run.model)).pretrained_weights()
         if source is None or source.startswith(HUB):
             return []
         if source.startswith(LANGUAGE_MODEL):
-            return [self.language_model(run.dataset, source.removeprefix(LANGUAGE_MODEL))]
+            name = source.removeprefix(LANGUAGE_MODEL)
+            return [self.store(run.dataset, name, "language_model.safetensors")]
         return [self.outside(source)]
 
     def run(self, run: Run) -> list[str]:
@@ -163,12 +128,8 @@ class Paths:
         """Return the weights of a training."""
         return f"{self.results}/runs/{training.path}/model.safetensors"
 
-    def scores(self, run: Run) -> list[str]:
+    def scores(self, scored: Run | ScoredFile) -> list[str]:
         """Return what an evaluation leaves."""
-        return [f"{self.results}/scores/{run.path}/{name}" for name in SCORE_FILES]
-
-    def outside_scores(self, scored: ScoredFile) -> list[str]:
-        """Return the scores of a file of captions, as an evaluation leaves them."""
         return [f"{self.results}/scores/{scored.path}/{name}" for name in SCORE_FILES]
 
     def captions_of(self, run: Run, part: str) -> str:
@@ -183,18 +144,8 @@ class Paths:
         """Return the folder of what COCO's server is sent of a run, and of what it answers."""
         return f"{self.reports}/server/{algorithm}"
 
-    def submission_files(self, submission: Submission) -> list[str]:
-        """Return what COCO's server is sent of a run: the zip, and the two files in it."""
-        folder = self.submission(submission.algorithm)
-        return [f"{folder}/{name}" for name in submission.files()]
-
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
-        """Return the files that a training reads, as the inputs of its rule: one or a list by name.
-
-        Args:
-            run: a training stage.
-            model: settings in place of those that the run names.
-        """
+        """Return the files that a training stage reads, as the inputs of its rule: one or a list by name."""
         files: dict[str, Any] = {
             "corpus": self.corpus(run),
             "vocabulary": self.vocabulary(run),
@@ -205,3 +156,131 @@ class Paths:
         if run.stage == "scst":
             return files | {"init": self.weights(self.plan.first_stage(run))}
         return files | {"weights": self.pretrained(run, model)}
+
+
+def data_files(paths: Paths) -> list[str]:
+    """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
+    runs = paths.plan.scored()
+    files = {file(run) for run in runs for file in (paths.corpus, paths.vocabulary, paths.subset)}
+    files |= {paths.of_dataset(run.dataset, "card.md") for run in runs} | set(map(paths.corpus, paths.plan.shown()))
+    pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
+    return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
+
+
+def feature_files(paths: Paths) -> list[str]:
+    """Return the stores of all runs, those that they are made from, their notes, and weights that are trained first."""
+    files: set[str] = set()
+    for run in used_stores(paths.plan):
+        files |= {paths.store(run.dataset, run.features, ending) for ending in ("h5", "images.txt", "extractor.json")}
+        files |= set(paths.trained_backbone(run))
+    pretrained = {file for run in paths.plan.scored() for file in paths.pretrained(run)}
+    models = {file for file in pretrained if file.startswith(f"{paths.results}/")}
+    return sorted({*files, *models, *(str(Path(file).with_suffix(".json")) for file in models)})
+
+
+def used_features(plan: RunPlan) -> list[str]:
+    """Return the features of all rows, and those whose boxes or cells others of them are made from."""
+    return sorted({run.features for run in used_stores(plan)})
+
+
+def used_stores(plan: RunPlan) -> list[Run]:
+    """Return a run for each feature store: those of the scored runs, and those that these are made from.
+
+    Its data set is the one whose name the folder of the store has.
+    """
+    todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
+    stores: dict[tuple[str, str], Run] = {}
+    for run in todo:
+        folder = store_folder(plan, run.dataset, run.features)
+        if (folder, run.features) not in stores:
+            stores[folder, run.features] = replace(run, dataset=folder)
+            todo += [replace(run, features=name) for name in _made_from(plan, run.features)]
+    return list(stores.values())
+
+
+def store_folder(plan: RunPlan, dataset: str, features: str) -> str:
+    """Return the data set whose name the stores of a data set have; features that learn from captions are its own."""
+    learned = any(plan.get("features", name).trained_on() == "captions" for name in sources(plan, features))
+    return dataset if learned else plan.same_pictures(dataset)
+
+
+def readers(plan: RunPlan, dataset: str, features: str) -> list[str]:
+    """Return the data sets of a plan whose stores lie in the folder of a data set's."""
+    folder = store_folder(plan, dataset, features)
+    return [name for name in plan.datasets() if store_folder(plan, name, features) == folder] or [folder]
+
+
+def sources(plan: RunPlan, features: str) -> set[str]:
+    """Return the features of a run, with those whose boxes or cells they are made from."""
+    todo = list(plan.feature_names(features))
+    for name in todo:
+        todo += [each for each in _made_from(plan, name) if each not in todo]
+    return set(todo)
+
+
+def _made_from(plan: RunPlan, features: str) -> list[str]:
+    settings = plan.get("features", features)
+    return [name for name in (settings.boxes_from(), settings.cells_from()) if name]
+
+
+def used_subsets(paths: Paths, store: Run) -> list[str]:
+    """Return the subsets of all runs that read a feature store, or one that is made from it.
+
+    The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
+    """
+    plan = paths.plan
+    subsets: dict[tuple[str, str, int | None], str] = {}
+    sharing, trained = readers(plan, store.dataset, store.features), plan.trained()
+    made_of = {features: sources(plan, features) for features in {run.features for run in trained}}
+    for run in trained:
+        if run.dataset in sharing and store.features in made_of[run.features]:
+            whole = plan.get("subsets", run.subset).fraction == 1
+            subsets.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
+    return sorted(subsets.values())
+
+
+def sent_parts(paths: Paths, store: Run) -> list[str]:
+    """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
+    plan = paths.plan
+    sharing = readers(plan, store.dataset, store.features)
+    runs = [each.run for each in plan.submissions() if each.run.dataset in sharing]
+    return [VAL] if any(store.features in sources(plan, run.features) for run in runs) else []
+
+
+def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
+    """Return the corpora that a list of images is made from: of the data sets that read the store, and of subsets."""
+    reading = readers(paths.plan, store.dataset, store.features)
+    drawn_from = {str(Path(file).parents[2] / "corpus.parquet") for file in subsets}
+    return sorted({paths.of_dataset(name, "corpus.parquet") for name in reading} | drawn_from)
+
+
+def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
+    """Return the subsets that a list of images was made from, if it serves these, too; else these.
+
+    So a plan of one row, or of fewer tables, leaves lists and stores as they are.
+    """
+    before = sorted({file for file in recorded if Path(file).parent.parent.name == SUBSETS and Path(file).exists()})
+    return before if set(wanted) <= set(before) else wanted
+
+
+def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
+    """Return by data set what the runs of a plan draw from a list of fetched web pictures of the training split.
+
+    `recap data wanted` takes it as its draws; it is empty where all pictures are fetched.
+    """
+    draws_of: dict[str, Any] = {}
+    for name in paths.plan.datasets():
+        settings = paths.plan.get("datasets", name)
+        if not isinstance(settings, ConceptualDataset) or settings.survival is None:
+            continue
+        if paths.outside(settings.training_pictures()) == survivors:
+            runs = sorted({(run.subset, run.seed) for run in paths.plan.trained() if run.dataset == name})
+            draws = [paths.plan.spec("subsets", subset) | {"seed": seed} for subset, seed in runs]
+            own = settings.model_dump(include={"seed", "survival"})
+            draws_of[name] = {"held_out": settings.val_pairs, "draws": draws, **own}
+    return draws_of
+
+
+def tsv_of_draws(paths: Paths, survivors: str) -> str:
+    """Return the TSV that web pictures are drawn from."""
+    return paths.outside(paths.plan.get("datasets", next(iter(web_draws(paths, survivors)))).train)

@@ -1,16 +1,24 @@
-"""A run, its folder, and the runs of a table row.
+"""Runs and what else is scored, each with its folder, and the labels that tables give them.
 
 A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``, where features may be several
-(``a+b``), and model and recipe include the changes of the row (``transformer+encoder_layers=2``).
+(``a+b``), and model and recipe include the changes of the row (``transformer+encoder_layers=2``). A series is what all
+seeds of one training stage share: ``<dataset>/<subset>/<features>/<model>@<recipe>/<stage>``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from recap.settings import Row
+if TYPE_CHECKING:  # the workflow's messages need labels alone
+    from recap.settings import Row, Table
+
+RELEASED_FILES = ("config.yaml", "model.safetensors", "vocabulary.json")  # as `recap import-checkpoint` writes them
+VAL, TEST = "val2014", "test2014"  # the parts of COCO that its caption server scores
+_NAMES = ("dataset", "subset", "features", "model", "recipe")
 
 
 @dataclass(frozen=True, order=True)
@@ -29,8 +37,8 @@ class Run:
     @property
     def path(self) -> str:
         """The folder of this run below ``runs/`` and ``scores/``."""
-        together = "+".join(str(seed) for seed in self.members)
-        return f"{self.setting}/{f'ensemble-{together}' if together else f'seed-{self.seed}'}/{self.stage}"
+        seeds = f"ensemble-{'+'.join(map(str, self.members))}" if self.members else f"seed-{self.seed}"
+        return f"{self.setting}/{seeds}/{self.stage}"
 
     @property
     def setting(self) -> str:
@@ -45,9 +53,13 @@ class Run:
 def row_runs(row: Row, seeds: list[int]) -> list[Run]:
     """Return the scored runs of a table row: one per seed, or the one of an ensemble of all seeds."""
     first = Run(row.dataset, row.subset, row.features, row.model, row.recipe, seeds[0], row.stage)
-    if row.ensemble:
-        return [replace(first, members=tuple(seeds))]
-    return [replace(first, seed=seed) for seed in seeds]
+    return [replace(first, members=tuple(seeds))] if row.ensemble else [replace(first, seed=seed) for seed in seeds]
+
+
+def run_named(names: Mapping[str, str], **changes: Any) -> Run:
+    """Return the run that names stand for: the wildcards of a rule, of which `seed` and `stage` may be missing."""
+    parts: dict[str, Any] = {key: names[key] for key in _NAMES}
+    return Run(**{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes})
 
 
 def file_name(table_id: str) -> str:
@@ -55,7 +67,112 @@ def file_name(table_id: str) -> str:
     return table_id.replace("/", "_")
 
 
-def run_named(names: Mapping[str, str], **changes: Any) -> Run:
-    """Return the run that names stand for: the wildcards of a rule, of which `seed` and `stage` may be missing."""
-    parts = {key: names[key] for key in ("dataset", "subset", "features", "model", "recipe")}
-    return Run(**{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes})
+@dataclass(frozen=True)
+class ScoredFile:
+    """A file of captions, or the folder of released weights, that a row of a table names."""
+
+    table: str  #: id of the table
+    dataset: str  #: whose test images it describes: that of the table's baseline
+    captions: str | None  #: the file, below the profile's inputs; None: the captions are made by released weights
+    released: str | None  #: their folder, below the profile's inputs
+    features: str  #: those of the baseline, which released weights read
+    recipe: str  #: that of the baseline, by which released weights decode
+    metrics: tuple[str, ...]  #: those of the baseline's evaluation
+    path: str  #: folder of its scores below ``scores/``
+
+    @property
+    def files(self) -> list[str]:
+        """What is read, below the profile's inputs."""
+        return [self.captions] if self.captions else [f"{self.released}/{name}" for name in RELEASED_FILES]
+
+
+def baseline(table: Table) -> Row:
+    """Return the row that the others of a table are compared with."""
+    return next(row for row in table.rows if row.id == table.baseline)
+
+
+def outside_path(table: Table, name: str, row_id: str) -> str:
+    """Return the folder below ``scores/`` of a row of the table whose files have a name."""
+    return f"{baseline(table).dataset}/outside/{name}/{row_id}"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The captions of one run, as COCO's caption server takes them."""
+
+    algorithm: str  #: its name there, and of its files
+    run: Run  #: the scored run; the pictures of val2014 are those of its data set
+    test: Run  #: the run with data set and features of the test pictures: names their stores
+
+    def files(self) -> list[str]:
+        """Return the names of its files: the zip that the server takes, and the two in it."""
+        return [f"{self.algorithm}.zip", *(results_name(part, self.algorithm) for part in (VAL, TEST))]
+
+    def shown(self, part: str) -> Run:
+        """Return the run with the data set and features of a part of COCO."""
+        return self.test if part == TEST else self.run
+
+
+def results_name(part: str, algorithm: str) -> str:
+    """Return the name that COCO's server wants of a file of captions."""
+    return f"captions_{part}_{algorithm}_results.json"
+
+
+def setting_names(setting: str) -> dict[str, str]:
+    """Return dataset, subset, features, model and recipe of a setting's folder."""
+    dataset, subset, features, last = setting.split("/")
+    return dict(zip(_NAMES, (dataset, subset, features, *last.split("@", 1)), strict=True))
+
+
+def series_of(folder: str | Path) -> str:
+    """Return the series of a run's folder, which ends with ``<setting>/seed-<n>/<stage>``."""
+    parts = Path(folder).parts
+    return "/".join(parts[-6:-2] + parts[-1:])
+
+
+def row_setting(row: Mapping[str, Any]) -> str:
+    """Return the setting of a table's row."""
+    return "{dataset}/{subset}/{features}/{model}@{recipe}".format(**row)
+
+
+def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Return what a job of the workflow is for: ``Small seed 2``, or the values of its wildcards; "" if it has none."""
+    seed = wildcards.get("seed", "")
+    seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
+    if "model" not in wildcards:
+        names = [value for name, value in wildcards.items() if name != "seed"]
+        return " ".join(filter(None, [*names, seeds]))
+    stage = wildcards.get("stage")
+    series = f"{row_setting(wildcards)}/{stage or rule.removeprefix('train_')}"
+    run = labels.get(series, series)  # a file that was asked for by name may be of no table
+    together = f"ensemble {wildcards['seeds']}" if "seeds" in wildcards else seeds
+    return " ".join(filter(None, [run, together, stage]))
+
+
+def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
+    """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series.
+
+    A series has the label of the first row that is scored for it; one that no row is scored for (a first stage) has
+    that of the first row with its data and model; one of another model has the model's name. The tables come in the
+    order of their file names, because results do not record that of the profile. To a label that several series of
+    one stage have, the names are added in which these differ.
+    """
+    by_series: dict[str, str] = {}
+    by_model: dict[str, str] = {}  # a setting without its recipe -> label
+    for row in (row for name in sorted(tables) for row in tables[name]):
+        by_series.setdefault(f"{row_setting(row)}/{row['stage']}", row["label"])
+        by_model.setdefault(row_setting(row).rpartition("@")[0], row["label"])
+    for series in trained:
+        model = series.rpartition("@")[0]
+        by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
+    same: defaultdict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for series, label in by_series.items():
+        setting, _, stage = series.rpartition("/")
+        same[label, stage].append(setting_names(setting))
+    unique = {}
+    for series, label in by_series.items():
+        setting, _, stage = series.rpartition("/")
+        names = setting_names(setting).items()
+        different = [value for name, value in names if len({other[name] for other in same[label, stage]}) > 1]
+        unique[series] = f"{label} ({', '.join(different)})" if different else label
+    return unique

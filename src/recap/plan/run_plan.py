@@ -4,202 +4,245 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.figures import planned_figure
-from recap.plan.labels import labels, series_of
-from recap.plan.loaded import LoadedFiles
-from recap.plan.model_figures import model_figures
-from recap.plan.outside_rows import ScoredFile, scored_files
-from recap.plan.row_checks import check_row
-from recap.plan.run import Run, file_name, row_runs
+from recap.plan.figures import model_figures, planned_figure
+from recap.plan.run import Run, ScoredFile, Submission, baseline, file_name, labels, outside_path, row_runs, series_of
 from recap.plan.scale_text import Pair, sentence, short_sentence
-from recap.plan.scaling import NamedScale, PlannedRow, Scaler
-from recap.plan.submissions import Submission, check_test_pictures, submissions
-from recap.settings import FigureFile, Profile, Row, RowFile, Server, Table, TableFile, Titles
+from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Sourced, Variant, check_row, check_test_pictures
+from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Server, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
-from recap.settings.params import base_files, names, read_mapping, tables_named, validate
+from recap.settings.params import base_files, flat, load_named, names, read_mapping, tables_named, validate
 from recap.settings.tables import Selection, selections_over
 
 
-class RunPlan(LoadedFiles):
-    """Everything a profile needs, loaded and checked before the first job.
+class _Scaled(NamedTuple):
+    """What the sentences under a table are made from."""
 
-    Attributes:
-        profile: the requested tables, scale and seeds.
-        tables: id (``mine/t3``) -> the table at the profile's scale, its rows with parts of paths.
-        seeds: id of a table -> the seeds of its rows.
-        row_id: the only row (``mine/t3/wide``) whose runs are planned; None: all rows.
-        figures: id (``mine/f7``) -> the figure, with the numbers on its axis.
-        model_figures: the figures that the tables list.
-        test_pictures: id of a table and of a row whose captions a server scores -> data set and features of those.
-    """
+    file: TableFile
+    notes: list[str]  # of the scale
+    pairs: list[Pair]  # one per row
+    as_printed: bool  # every row has the data set and the settings of the printed numbers
+
+
+class RunPlan:
+    """Everything a profile needs, loaded and checked before the first job; of one row alone where `row` names it."""
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
-        super().__init__(params)
-        self.profile = profile
-        self.row_id = row
+        self.profile, self.params, self.row_id = profile, params, row
+        self._settings: dict[tuple[str, str], Any] = {}  # section and part of a path -> config object
+        self._variants: dict[tuple[str, str], Variant] = {}  # the same of models and recipes of rows
+        self._of_variants: dict[str, Any] = {}  # rows that name the same variant share its config object
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
+        self._same_pictures: dict[str, str] = {}
+        self._scaled: dict[str, _Scaled] = {}
         who = f"profile {profile.name!r}"
         self.scale: NamedScale | None = None
         if profile.scale:
-            self.scale = NamedScale.of(params, profile.scale, self.asked_by("scales", profile.scale, who))
+            settings, layers = self._load("scales", profile.scale, who), base_files(params, "scales", profile.scale)
+            files = {key: file for file, values in layers for key in flat(values)}
+            self.scale = NamedScale(profile.scale, settings, files)
         titles = params / "titles.yaml"  # optional
         self._titles: Titles = validate(Titles, read_mapping(titles) if titles.exists() else {}, str(titles))
+        # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
         self.tables: dict[str, Table] = {}
-        self.seeds: dict[str, list[int]] = {}
+        self.seeds: dict[str, list[int]] = {}  # of the rows of each table
+        # table and row whose captions a server scores -> data set and features of its pictures
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
-        # table -> its file, the scale's notes, its rows, and whether these have the settings of the printed numbers
-        self._replaced: dict[str, tuple[TableFile, list[str], list[Pair], bool]] = {}
-        files: dict[str, FigureFile] = {name: self.asked_by("figures", name, who) for name in profile.figures}
-        # A table with parts means all of them.
-        files = {k: file.model_copy(update={"tables": tables_named(params, file.tables)}) for k, file in files.items()}
-        drawn = [table_id for file in files.values() for table_id in file.tables]
+        figures: dict[str, FigureFile] = {}
+        for name in profile.figures:
+            figure: FigureFile = self._load("figures", name, who)
+            # A table with parts means all of them.
+            figures[name] = figure.model_copy(update={"tables": tables_named(params, figure.tables)})
+        drawn = [table_id for file in figures.values() for table_id in file.tables]
         for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
-            self._add(table_id, self.asked_by("tables", table_id, who))
+            self._add(table_id, self._load("tables", table_id, who))
         self.figures = {
             name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
-            for name, file in files.items()
+            for name, file in figures.items()
         }
         self.model_figures = [
             figure
             for table_id, table in self.tables.items()
             for figure in model_figures(
                 table_id,
-                self._replaced[table_id][0].figures,
+                self._scaled[table_id].file.figures,
                 table,
-                partial(self._first, table_id),
+                {row.id: self.weights(row_runs(row, self.seeds[table_id])[0]) for row in table.rows},
                 scale=profile.scale,
-                known=names(params, "scales"),
+                scales=names(params, "scales"),
             )
         ]
+        self._trained = sorted({stage for run in self.scored() for part in run.parts() for stage in self.stages(part)})
+        self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
-    def _first(self, table_id: str, row: Row) -> Run:
-        """Return the training of the first seed of a table's row."""
-        return self.weights(row_runs(row, self.seeds[table_id])[0])
+    def get(self, section: str, name: str) -> Any:
+        """Return the config object of a part of a path, or of a file of ``params/`` by its name, loaded once."""
+        if (section, name) not in self._settings:
+            self._settings[section, name] = load_named(self.params, section, name)
+        return self._settings[section, name]
+
+    def spec(self, section: str, name: str) -> dict[str, Any]:
+        """Return a config object as plain JSON values, complete with defaults."""
+        values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
+        return values
+
+    def recipe(self, name: str) -> Recipe:
+        """Return a recipe by name."""
+        recipe: Recipe = self.get("recipes", name)
+        return recipe
+
+    def variant(self, section: str, name: str) -> Variant:
+        """Return a part of a path as file and changes."""
+        return self._variants.get((section, name), Variant(section, name))
+
+    def resolve_with_sources(self, section: str, name: str) -> Sourced:
+        """Return the values behind a part of a path by dotted key, each with its source.
+
+        The source is a file of ``params/``, a key of the scale, a row of a table, or ``default (MODULE)``.
+        """
+        return self.variant(section, name).with_sources(self.params)
+
+    def source(self, section: str, name: str) -> str:
+        """Return the source of a part of a path: the row or scale that changes it, or its file."""
+        return self.variant(section, name).layers(self.params)[-1].source
+
+    def _load(self, section: str, name: str, who: str) -> Any:
+        """Return a config object; an error also names the table, row or profile that asks for it."""
+        try:
+            return self.get(section, name)
+        except ConfigError as error:
+            raise type(error)(f"{error} (asked for by {who})") from error
+
+    def _load_variant(self, variant: Variant, who: str) -> Any:
+        key = repr(variant)
+        if key not in self._of_variants:
+            try:
+                self._of_variants[key] = variant.load(self.params)
+            except ConfigError as error:
+                raise type(error)(f"{error} (asked for by {who})") from error
+        return self._of_variants[key]
+
+    def same_pictures(self, dataset: str) -> str:
+        """Return the name of the lowest base of a data set that has the same pictures; looked up once."""
+        if dataset not in self._same_pictures:
+            bases = [Path(source).stem for source, _ in base_files(self.params, "datasets", dataset)]
+            pictures = self.get("datasets", dataset).pictures()
+            equal = (name for name in bases if self.get("datasets", name).pictures() == pictures)
+            self._same_pictures[dataset] = next(equal)
+        return self._same_pictures[dataset]
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
-        before, after = (Scaler(self.params, table_id, file, side) for side in (None, self.scale))
-        made, quoted, own = after.made_rows()
-        outside, without = after.outside_rows()
-        server = self._server(file, after, f"server.test of table {table_id!r}")
+        as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (None, self.scale))
+        run, quoted, not_run = scaler.rows()
+        outside, also_quoted = scaler.outside_rows()
+        server = self._server(file, scaler, f"server.test of table {table_id!r}")
         if file.printed_on is not None:
-            self.asked_by("datasets", file.printed_on, f"printed_on of table {table_id!r}")
-        seeds = self.profile.seeds or after.seeds()
+            self._load("datasets", file.printed_on, f"printed_on of table {table_id!r}")
         rows, pairs = [], []
-        for row in made:
+        for row in run:
             who = f"row {row.id!r} of table {table_id!r}"
-            planned = after.row(row)
-            self._load(planned, who)
-            pairs.append(Pair(self._settings(before.row(row), who), self._settings(planned, who)))
+            planned = scaler.row(row)
+            self._load_row(planned, who)
+            pairs.append(Pair(self._compared(as_is.row(row), who), self._compared(planned, who)))
             as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
             rows.append(self._row(row, planned, as_printed))
             if server and row.id not in server.not_sent:
-                self.test_pictures[table_id, row.id] = self._test_pictures(*after.test_pictures(row, server), who)
-        self.seeds[table_id] = seeds
+                dataset, features = scaler.test_pictures(row, server)
+                self._load_parts(dataset, features, who)
+                check_test_pictures(self.get, dataset, features, who)
+                self.test_pictures[table_id, row.id] = dataset, "+".join(features)
+        self.seeds[table_id] = self.profile.seeds or scaler.seeds()
         faithful = all(row.as_printed for row in rows)
-        self._replaced[table_id] = file, [layer.note for _, layer in after.layers], pairs, faithful
-        scale = self.scale.settings if self.scale else None
-        ids = {row.id for row in made}
+        self._scaled[table_id] = _Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
+        ids = {row.id for row in run}
+        if server:
+            not_sent = {key: why for key, why in server.not_sent.items() if key in ids}
+            server = server.model_copy(update={"not_sent": not_sent})
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
+        settings = self.scale.settings if self.scale else None
         self.tables[table_id] = Table(
             title=file.title,
             scale=self._scale_text([table_id]),
-            short_scale=short_sentence(scale=scale, titles=self._titles, pairs=pairs, as_printed=faithful),
+            short_scale=short_sentence(scale=settings, titles=self._titles, pairs=pairs, as_printed=faithful),
             printed_on=file.printed_on,
             image_ids=file.image_ids if own_images else [],
             image_captions=file.image_captions if own_images else [],
             doubts=file.doubts,
             columns=file.columns,
             baseline=file.baseline,
-            quoted=[*quoted, *without],
-            not_run=own,
+            quoted=[*quoted, *also_quoted],
+            not_run=not_run,
             selections=self._selections(file, rows, f"table {table_id!r}"),
             outside=outside,
-            server=server
-            and server.model_copy(
-                update={"not_sent": {key: why for key, why in server.not_sent.items() if key in ids}}
-            ),
+            server=server,
             rows=rows,
             examples=file.examples if file.examples and file.examples.row in ids else None,
         )
-        file_names = [file_name(name) for name in self.tables]
-        if len(set(file_names)) != len(file_names):
+        if len({file_name(name) for name in self.tables}) != len(self.tables):
             raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
 
     def _scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
-        found = [self._replaced[table_id] for table_id in table_ids]
+        scaled = [self._scaled[table_id] for table_id in table_ids]
         return sentence(
-            table=found[0][0],
+            table=scaled[0].file,
             scale=self.scale.settings if self.scale else None,
-            notes=list(dict.fromkeys(note for _, notes, _, _ in found for note in notes)),
+            notes=list(dict.fromkeys(note for each in scaled for note in each.notes)),
             titles=self._titles,
-            pairs=[pair for _, _, pairs, _ in found for pair in pairs],
+            pairs=[pair for each in scaled for pair in each.pairs],
             seeds=len(self.seeds[table_ids[0]]),
-            as_printed=all(faithful for *_, faithful in found),
+            as_printed=all(each.as_printed for each in scaled),
         )
 
-    def _load(self, planned: PlannedRow, who: str) -> None:
-        """Load and check everything that a row names, and keep its variants."""
-        names = [("datasets", planned.dataset), ("subsets", planned.subset)]
-        for section, name in [*names, *(("features", name) for name in planned.features)]:
-            self.asked_by(section, name, who)
+    def _load_row(self, planned: PlannedRow, who: str) -> None:
+        """Load and check everything that a row names; its variants are parts of paths from now on."""
+        self._load("subsets", planned.subset, who)
+        self._load_parts(planned.dataset, planned.features, who)
         for variant in (planned.model, planned.recipe):
-            self.add_variant(variant, who)
-        check_row(planned, who, lambda section, name: self.asked_by(section, name, who))
-        self._features["+".join(planned.features)] = planned.features
+            key, loaded = (variant.section, variant.name), self._load_variant(variant, who)
+            if self._settings.setdefault(key, loaded) != loaded:
+                raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
+            self._variants[key] = variant
+        check_row(planned, who, lambda section, name: self._load(section, name, who))
+
+    def _load_parts(self, dataset: str, features: tuple[str, ...], who: str) -> None:
+        for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
+            self._load(section, name, who)
+        self._features["+".join(features)] = features
 
     def _server(self, file: TableFile, scaler: Scaler, who: str) -> Server | None:
         """Return what a server is sent of a table: nothing where the scale has other data than the server's."""
         replaced = file.server and scaler.test_data(file.server)
         if not file.server or replaced == file.server.test:
             return file.server
-        return file.server if isinstance(self.asked_by("datasets", str(replaced), who), PicturesAlone) else None
-
-    def _test_pictures(self, dataset: str, features: tuple[str, ...], who: str) -> tuple[str, str]:
-        """Load and check what a server shows; return parts of paths."""
-        for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
-            self.asked_by(section, name, who)
-        check_test_pictures(self.get, dataset, features, who)
-        self._features["+".join(features)] = features
-        return dataset, "+".join(features)
+        return file.server if isinstance(self._load("datasets", str(replaced), who), PicturesAlone) else None
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
         recipe = planned.recipe.name
-        if planned.stage == "xe":
-            recipe = self._shared(recipe, "xe", "processes", "evaluation")
+        own = ("id", "label", "note", "ensemble", "printed", "printed_sd", "printed_p", "p_fits", "doubt")
         return Row(
-            id=row.id,
-            label=row.label,
+            **{key: getattr(row, key) for key in own},
             dataset=planned.dataset,
             subset=planned.subset,
             features="+".join(planned.features),
             model=planned.model.name,
-            recipe=recipe,
+            recipe=self._shared(recipe, "xe", "processes", "evaluation") if planned.stage == "xe" else recipe,
             stage=planned.stage,
-            note=row.note,
-            ensemble=row.ensemble,
-            printed=row.printed,
-            printed_sd=row.printed_sd,
-            printed_p=row.printed_p,
-            p_fits=row.p_fits,
-            doubt=row.doubt,
             as_printed=as_printed,
         )
 
     def _selections(self, file: TableFile, rows: Sequence[Row], who: str) -> list[Selection]:
         """Return the choices among the rows that are run."""
         by_id = {row.id: row for row in rows}
-        chosen = selections_over([each.model_dump() for each in file.selections], by_id)
-        for each in chosen:
+        selections = selections_over([each.model_dump() for each in file.selections], by_id)
+        for each in selections:
             alike = {}
             for name in each["over"]:
                 row = by_id[name]
@@ -211,17 +254,17 @@ class RunPlan(LoadedFiles):
                     f"{who}: selections: {each['id']!r}: rows {one!r} and {other!r} differ in data set, subset, "
                     "stage or validation_beam, so that their validation scores cannot be compared"
                 )
-        return [Selection(**each) for each in chosen]
+        return [Selection(**each) for each in selections]
 
-    def _settings(self, row: PlannedRow, who: str) -> dict[str, Any]:
+    def _compared(self, row: PlannedRow, who: str) -> dict[str, Any]:
         """Return the settings of a row, for the sentence about what was replaced."""
-        model = self.variant_loaded(row.model, who)
+        model = self._load_variant(row.model, who)
         return {
             "dataset": (row.dataset,),
-            "subset": self.asked_by("subsets", row.subset, who),
+            "subset": self._load("subsets", row.subset, who),
             "features": row.features,
             "model": (model.kind, model.model_dump(exclude={"kind"})),
-            "recipe": self.variant_loaded(row.recipe, who),
+            "recipe": self._load_variant(row.recipe, who),
             "stage": row.stage,
         }
 
@@ -230,8 +273,8 @@ class RunPlan(LoadedFiles):
         if self.profile.seeds:
             return f"profile {self.profile.name!r}"
         layers = self.scale.settings.layers(table_id) if self.scale else []
-        found = [where for where, layer in layers if layer.seeds is not None]
-        return self.scale.source(found[-1], "seeds") if self.scale and found else None
+        places = [where for where, layer in layers if layer.seeds is not None]
+        return self.scale.source(places[-1], "seeds") if self.scale and places else None
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""
@@ -239,28 +282,51 @@ class RunPlan(LoadedFiles):
 
     def row(self, row_id: str) -> tuple[str, Row]:
         """Return the table's id and the row of ``mine/t3/wide``."""
-        known = {
-            f"{table_id}/{row.id}": (table_id, row) for table_id, table in self.tables.items() for row in table.rows
-        }
-        if row_id not in known:
-            raise UnknownName(f"there is no row {row_id!r}; {nearest(row_id, known)}")
-        return known[row_id]
+        tables = self.tables.items()
+        rows = {f"{table_id}/{row.id}": (table_id, row) for table_id, table in tables for row in table.rows}
+        if row_id not in rows:
+            raise UnknownName(f"there is no row {row_id!r}; {nearest(row_id, rows)}")
+        return rows[row_id]
 
     def table_runs(self, table_id: str) -> list[Run]:
         """Return the scored runs of a table, each once."""
         return sorted({run for row in self.tables[table_id].rows for run in row_runs(row, self.seeds[table_id])})
 
-    def submissions(self) -> list[Submission]:
-        """Return what COCO's server is sent of all tables; nothing of a row that is trained alone."""
-        if self.row_id is not None:
-            return []
-        return [each for table_id in self.tables for each in submissions(self, table_id)]
+    def submissions(self, *table_ids: str) -> list[Submission]:
+        """Return what COCO's server is sent of some tables, or of all: nothing where one row is trained alone."""
+        submissions = []
+        for table_id in table_ids or self._whole_tables():
+            for row in self.tables[table_id].rows:
+                if (table_id, row.id) not in self.test_pictures:
+                    continue
+                dataset, features = self.test_pictures[table_id, row.id]
+                runs = row_runs(row, self.seeds[table_id])
+                name = f"{file_name(table_id)}_{row.id.replace('.', '_')}"
+                for run in runs:
+                    algorithm = name if len(runs) == 1 else f"{name}_seed{run.seed}"
+                    submissions.append(Submission(algorithm, run, replace(run, dataset=dataset, features=features)))
+        return submissions
 
-    def scored_files(self) -> list[ScoredFile]:
-        """Return the files of captions that rows of all tables name; nothing where one row is trained alone."""
-        if self.row_id is not None:
-            return []
-        return [each for table_id in self.tables for each in scored_files(self, table_id)]
+    def scored_files(self, *table_ids: str) -> list[ScoredFile]:
+        """Return files of captions and released weights that rows of some tables, or of all, name, as `submissions`."""
+        return [
+            ScoredFile(
+                table=table_id,
+                dataset=baseline(table).dataset,
+                captions=row.captions,
+                released=row.released,
+                features=baseline(table).features,
+                recipe=baseline(table).recipe,
+                metrics=tuple(self.recipe(baseline(table).recipe).evaluation.metrics),
+                path=outside_path(table, file_name(table_id), row.id),
+            )
+            for table_id in table_ids or self._whole_tables()
+            for table in [self.tables[table_id]]
+            for row in table.outside
+        ]
+
+    def _whole_tables(self) -> list[str]:
+        return list(self.tables) if self.row_id is None else []
 
     def scored(self) -> list[Run]:
         """Return the runs whose captions are scored, each once."""
@@ -273,10 +339,9 @@ class RunPlan(LoadedFiles):
         """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
         return list(self._trained)
 
-    @cached_property
-    def _trained(self) -> list[Run]:
-        scored = {part for run in self.scored() for part in run.parts()}
-        return sorted({self.weights(run) for run in scored} | {self.first_stage(run) for run in scored})
+    def shown(self) -> list[Run]:
+        """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
+        return list(self._shown)
 
     def weights(self, run: Run) -> Run:
         """Return the training whose weights a scored run of one seed uses; recipes that only decode otherwise share."""
@@ -319,11 +384,3 @@ class RunPlan(LoadedFiles):
     def datasets(self) -> list[str]:
         """Return the names of the data sets in use."""
         return sorted({run.dataset for run in self.shown()})
-
-    def shown(self) -> list[Run]:
-        """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
-        return list(self._shown)
-
-    @cached_property
-    def _shown(self) -> list[Run]:
-        return sorted({*self.scored(), *(each.test for each in self.submissions())})

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from recap.settings import Scale, Subset, TableFile, Titles
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_LAYERS = ("encoder_layers", "decoder_layers")
 
 
 class Pair(NamedTuple):
@@ -32,20 +33,15 @@ def sentence(
 ) -> str:
     """Return the sentences under a table; where no scale was applied, they do not speak of one.
 
-    Args:
-        table: as its file has it.
-        scale: at which it is made, or none.
-        notes: those of the scale for this table.
-        titles: what data sets and features are called.
-        pairs: one per row.
-        seeds: number of runs of each row.
-        as_printed: whether every row has the data set and the settings of the printed numbers.
+    `notes` are those of the scale for this table; `as_printed` says whether every row has the data set and the settings
+    of the printed numbers.
     """
     runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
+    shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
     parts = [
-        *_named(pairs, "dataset", titles.datasets),
-        *_subsets(pairs),
-        *_named(pairs, "features", titles.features),
+        *_names(pairs, "dataset", titles.datasets),
+        *(f"{new} in place of {old}" for old, new in dict.fromkeys(shares) if old != new),
+        *_names(pairs, "features", titles.features),
         *_models(pairs, titles.weights),
         *_epochs(pairs),
         *([f"{runs} of each row in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
@@ -53,14 +49,14 @@ def sentence(
     opening = _opening(scale, as_printed)
     own = [table.note, "" if scale and not scale.paper else table.paper_note]
     printed = [f"Printed: {table.source}."] if table.source else []
-    first = f"Scale of this run: {_said(opening, parts)}" if opening else ""
+    first = f"Scale of this run: {_joined(opening, parts)}" if opening else ""
     return " ".join(part for part in [first, *own, *notes, *printed] if part)
 
 
 def short_sentence(*, scale: Scale | None, titles: Titles, pairs: Sequence[Pair], as_printed: bool) -> str:
     """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
     opening = _opening(scale, as_printed)
-    return _said(opening, _named(pairs, "dataset", titles.datasets)) if opening else ""
+    return _joined(opening, _names(pairs, "dataset", titles.datasets)) if opening else ""
 
 
 def _opening(scale: Scale | None, as_printed: bool) -> str:
@@ -68,28 +64,18 @@ def _opening(scale: Scale | None, as_printed: bool) -> str:
     return scale.opening if scale and (as_printed or not scale.paper) else ""
 
 
-def _said(opening: str, parts: Sequence[str]) -> str:
+def _joined(opening: str, parts: Sequence[str]) -> str:
     return f"{opening}: {'; '.join(parts)}." if parts else f"{opening}."
 
 
-def _changed(pairs: Sequence[Pair], key: str) -> list[tuple[Any, Any]]:
-    """Return old and new values of a key where they differ, each pair once, in the order of the rows."""
-    found = [(pair.before[key], pair.after[key]) for pair in pairs]
-    return list(dict.fromkeys((old, new) for old, new in found if old != new))
-
-
-def _named(pairs: Sequence[Pair], key: str, titles: dict[str, str]) -> list[str]:
+def _names(pairs: Sequence[Pair], key: str, titles: dict[str, str]) -> list[str]:
     """Return `NEW in place of OLD` of names; old ones with the same replacement together."""
     old: dict[str, list[str]] = {}
-    for before, after in _changed(pairs, key):
-        new = _listed([titles.get(name, name) for name in after])
-        old.setdefault(new, []).extend(titles.get(name, name) for name in before)
+    for before, after in dict.fromkeys((pair.before[key], pair.after[key]) for pair in pairs):
+        if before != after:
+            new = _listed([titles.get(name, name) for name in after])
+            old.setdefault(new, []).extend(titles.get(name, name) for name in before)
     return [f"{new} in place of {_listed(list(dict.fromkeys(names)))}" for new, names in old.items()]
-
-
-def _subsets(pairs: Sequence[Pair]) -> list[str]:
-    shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
-    return [f"{new} in place of {old}" for old, new in dict.fromkeys(shares) if old != new]
 
 
 def _share(subset: Subset) -> str:
@@ -98,15 +84,13 @@ def _share(subset: Subset) -> str:
 
 
 def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
-    """Return for each kind of model which of its settings are others."""
-    changes: dict[str, dict[str, list[str]]] = {}
+    """Return for each kind of model which of its settings are others; kinds that change alike together."""
+    changes: dict[str, dict[str, dict[str, None]]] = {}  # kind -> setting -> what is said of it, in its order
     for pair in pairs:
         (kind, before), (_, after) = pair.before["model"], pair.after["model"]
-        found = changes.setdefault(kind, {})
+        of_kind = changes.setdefault(kind, {})
         for name, text in _differences(before, after, titles).items():
-            if text not in found.setdefault(name, []):
-                found[name].append(text)
-    # Kinds that change alike are named together.
+            of_kind.setdefault(name, {})[text] = None
     kinds: dict[str, list[str]] = {}
     for kind, texts_by_key in changes.items():
         if texts_by_key:
@@ -115,28 +99,23 @@ def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any], titles: dict[str, str]) -> dict[str, str]:
-    """Return the settings in which two models differ, in words: width and layers first, dropout in one word.
-
-    Weights have titles; they are said of models that begin with them.
-    """
+    """Return the settings in which two models differ, in words: width and layers first, dropout in one word."""
     keys = [key for key in before if before[key] != after[key]]
-    if not after.get("pretrained", True):
+    if not after.get("pretrained", True):  # weights are named for models that begin with them
         keys = [key for key in keys if key != "weights"]
-    layers = ["encoder_layers", "decoder_layers"]
     changed = {}
     if "d_model" in keys:
         changed["d_model"] = f"width {_shown(after['d_model'])} in place of {_shown(before['d_model'])}"
-    if set(layers) & set(keys):
-        both = ["+".join(_shown(side[key]) for key in layers if key in side) for side in (after, before)]
-        changed["layers"] = f"{both[0]} layers in place of {both[1]}"
+    if set(_LAYERS) & set(keys):
+        new, old = ("+".join(_shown(side[key]) for key in _LAYERS if key in side) for side in (after, before))
+        changed["layers"] = f"{new} layers in place of {old}"
     for key in keys:
         if key == "weights":
             changed[key] = " in place of ".join(titles.get(side[key], str(side[key])) for side in (after, before))
-        elif key not in ("d_model", *layers) and not key.endswith("dropout"):
+        elif key not in ("d_model", *_LAYERS) and not key.endswith("dropout"):
             changed[key] = f"{key} {_shown(after[key])} in place of {_shown(before[key])}"
-    dropouts = [(before[key], after[key]) for key in keys if key.endswith("dropout")]
-    if dropouts:
-        changed["dropout"] = "less dropout" if all(new < old for old, new in dropouts) else "other dropout"
+    if dropouts := [key for key in keys if key.endswith("dropout")]:
+        changed["dropout"] = "less dropout" if all(after[k] < before[k] for k in dropouts) else "other dropout"
     return changed
 
 
@@ -145,7 +124,7 @@ def _epochs(pairs: Sequence[Pair]) -> list[str]:
     replaced = [pair for pair in pairs if pair.before["recipe"] != pair.after["recipe"]]
     if not replaced:
         return []
-    old, new = ([_range(_of_stage(replaced, side, stage)) for stage in ("xe", "scst")] for side in Pair._fields)
+    old, new = ([_range(replaced, side, stage) for stage in ("xe", "scst")] for side in Pair._fields)
     if old == new:
         return ["another recipe of as many epochs"]
     second = f" and {new[1]} of self-critical training" if new[1] else ""
@@ -153,16 +132,11 @@ def _epochs(pairs: Sequence[Pair]) -> list[str]:
     return [f"{new[0]} {unit} of cross-entropy{second} in place of {' and '.join(filter(None, old))}"]
 
 
-def _of_stage(pairs: Sequence[Pair], side: str, stage: str) -> set[int]:
-    """Return the epochs of a stage in those rows that train it, before or after."""
-    used = [getattr(pair, side)["recipe"] for pair in pairs if stage == "xe" or pair.after["stage"] == stage]
-    stages = [getattr(recipe, stage) for recipe in used]
-    return {stage.epochs for stage in stages if stage is not None}
-
-
-def _range(counts: set[int]) -> str:
-    found = sorted(counts)
-    return " to ".join(str(count) for count in dict.fromkeys([*found[:1], *found[-1:]]))
+def _range(pairs: Sequence[Pair], side: str, stage: str) -> str:
+    """Return the epochs of a stage in those rows that train it, before or after: ``3 to 70``."""
+    recipes = [getattr(pair, side)["recipe"] for pair in pairs if stage == "xe" or pair.after["stage"] == stage]
+    epochs = sorted({settings.epochs for recipe in recipes if (settings := getattr(recipe, stage)) is not None})
+    return " to ".join(map(str, dict.fromkeys([*epochs[:1], *epochs[-1:]])))
 
 
 def _number(count: int) -> str:

@@ -1,18 +1,150 @@
-"""What a row of a table names, at its own scale or with what a scale puts in its place."""
+"""From a row of a table to the files and changes that it trains with, at its own scale or at one that replaces some.
+
+A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes. Its name can be part
+of a path, readable and unique: ``transformer+d_model=64,encoder_layers=2``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.variants import Layer, Variant
-from recap.settings import NotRunRow, OutsideRow, QuotedRow, RowFile, Scale, Server, TableFile
-from recap.settings.models import MODELS
-from recap.settings.params import base_files, files, flat, label, load_named, merged, names
+from recap.core.hashing import value_hash
+from recap.settings import SECTIONS, NotRunRow, OutsideRow, QuotedRow, RowFile, Scale, Server, TableFile
+from recap.settings.base import HUB
+from recap.settings.datasets import PicturesAlone, VocabularyRule
+from recap.settings.features import FEATURES, GridFeatures
+from recap.settings.metrics import METRICS
+from recap.settings.models import LANGUAGE_MODEL, MODELS, SHARED_SIZES
+from recap.settings.params import base_files, files, flat, label, load_named, merged, names, validate
 from recap.settings.profiles import ALL, Replacements
+
+LONGEST = 100  # bytes of a name; a model and a recipe make up one component of a path, of which Linux allows 255
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+Get = Callable[[str, str], Any]  # section and name of a parameter file -> its config object
+Sourced = dict[str, tuple[Any, str]]  # dotted key -> value and source
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values and their source, which override those of the layers below."""
+
+    source: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A parameter file with changes."""
+
+    section: str  #: of ``params/``
+    base: str  #: name of the file
+    changes: tuple[Layer, ...] = ()  #: layers over the file, from general to particular
+    shown: dict[str, Any] = field(default_factory=dict)  #: what the name says beside the base
+
+    @property
+    def name(self) -> str:
+        """The variant as part of a path."""
+        return variant_name(self.base, self.shown)
+
+    def layers(self, params: Path) -> list[Layer]:
+        """Return everything that is laid over one another, the lowest base first."""
+        return [*(Layer(*file) for file in base_files(params, self.section, self.base)), *self.changes]
+
+    def load(self, params: Path) -> Any:
+        """Return the config object; an error names the lowest layer with which the values are refused."""
+        layers, kind = self.layers(params), SECTIONS[self.section]
+        try:
+            return validate(kind, reduce(merged, (layer.values for layer in layers)), layers[-1].source)
+        except ConfigError:
+            for end in range(len(layers) - len(self.changes), len(layers)):
+                validate(kind, reduce(merged, (layer.values for layer in layers[:end])), layers[end - 1].source)
+            raise
+
+    def with_sources(self, params: Path) -> Sourced:
+        """Return each value by its key (``xe.epochs``) with its source: file, scale, row or ``default (MODULE)``."""
+        values: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for layer in self.layers(params):
+            values, own = merged(values, layer.values), flat(layer.values)
+            sources = {key: layer.source if key in own else sources[key] for key in flat(values)}
+        settings = _every_setting(self.load(params))
+        return {key: (value, _source(key, sources) or f"default ({where})") for key, (value, where) in settings.items()}
+
+
+def _source(key: str, sources: dict[str, str]) -> str | None:
+    """Return the source of a key or of what holds it; None for a default."""
+    place = key
+    while place and place not in sources:
+        place = place.rpartition(".")[0]
+    if not place and key.endswith(".schedule.learning_rate"):  # a rate beside its schedule counts as within it
+        return _source(key.replace(".schedule.", "."), sources)
+    return sources.get(place)
+
+
+def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
+    """Return each value as plain JSON by its key, with the module of its default; also what specs leave out then."""
+    settings: dict[str, tuple[Any, str]] = {}
+    for name, info in type(config).model_fields.items():
+        value = getattr(config, name)
+        if info.exclude:  # a note, or another spelling of a key that is here
+            continue
+        if isinstance(value, BaseModel):
+            settings |= {f"{name}.{key}": setting for key, setting in _every_setting(value).items()}
+        else:
+            module = next(kind.__module__ for kind in type(config).__mro__ if name in kind.__annotations__)
+            settings |= {key: (leaf, module) for key, leaf in flat({name: to_jsonable_python(value)}).items()}
+    return settings
+
+
+def variant_name(base: str, shown: dict[str, Any]) -> str:
+    """Return ``base+key=value,key=value``, of characters that paths, shells and tables bear.
+
+    A name that is long, or whose values had to be rewritten, ends with a hash of the changes.
+    """
+    if not shown:
+        return base
+    texts = {key: _text(value) for key, value in sorted(flat(shown).items())}
+    name = f"{base}+{','.join(f'{key}={text}' for key, (text, _) in texts.items())}"
+    if all(exact for _, exact in texts.values()) and len(name.encode()) <= LONGEST:
+        return name
+    digest = value_hash(shown)[:8]
+    head = name.encode()[: LONGEST - len(digest) - 1].decode(errors="ignore")
+    whole = head if head == name else head.rpartition(",")[0] or head.rpartition("+")[0]
+    return f"{whole}+{digest}"
+
+
+def _text(value: Any) -> tuple[str, bool]:
+    """Return a value in characters that a path bears, and whether nothing was lost."""
+    if isinstance(value, list):
+        return "_".join(_text(item)[0] for item in value), all(isinstance(item, int | float) for item in value)
+    text = {None: "null", True: "true", False: "false"}[value] if isinstance(value, bool | None) else str(value)
+    safe = _UNSAFE.sub("-", text)
+    return safe, safe == text and not isinstance(value, dict)
+
+
+@dataclass(frozen=True)
+class NamedScale:
+    """A scale, and which of its files has which key."""
+
+    name: str  #: of its files
+    settings: Scale  #: of all of them
+    files: dict[str, str]  #: dotted key -> file
+
+    def source(self, where: str, key: str) -> str:
+        """Return file and key of a replacement in a layer (``""``, ``mine`` or ``mine/t3``)."""
+        key = f"tables.{where}.{key}" if where else key
+        *_, file = (file for each, file in self.files.items() if f"{each}.".startswith(f"{key}."))
+        return f"{file}: {key}"
 
 
 @dataclass(frozen=True)
@@ -27,77 +159,44 @@ class PlannedRow:
     stage: str
 
 
-@dataclass(frozen=True)
-class NamedScale:
-    """A scale, and which of its files has which key."""
-
-    name: str  #: of its files
-    settings: Scale  #: of all of them
-    files: dict[str, str]  #: dotted key -> file
-
-    @classmethod
-    def of(cls, params: Path, name: str, settings: Scale) -> NamedScale:
-        """Return loaded settings with their files."""
-        layers = base_files(params, "scales", name)
-        return cls(name, settings, {key: file for file, values in layers for key in flat(values)})
-
-    def source(self, where: str, key: str) -> str:
-        """Return file and key of a replacement in a layer (``""``, ``mine`` or ``mine/t3``)."""
-        key = f"tables.{where}.{key}" if where else key
-        *_, file = (file for each, file in self.files.items() if f"{each}.".startswith(f"{key}."))
-        return f"{file}: {key}"
-
-
 class Scaler:
-    """Resolves the rows of one table.
-
-    Args:
-        params: the folder ``params/``.
-        table_id: ``mine/t3``.
-        table: what its file says.
-        scale: what replaces something; none: the table as it is.
-    """
+    """Resolves the rows of one table, with what a scale replaces; without one, the table as it is."""
 
     def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale | None) -> None:
         self.params, self.table, self.scale = params, table, scale
         self.file = label(params, files(params, "tables", table_id)[0])
         self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id) if scale else []
 
-    def made_rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
+    def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
         """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
-        known = names(self.params, "scales")
-        made: list[RowFile] = []
-        quoted, own = list(self.table.quoted), list(self.table.not_run)
+        scales = names(self.params, "scales")
+        run: list[RowFile] = []
+        quoted, not_run = list(self.table.quoted), list(self.table.not_run)
         for row in self.table.rows:
             for name in row.scales or []:
-                if name not in known:
-                    raise UnknownName(
-                        f"{self.file}: row {row.id!r}: scales: there is no {name!r}; {nearest(name, known)}"
-                    )
+                if name not in scales:
+                    where = f"{self.file}: row {row.id!r}: scales"
+                    raise UnknownName(f"{where}: there is no {name!r}; {nearest(name, scales)}")
             if row.scales is None or (self.scale and self.scale.name in row.scales):
-                made.append(row)
-                continue
-            printed = {key: getattr(row, key) for key in QuotedRow.model_fields}
-            if any(load_named(self.params, "scales", name).paper for name in row.scales):
-                own.append(NotRunRow(**printed, reason=f"the row is not run {self._at_scale()}"))
+                run.append(row)
+            elif any(load_named(self.params, "scales", name).paper for name in row.scales):
+                at = f"at scale {self.scale.name}" if self.scale else "without a scale"
+                not_run.append(NotRunRow(**_printed(row), reason=f"the row is not run {at}"))
             else:
-                quoted.append(QuotedRow(**printed))
-        if not made:
+                quoted.append(QuotedRow(**_printed(row)))
+        if not run:
             scale = self.scale.name if self.scale else None
             raise ConfigError(f"{self.file}: no row is run at scale {scale!r}; add it to the `scales` of one")
-        return made, quoted, own
+        return run, quoted, not_run
 
     def outside_rows(self) -> tuple[list[OutsideRow], list[QuotedRow]]:
         """Return the rows whose captions are from a file, and those that are only quoted: the scale has other data."""
         baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
-        named = str(self._said(baseline).get("dataset"))
-        planned = self._replaced("datasets", named)
-        made = [row for row in self.table.outside if (row.dataset or named) == planned]
-        printed = [row for row in self.table.outside if row not in made and row.printed]
-        return made, [QuotedRow(**{key: getattr(row, key) for key in QuotedRow.model_fields}) for row in printed]
-
-    def _at_scale(self) -> str:
-        return f"at scale {self.scale.name}" if self.scale else "without a scale"
+        dataset = str(self._settings(baseline).get("dataset"))
+        planned = self._replaced("datasets", dataset)
+        scored = [row for row in self.table.outside if (row.dataset or dataset) == planned]
+        others = [row for row in self.table.outside if row not in scored and row.printed]
+        return scored, [QuotedRow(**_printed(row)) for row in others]
 
     def seeds(self) -> list[int]:
         """Return the scale's seeds, or as many as the paper had."""
@@ -106,38 +205,38 @@ class Scaler:
 
     def row(self, row: RowFile) -> PlannedRow:
         """Return a row resolved."""
-        settings = self._said(row)
+        settings, where = self._settings(row), f"{self.file}: row {row.id!r}"
         for key in ("dataset", "features", "model", "recipe"):
             if key not in settings:
-                raise ConfigError(f"{self.file}: row {row.id!r}: the key {key!r} is missing; `defaults` lacks it, too")
-        named = _listed(settings["features"])
-        features = tuple(self._replaced("features", name) for name in named)
+                raise ConfigError(f"{where}: the key {key!r} is missing; `defaults` lacks it, too")
+        own = _as_list(settings["features"])
+        features = tuple(self._replaced("features", name) for name in own)
         if len(set(features)) != len(features) or not features:
+            at = f" at scale {self.scale.name!r}" if self.scale else ""
             raise ConfigError(
-                f"{self.file}: row {row.id!r}: features {', '.join(named)} become {', '.join(features)}"
-                f"{f' at scale {self.scale.name!r}' if self.scale else ''}; name as many different ones"
+                f"{where}: features {', '.join(own)} become {', '.join(features)}{at}; name as many different ones"
             )
         subset = self._replaced("subsets", settings.get("subset", "full"))
         return PlannedRow(
             dataset=self._replaced("datasets", settings["dataset"]),
             subset=subset,
             features=features,
-            model=self._model(row.id, settings["model"]),
-            recipe=self._recipe(row.id, settings["recipe"], subset),
+            model=self._model(where, settings["model"]),
+            recipe=self._recipe(where, settings["recipe"], subset),
             stage=settings.get("stage", "scst"),
         )
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
         """Return the data set of the pictures that a server scores, and the features of theirs that a row reads."""
-        named = [server.features.get(name, name) for name in _listed(self._said(row)["features"])]
-        return self.test_data(server), tuple(self._replaced("features", name) for name in named)
+        own = [server.features.get(name, name) for name in _as_list(self._settings(row)["features"])]
+        return self.test_data(server), tuple(self._replaced("features", name) for name in own)
 
     def test_data(self, server: Server) -> str:
         """Return the data set of the pictures that a server scores."""
         return self._replaced("datasets", server.test)
 
-    def _said(self, row: RowFile) -> dict[str, Any]:
-        """Return what a row says, and what `defaults` say in its place."""
+    def _settings(self, row: RowFile) -> dict[str, Any]:
+        """Return the settings of a row over those of `defaults`."""
         return {**self.table.defaults.model_dump(exclude_none=True), **row.model_dump(exclude_none=True)}
 
     def _replaced(self, section: str, name: str) -> str:
@@ -148,39 +247,13 @@ class Scaler:
                 return replacements.get(name, replacements.get(ALL, name))
         return name
 
-    def _replaced_recipe(self, name: str, subset: str) -> tuple[str | dict[str, Any], str]:
-        """Return the replacement of a recipe, and file and key of it; that of its subset comes before `*`."""
-        for where, layer in reversed(self.layers):
-            for section, key in (("recipes", name), ("recipes_by_subset", subset), ("recipes", ALL)):
-                replacements = getattr(layer, section)
-                if key in replacements and self.scale:
-                    return replacements[key], self.scale.source(where, f"{section}.{key}")
-        return name, ""
-
-    def _inline(self, row_id: str, section: str, value: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the base of what a row names, and what the row changes."""
-        if isinstance(value, str):
-            return value, {}
-        changes = {key: item for key, item in value.items() if key != "base"}
-        if not isinstance(value.get("base"), str):
-            raise ConfigError(
-                f"{self.file}: row {row_id!r}: {section.removesuffix('s')}.base: must be the name of a file of "
-                f"{section} (got {value.get('base')!r})"
-            )
-        return value["base"], changes
-
-    def _source(self, row_id: str, key: str) -> str:
-        return f"{self.file}: row {row_id!r}: {key}"
-
-    def _model(self, row_id: str, value: str | dict[str, Any]) -> Variant:
-        """Return a model: its file, the scale's sizes for its kind, the row's changes.
-
-        A kind without sizes takes those of the nearest kind that its class extends.
-        """
-        base, changes = self._inline(row_id, "models", value)
+    def _model(self, where: str, value: str | dict[str, Any]) -> Variant:
+        """Return a model: its file, the scale's sizes for its kind, the row's changes."""
+        base, changes = _base_and_changes(where, "models", value)
         layers: list[Layer] = []
         shown: dict[str, Any] = {}
         if self.scale and any(layer.models for _, layer in self.layers):
+            # A kind without sizes takes those of the nearest kind that its class extends.
             kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
             kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
             if kind is None:
@@ -188,24 +261,134 @@ class Scaler:
                     f"scale {self.scale.name!r} has no sizes for models of kind {kinds[0]!r}; add the key "
                     f"'models.{kinds[0]}' in {self.params.name}/<paper>/scales/{self.scale.name}.yaml"
                 )
-            found = [(where, layer.models[kind]) for where, layer in self.layers if kind in layer.models]
-            layers = [Layer(self.scale.source(where, f"models.{kind}"), sizes) for where, sizes in found]
+            sizes = [(place, layer.models[kind]) for place, layer in self.layers if kind in layer.models]
+            layers = [Layer(self.scale.source(place, f"models.{kind}"), values) for place, values in sizes]
             # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
-            shown = reduce(merged, (sizes for where, sizes in found if where), shown)
-        if changes:
-            layers.append(Layer(self._source(row_id, "model"), changes))
+            shown = reduce(merged, (values for place, values in sizes if place), shown)
+        layers += [Layer(f"{where}: model", changes)] if changes else []
         return Variant("models", base, tuple(layers), merged(shown, changes))
 
-    def _recipe(self, row_id: str, value: str | dict[str, Any], subset: str) -> Variant:
+    def _recipe(self, where: str, value: str | dict[str, Any], subset: str) -> Variant:
         """Return a recipe: its file or the one in its place, the changes of that, the row's changes."""
-        named, changes = self._inline(row_id, "recipes", value)
-        replaced, source = self._replaced_recipe(named, subset)
-        base, scaled = self._inline(row_id, "recipes", replaced)
+        name, changes = _base_and_changes(where, "recipes", value)
+        base, scaled, source = name, dict[str, Any](), ""
+        # The replacement for its subset comes before that for all names.
+        keys = (("recipes", name), ("recipes_by_subset", subset), ("recipes", ALL))
+        for place, layer, section, key in ((*each, *key) for each in reversed(self.layers) for key in keys):
+            if self.scale and key in getattr(layer, section):
+                base, scaled = _base_and_changes(where, "recipes", getattr(layer, section)[key])
+                source = self.scale.source(place, f"{section}.{key}")
+                break
         layers = [Layer(source, scaled)] if scaled else []
-        if changes:
-            layers.append(Layer(self._source(row_id, "recipe"), changes))
+        layers += [Layer(f"{where}: recipe", changes)] if changes else []
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
 
 
-def _listed(names: str | list[str]) -> list[str]:
-    return names if isinstance(names, list) else [names]
+def _base_and_changes(where: str, section: str, value: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the base of what a row names, and what the row changes."""
+    if isinstance(value, str):
+        return value, {}
+    if not isinstance(base := value.get("base"), str):
+        key = f"{section.removesuffix('s')}.base"
+        raise ConfigError(f"{where}: {key}: must be the name of a file of {section} (got {base!r})")
+    return base, {key: item for key, item in value.items() if key != "base"}
+
+
+def _printed(row: RowFile | OutsideRow) -> dict[str, Any]:
+    return {key: getattr(row, key) for key in QuotedRow.model_fields}
+
+
+def _as_list(value: str | list[str]) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def check_row(row: PlannedRow, who: str, get: Get) -> None:
+    """Refuse a row whose data set, subset, features, model and recipe do not go together.
+
+    ``who`` is row and table, for the sentence.
+    """
+    dataset, recipe = get("datasets", row.dataset), get("recipes", row.recipe.name)
+    if row.stage == "scst" and recipe.scst is None:
+        raise ConfigError(f"{who} asks for stage scst, but recipe {row.recipe.name!r} has none")
+    if isinstance(dataset, PicturesAlone):
+        raise ConfigError(
+            f"{who}: data set {row.dataset!r} has pictures without captions; name one with captions, and this one "
+            "under the key `server` of the table"
+        )
+    _check_weights(row, who, get)
+    for name in row.features:
+        features = get("features", name)
+        boxes = features.boxes_from()
+        if boxes is not None and not get("features", boxes).has_boxes:
+            kinds = [kind for kind, each in FEATURES.classes().items() if getattr(each, "has_boxes", False)]
+            raise ConfigError(
+                f"features/{name}.yaml: {boxes!r} has no boxes; name features of kind {' or '.join(kinds)}"
+            )
+        for product in features.products():
+            if product not in dataset.products:
+                reading = f"features {name!r} read {product}, and data set {row.dataset!r} has none"
+                raise ConfigError(f"{who}: {reading}; name other features")
+        if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
+            raise ConfigError(
+                f"{who}: features {name!r} are tuned on all training captions, and subset {row.subset!r} "
+                "keeps most of them from the model; name features without `word_tuning`"
+            )
+    for metric in recipe.evaluation.metrics:
+        for product in METRICS.get(metric).products:
+            if product not in dataset.products:
+                raise ConfigError(
+                    f"{who}: recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {product}, "
+                    f"and data set {row.dataset!r} has none; take it out of evaluation.metrics"
+                )
+    # A model that would leave out vectors of every image: cells of a grid, or a study's second view.
+    limit = get("models", row.model.name).vector_limit
+    per_picture = get("features", row.features[0]).vectors_per_picture()
+    if limit is not None and per_picture is not None:
+        vectors = per_picture * dataset.pictures_per_image()
+        if vectors > limit:
+            raise ConfigError(f"{who}: features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
+
+
+def _check_weights(row: PlannedRow, who: str, get: Get) -> None:
+    """Refuse pretrained weights that the row's model cannot begin with."""
+    model = get("models", row.model.name)
+    source = model.pretrained_weights() or ""
+    if source.startswith(HUB) and isinstance(get("datasets", row.dataset).vocabulary, VocabularyRule):
+        raise ConfigError(
+            f"{who}: weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words; "
+            "name one with `vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
+        )
+    if not source.startswith(LANGUAGE_MODEL):
+        return
+    name = source.removeprefix(LANGUAGE_MODEL)
+    settings = get("language_models", name)
+    for key in SHARED_SIZES:
+        ours, theirs = getattr(model, key), getattr(settings, key)
+        if ours != theirs:
+            raise ConfigError(f"{who}: the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
+    for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
+        if getattr(model, key) > most:
+            sizes = f"the model has {key} {getattr(model, key)}, language model {name!r} only {most}"
+            raise ConfigError(f"{who}: {sizes}; lower it")
+
+
+def check_test_pictures(get: Get, dataset: str, features: Iterable[str], who: str) -> None:
+    """Refuse test pictures that have references, and features that cannot be made for them."""
+    if not isinstance(get("datasets", dataset), PicturesAlone):
+        raise ConfigError(f"{who}: server.test: data set {dataset!r} has references; name one of kind coco_pictures")
+    for name in features:
+        settings = get("features", name)
+        standardized = isinstance(settings, GridFeatures) and settings.standardises()
+        if standardized or settings.trained_on() or settings.products():
+            raise ConfigError(
+                f"{who}: server: features {name!r} are made from training pictures or captions, which data set "
+                f"{dataset!r} has not; name others, or give the row's reason under server.not_sent"
+            )
+
+
+def too_many_vectors(vectors: int, limit: int) -> str:
+    """Return the end of the sentence that refuses a limit which no image keeps."""
+    return (
+        f"every image has {vectors} vectors, and the model would read only the first {limit} of each; set its "
+        "max_vectors to null, which reads all"
+    )

@@ -2,21 +2,40 @@
 
 A module is taken apart into its top-level definitions. From where a job starts, each definition that another one names
 is followed, in whatever module it is; the digest is one of all definitions reached and of what their names mean. So a
-function that moves to another file, or a file that gets another name, leaves every digest as it is. The fields of
-settings do not count, because a job gets their values in its spec, nor does what `recap.plan.syntax` leaves out.
+function that moves to another file, or a file that gets another name, leaves every digest as it is. What cannot change
+a result does not count: comments, docstrings, layout, type annotations of functions, the words of messages. Nor do
+fields in modules called `settings`, because a job gets their values in its spec. The content is the same on Python 3.11
+to 3.13.
+
+`tests/golden/identities.json` holds specs of parameter files and digests of the source of jobs, which decide whether a
+finished run reruns, so a change shows which runs it retrains before it retrains any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import ast
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from recap.plan.syntax import Definition, Module, content_hash, read_module
+from pydantic import BaseModel
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-_SETTINGS = "pydantic.BaseModel"
+from recap.core.hashing import value_hash
+from recap.settings.base import Strict
+from recap.settings.metrics import METRICS
+from recap.settings.models import model_configs, model_source
+from recap.settings.params import load_named, names
+
+TRAINING, EVALUATION = "recap.training.run:train", "recap.evaluation.job:evaluate"
+CAPTIONING = "recap.evaluation.job:caption_part"
+# Imported by jobs, but not part of what they compute: pictures reach them as features.
+PICTURES = ("recap.data.files.images",)
 # Files, messages and processes carry results and compute none; a test compares this list with what trainings run.
 MACHINERY = (
     "recap.core.checksums",
@@ -30,38 +49,106 @@ MACHINERY = (
     "recap.features.hdf5",
     "recap.features.origins",
     "recap.features.write",
-    "recap.plan.identities",
     "recap.plan.source",
-    "recap.plan.syntax",
     "recap.settings.kinds",
     "recap.settings.params",
 )
-
+_PACKAGE = Path(__file__).resolve().parents[1]
+_OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")
+_COMPUTES_NOTHING = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}  # fields of syntax trees
+_TARGET = re.compile(r"recap(\.\w+)+(:\w+)?")  # `module:object` in a registry; who uses it names it as a start
 
 Place = tuple[str, str]  # module, name of a definition
 Key = tuple[tuple[str, ...], tuple[str, ...]]  # where a job starts, and what is not followed
-_digests: dict[Key, str] = {}
+DIGESTS: dict[Key, str] = {}  # what this process computed, or took from one that reads the same source
+
+
+def identities(params: Path) -> dict[str, Any]:
+    """Return what decides whether finished runs rerun, as plain values.
+
+    ``parameters`` are hashes of what files say, complete with defaults. ``source`` and ``metrics`` are digests of what
+    metrics and jobs of a kind of model run. ``neutral`` are the defaults with which no hash holds a key.
+    """
+    return {
+        "parameters": {
+            f"{section}/{name}": value_hash(load_named(params, section, name).model_dump(mode="json"))
+            for section in _OF_RUNS
+            for name in names(params, section)
+        },
+        "source": {
+            kind: {"training": job_code(TRAINING, kind), "evaluation": job_code(EVALUATION, kind)}
+            for kind in sorted(model_configs())
+        },
+        "metrics": {name: code_digest(METRICS.target(name)) for name in sorted(METRICS.names())},
+        "neutral": neutral_keys(),
+    }
+
+
+def neutral_keys() -> dict[str, Any]:
+    """Return the default of every neutral key: ``Recipe.processes`` -> 1."""
+    import_module("recap.settings.specs")  # its classes have such keys, too
+    return {
+        f"{kind.__name__}.{name}": info.get_default(call_default_factory=True)
+        for kind in sorted(_below(Strict), key=lambda kind: kind.__name__)
+        for name, info in kind.model_fields.items()
+        if info.exclude_if is not None and name in kind.__annotations__
+    }
+
+
+def _below(kind: type[BaseModel]) -> set[type[BaseModel]]:
+    """Return all classes that inherit from a class."""
+    return {each for child in kind.__subclasses__() for each in (child, *_below(child))}
+
+
+def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
+    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics.
+
+    A new architecture, or a changed one, leaves the jobs of all others as they are.
+    """
+    models = (target for kind in kinds for target in model_source(kind))
+    return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
+
+
+def code_digest(*starts: str, without: Collection[str] = ()) -> str:
+    """Return the digest of the definitions that a job may run (`reached`): 16 hex digits.
+
+    Snakemake sees only its own rules; rules pass this as a parameter, so that a changed layer retrains what uses it.
+    """
+    key = starts, tuple(without)
+    if key not in DIGESTS:
+        places = reached(*key)
+        hashes = {place: content_hash([each.hash for each in _statements(place)]) for place in places}
+        # What a name means is part of what a definition computes: two of one name in two modules may change places.
+        for _ in range(3):
+            meanings = {
+                place: [
+                    f"{name}={','.join([hashes.get(each, '') for each in meant])}{outside}"
+                    for name, meant, outside in _read(place)
+                ]
+                for place in places
+            }
+            hashes = {place: content_hash([hashes[place], *meanings[place]]) for place in places}
+        DIGESTS[key] = content_hash(sorted(set(hashes.values())))[:16]
+    return DIGESTS[key]
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
-    """Return the definitions that a job may run.
+    """Return the definitions that a job may run which starts at definitions, ``recap.training.run:train``, or modules.
 
-    Args:
-        starts: definitions, ``recap.training.job:train``, or modules, whose definitions all count.
-        without: modules and packages that are not followed, beside `MACHINERY`: what is imported, but does not bear
-            on the result.
+    Of a module all definitions count. Modules and packages `without` are not followed, beside `MACHINERY`: what is
+    imported, but does not bear on the result.
     """
     for module in without:
         _file_of(module)
     left_out = (*MACHINERY, *without)
     todo = [place for start in starts for place in _start(start)]
-    found: set[Place] = set()
+    places: set[Place] = set()
     while todo:
         place = todo.pop()
         module, name = place
-        if place in found or any(f"{module}.".startswith(f"{each}.") for each in left_out):
+        if place in places or any(f"{module}.".startswith(f"{each}.") for each in left_out):
             continue
-        found.add(place)
+        places.add(place)
         todo += [
             target
             for each in _statements(place)
@@ -69,61 +156,7 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
             for target in _meant(module, read)
         ]
         todo += [(module, "")] if name and "" in _parsed(module).definitions else []
-    return found
-
-
-def code_digest(*starts: str, without: Collection[str] = ()) -> str:
-    """Return the digest of the definitions that a job may run: 16 hex digits. Arguments and errors: :func:`reached`.
-
-    Snakemake sees only its own rules; rules pass this as a parameter, so that a changed layer retrains what uses it.
-    """
-    key = starts, tuple(without)
-    if key not in _digests:
-        _digests[key] = _code_digest(*key)
-    return _digests[key]
-
-
-def known_digests() -> dict[Key, str]:
-    """Return the digests that this process has computed, by the arguments of :func:`code_digest`."""
-    return dict(_digests)
-
-
-def take_digests(digests: Mapping[Key, str]) -> None:
-    """Take the digests of a process that reads the same source, in place of reading all of it again."""
-    _digests.update(digests)
-
-
-def _code_digest(starts: tuple[str, ...], without: tuple[str, ...]) -> str:
-    places = reached(starts, without)
-    # Of a class of settings the fields do not count.
-    fieldless = {place: _is_settings(place) for place in places}
-    hashes = {
-        place: content_hash([each.without_fields if fieldless[place] else each.hash for each in _statements(place)])
-        for place in places
-    }
-    # What a name means is part of what a definition computes: two of one name in two modules may change places.
-    for _ in range(3):
-        hashes = {place: content_hash([hashes[place], *_meanings(place, hashes)]) for place in places}
-    return content_hash(sorted(set(hashes.values())))[:16]
-
-
-def module_file(name: str) -> Path | None:
-    """Return the file of a module, ``recap.training.job`` or one outside of the package; None if there is none."""
-    if name == _PACKAGE.name or name.startswith(f"{_PACKAGE.name}."):
-        path = _PACKAGE.parent.joinpath(*name.split("."))
-        return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
-    try:
-        spec = find_spec(name)
-    except ModuleNotFoundError:
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None
-
-
-def _file_of(module: str) -> Path:
-    file = module_file(module)
-    if file is None:
-        raise LookupError(f"there is no module {module!r}")
-    return file
+    return places
 
 
 def _start(start: str) -> Sequence[Place]:
@@ -145,56 +178,31 @@ def _statements(place: Place) -> list[Definition]:
 
 
 @cache
-def _is_settings(place: Place) -> bool:
-    """Return whether a definition is a class below pydantic's."""
-    module, _ = place
-    return any(
-        _dotted(module, base) == _SETTINGS or any(_is_settings(parent) for parent in _meant(module, base))
-        for each in _statements(place)
-        for base in each.bases
-    )
-
-
-def _dotted(module: str, name: str) -> str:
-    """Return a name as its import has it: ``pydantic.BaseModel``."""
-    first, dot, rest = name.partition(".")
-    return _parsed(module).imports.get(first, [first])[0] + dot + rest
-
-
-def _meanings(place: Place, hashes: dict[Place, str]) -> list[str]:
-    """Return what the names in a definition mean: hashes of what they stand for, or where outside of the package."""
-    return [
-        f"{name.rpartition('.')[2]}={','.join([hashes.get(each, '') for each in meant])}{outside}"
-        for name, meant, outside in _read(place)
-    ]
-
-
-@cache
 def _read(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
-    """Return the names in a definition, each with what it may stand for, else with where outside it is."""
+    """Return what the names in a definition stand for: definitions, or else what is imported, ``math.floor``."""
     module, _ = place
-    names = sorted({name for each in _statements(place) for name in each.names})
-    return [(name, meant := _meant(module, name), "" if meant else _outside(module, name)) for name in names]
-
-
-def _outside(module: str, name: str) -> str:
-    """Return what is imported from elsewhere under a name, ``math.floor``; nothing of the package's own."""
-    dotted = _dotted(module, name)
-    return "" if dotted.startswith(f"{_PACKAGE.name}.") else dotted
+    readings = []
+    for name in sorted({name for each in _statements(place) for name in each.names}):
+        first, dot, rest = name.partition(".")
+        dotted = _parsed(module).imports.get(first, [first])[0] + dot + rest
+        meant = _meant(module, name)
+        readings.append(
+            (name.rpartition(".")[2], meant, "" if meant or dotted.startswith(f"{_PACKAGE.name}.") else dotted)
+        )
+    return readings
 
 
 @cache
 def _meant(module: str, name: str) -> tuple[Place, ...]:
     """Return the definitions that a name in a module may mean; none for built-ins, arguments and other packages."""
     first, _, rest = name.partition(".")
-    known = _parsed(module)
-    if first in known.definitions:
+    if first in _parsed(module).definitions:
         return ((module, first),)
-    targets = [f"{target}.{rest}" if rest else target for target in known.imports.get(first, [])]
-    return tuple(place for target in targets for place in _found(target, module))
+    targets = [f"{target}.{rest}" if rest else target for target in _parsed(module).imports.get(first, [])]
+    return tuple(place for target in targets for place in _at(target, module))
 
 
-def _found(dotted: str, origin: str) -> Iterator[Place]:
+def _at(dotted: str, origin: str) -> Iterator[Place]:
     """Yield the definitions at ``recap.nn.masks.causal``; at a module, all of it."""
     if dotted.partition(".")[0] not in (_PACKAGE.name, origin.partition(".")[0]):
         return
@@ -207,6 +215,150 @@ def _found(dotted: str, origin: str) -> Iterator[Place]:
             return
 
 
+def module_file(name: str) -> Path | None:
+    """Return the file of a module, ``recap.training.run`` or one outside of the package; None if there is none."""
+    if name == _PACKAGE.name or name.startswith(f"{_PACKAGE.name}."):
+        path = _PACKAGE.parent.joinpath(*name.split("."))
+        return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+
+
+def _file_of(module: str) -> Path:
+    file = module_file(module)
+    if file is None:
+        raise LookupError(f"there is no module {module!r}")
+    return file
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A top-level statement: the hash of what it says, and the names that it reads (``masks.causal``)."""
+
+    hash: str
+    names: set[str]
+    types: set[str]  #: names in annotations
+
+
+@dataclass
+class Module:
+    """The definitions of a module by name, those without one under ``""``, and what its imports mean."""
+
+    definitions: dict[str, list[Definition]] = field(default_factory=dict)
+    imports: dict[str, list[str]] = field(default_factory=dict)
+
+
 @cache
 def _parsed(name: str) -> Module:
-    return read_module(_file_of(name), name)
+    """Return what a module defines and imports."""
+    file = _file_of(name)
+    tree = ast.parse(file.read_bytes(), filename=str(file))
+    module = Module(imports=_imports(tree, name, is_package=file.name == "__init__.py"))
+    for node in _without_docstring(tree.body):
+        if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node):
+            continue
+        if isinstance(node, ast.If) and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING":
+            continue
+        names: set[str] = set()
+        types: set[str] = set()
+        content = _plain(node, names, types)
+        if isinstance(node, ast.ClassDef) and "settings" in name.split("."):
+            node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
+            content = _plain(node, set(), set())
+        definition = Definition(content_hash(content), names, types)
+        for bound in sorted(_bound(node)) or [""]:
+            module.definitions.setdefault(bound, []).append(definition)
+    return module
+
+
+def _imports(tree: ast.Module, name: str, *, is_package: bool) -> dict[str, list[str]]:
+    """Return what each imported name means, also those imported inside functions."""
+    imports: dict[str, set[str]] = {}
+    for node in _below_statement(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                local = alias.asname or alias.name.partition(".")[0]
+                imports.setdefault(local, set()).add(alias.name if alias.asname else local)
+        elif isinstance(node, ast.ImportFrom):
+            parts = name.split(".")[: (-node.level if not is_package else 1 - node.level) or None] if node.level else []
+            source = ".".join([*parts, *filter(None, [node.module])])
+            for alias in node.names:
+                imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}")
+    return {local: sorted(targets) for local, targets in imports.items()}
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """Return the names that a top-level statement defines, an ``if`` with all that is below it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return names | {name for child in _children(node) for name in _bound(child)}
+
+
+def _below_statement(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements below a module or a statement."""
+    for child in _children(node):
+        yield child
+        yield from _below_statement(child)
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what the blocks of a module or a statement consist of."""
+    for key in ("body", "orelse", "handlers", "finalbody", "cases"):
+        yield from getattr(node, key, ())
+
+
+def _plain(node: object, names: set[str], types: set[str]) -> object:
+    """Return a syntax tree as nested lists, without what computes nothing and as every Python version has it.
+
+    The names that it reads, attributes of a name as one (``masks.causal``), are added to `names`, those of annotations
+    to `types`.
+    """
+    if isinstance(node, list):
+        return [_plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)]
+    if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is
+        return "target"
+    if not isinstance(node, ast.AST):
+        return [type(node).__name__, repr(node)]
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):  # without the words of the error
+        return ["Raise", _plain(node.exc.func, names, types)]
+    if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
+        node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
+    if (chain := _chain(node)) is not None:
+        names.add(chain)
+        names = set()  # of `masks.causal`, not `masks`
+    content = []
+    for key in node._fields:
+        value = getattr(node, key, None)
+        if key in ("annotation", "returns"):
+            _plain(value, types, types)
+        elif key not in _COMPUTES_NOTHING and value not in (None, []):
+            content.append([key, _plain(value, names, types)])
+    return [type(node).__name__, content]
+
+
+def _without_docstring(body: list[Any]) -> list[Any]:
+    first = body[0] if body else None
+    return body[1:] if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else body
+
+
+def _is_message(node: object) -> bool:
+    """Return whether a statement is a call of `log`."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and _chain(call.func.value) == "log"
+
+
+def _chain(node: object) -> str | None:
+    """Return ``a.b.c`` of a name and its attributes; None for all else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    base = _chain(node.value) if isinstance(node, ast.Attribute) else None
+    return f"{base}.{node.attr}" if base is not None and isinstance(node, ast.Attribute) else None
+
+
+def content_hash(value: object) -> str:
+    """Return the sha256 of a plain value."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()

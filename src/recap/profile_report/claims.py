@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recap.plan.claims import planned_claims
+from recap.plan.jobs import planned_claims
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.reporting.claims import claims_content

@@ -8,9 +8,9 @@ from recap.core.checksums import check, record
 from recap.core.documents import read_json
 from recap.core.files import write_text
 from recap.core.log import log
+from recap.plan.jobs import planned_studies
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
-from recap.plan.studies import planned_studies
 from recap.profile_report.claims import judged_claims
 from recap.profile_report.origins import origins
 from recap.profile_report.page import html_page, section

@@ -8,11 +8,10 @@ from typing import Any
 
 from recap.core.documents import read_json
 from recap.core.errors import counted
-from recap.cost.report import costs_of
+from recap.models.check import costs_of
 from recap.plan.amounts import UnknownSize
-from recap.plan.labels import series_of
 from recap.plan.paths import SCORE_FILES, Paths
-from recap.plan.run import Run
+from recap.plan.run import Run, series_of
 from recap.plan.run_plan import RunPlan
 
 _HOUR = 3600

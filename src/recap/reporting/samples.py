@@ -14,8 +14,7 @@ from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.tokenizer import tokenize
-from recap.plan.outside_rows import outside_path
-from recap.plan.run import row_runs
+from recap.plan.run import outside_path, row_runs
 from recap.reporting.text import plain
 from recap.settings import Table
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics

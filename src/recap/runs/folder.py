@@ -101,7 +101,7 @@ def history_text(history: list[dict[str, float | None]]) -> str:
     return csv_text([columns, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in rows)])
 
 
-def plain_weights(model: Captioner) -> dict[str, Tensor]:
+def plain_weights(model: torch.nn.Module) -> dict[str, Tensor]:
     """The model's tensors as safetensors wants them: contiguous, on the CPU."""
     return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
 

@@ -208,7 +208,7 @@ class GridFeatures(TimmFeatures):
 class CropFeatures(TimmFeatures):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
-    extractor: ClassVar[str] = "recap.features.crops:extract_crops"
+    extractor: ClassVar[str] = "recap.features.grid:extract_crops"
     no_encoder: ClassVar[str] = "they are crops of boxes that other features give, and a photo brings no boxes"
 
     kind: Literal["crops"]
@@ -413,15 +413,15 @@ class SegmentFeatures(FeaturesConfig):
         return {"segment": StoredStream(self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES)}
 
 
-# Each opens files of its format as a :class:`recap.features.importers.job.Source`.
+# Each opens files of its format as a :class:`recap.features.importers.Source`.
 FORMATS = Registry(
     "format",
     {
-        "bottom_up_tsv": "recap.features.importers.tsv:BottomUpTsv",
-        "m2_hdf5": "recap.features.importers.arrays:M2Hdf5",
-        "grid_feats_pth": "recap.features.importers.arrays:GridFeatsPth",
-        "vinvl_tsv": "recap.features.importers.tsv:VinvlTsv",
-        "npz_folder": "recap.features.importers.arrays:NpzFolder",
+        "bottom_up_tsv": "recap.features.formats:BottomUpTsv",
+        "m2_hdf5": "recap.features.formats:M2Hdf5",
+        "grid_feats_pth": "recap.features.formats:GridFeatsPth",
+        "vinvl_tsv": "recap.features.formats:VinvlTsv",
+        "npz_folder": "recap.features.formats:NpzFolder",
     },
 )
 
@@ -430,7 +430,7 @@ FORMATS = Registry(
 class ImportedFeatures(FeaturesConfig):
     """Features that others extracted: docs/reference/feature_files.md describes the formats."""
 
-    extractor: ClassVar[str] = "recap.features.importers.job:import_features"
+    extractor: ClassVar[str] = "recap.features.importers:import_features"
     no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True

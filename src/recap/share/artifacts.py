@@ -10,10 +10,10 @@ from pathlib import Path
 from recap.core import checksums
 from recap.core.errors import ConfigError, DamagedFile, MissingFile, RecapError, first_line
 from recap.core.hashing import sha256_file
-from recap.plan import provenance
+from recap.plan import records
 
 STORE = Path("mlflow/mlflow.db")
-LISTS = (checksums.NAME, provenance.NAME)
+LISTS = (checksums.NAME, records.PROVENANCE)
 
 
 def problems(folder: Path) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _listed_hashes(path: Path) -> dict[Path, str]:
     home = path.parent
     if path.name == checksums.NAME:
         return {home / name: digest for name, digest in checksums.recorded(home).items()}
-    entries = provenance.read(home)
+    entries = records.read_provenance(home)
     # Paths in it are relative to a folder above it, from which some of them are in its own folder.
     for root in reversed(home.parents):
         if any(file.startswith(f"{home.relative_to(root).as_posix()}/") for file in entries):

@@ -26,7 +26,7 @@ from recap.core.files import atomic_path, write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.datasets.coco import check_size, read_listing
-from recap.plan.submissions import results_name
+from recap.plan.run import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
 from recap.statistics.scores import ANSWER, Answer, sent_captions

@@ -16,8 +16,8 @@ import yaml
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
-from recap.plan.labels import row_setting
-from recap.plan.result_tables import read_tables
+from recap.plan.records import read_tables
+from recap.plan.run import row_setting
 from recap.reporting.markdown import escape_cell
 from recap.reporting.text import plain
 from recap.runs.folder import CONFIG, read_weights

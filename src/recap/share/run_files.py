@@ -24,9 +24,9 @@ from recap.core.files import atomic_path
 from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
-from recap.plan import used_inputs
-from recap.plan.labels import labels, row_setting
-from recap.plan.result_tables import read_tables
+from recap.plan import records
+from recap.plan.records import read_tables
+from recap.plan.run import labels, row_setting
 from recap.runs.folder import CONFIG, check_inputs
 from recap.settings.base import HUB
 from recap.settings.features import FEATURES as KINDS
@@ -244,7 +244,7 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
         return None
     else:
         above = store.absolute().parents  # features/<dataset>, features, results/<profile>, ...
-        inputs = used_inputs.noted(above[2]) if len(above) > 2 else None
+        inputs = records.noted_inputs(above[2]) if len(above) > 2 else None
         places = [inputs / name] if inputs else []
         places += [root / folder / name for root in (Path(), *above) for folder in (_INPUTS, "")]
     path = next(filter(Path.is_file, places), None)

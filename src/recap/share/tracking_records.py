@@ -21,8 +21,8 @@ from recap.core.checksums import check
 from recap.core.documents import read_json
 from recap.core.errors import ConfigError, DamagedFile, RecapError, UnknownName, nearest
 from recap.core.hashing import sha256_file, value_hash
-from recap.plan.labels import labels, row_setting, series_of, setting_names
-from recap.plan.result_tables import read_tables
+from recap.plan.records import read_tables
+from recap.plan.run import labels, row_setting, series_of, setting_names
 from recap.settings.figures import FIGURES, ModelFigure
 from recap.settings.metrics import METRICS
 from recap.settings.params import flat, read_mapping, validate

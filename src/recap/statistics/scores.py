@@ -16,9 +16,7 @@ from recap.core.checksums import check
 from recap.core.documents import read_json
 from recap.core.errors import DamagedFile, MetricError, MissingFile
 from recap.core.hashing import parse_signature, sha256_file
-from recap.plan.outside_rows import outside_path
-from recap.plan.run import Run, row_runs
-from recap.plan.submissions import TEST, results_name
+from recap.plan.run import TEST, Run, outside_path, results_name, row_runs
 from recap.settings import OutsideRow, Row, Table
 from recap.settings.base import Strict
 from recap.settings.metrics import server_names

@@ -1,23 +1,26 @@
-"""Statistics of a study: votes or answers, shares with intervals, Pearson's chi-square, agreement."""
+"""Statistics of a study: votes or answers, shares with intervals, Pearson's chi-square, agreement; power beforehand."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from math import comb
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from recap.core.errors import DataError
+from recap.core.errors import ConfigError, DataError
+from recap.settings import Study
 from recap.statistics.comparison import holm
-from recap.studies.collect import Collected
-from recap.studies.sheets import BEST, YES_NO, Item, Sheets
+from recap.studies.responses import Collected
+from recap.studies.sheets import YES_NO, Item, Sheets
 
 LEVEL = 0.95  # of the intervals
 LEAST = 5  # expected answers of each kind, below which the chi-square distribution does not hold (Cochran, 1954)
 DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
+ALPHA, POWER = 0.05, 0.8
+_NO_TEST = {"chi_square": None, "degrees": None, "p": None, "effect": None, "p_by": None}
 
 Rated = tuple[Item, str]  # an item and an answer to it
 
@@ -28,10 +31,17 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
     ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval), ``test``
     (chi-square), agreement; and counts of raters.
     """
-    if not collected.used():
+    used = collected.used()
+    if not used:
         rules = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
         raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
-    blocks = _preference(sheets, collected) if sheets.study.kind == "preference" else _questions(sheets, collected)
+    rated: dict[str, list[Rated]] = {question: [] for question in sheets.questions}
+    for rater in used:
+        for number, item in sheets.by_id[rater.sheet].numbered.items():
+            for question, answer in rater.answers.get(number, {}).items():
+                if not item.gold:
+                    rated[question].append((item, answer))
+    blocks = _preference(sheets, rated) if sheets.preference else _questions(sheets, rated)
     for block, p in zip(blocks, holm([block["test"]["p"] for block in blocks]), strict=True):
         block["test"]["p_holm"] = p
     return {
@@ -39,7 +49,7 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
         "study": sheets.digest,
         "simulated": collected.simulated,
         "raters": len(collected.raters),
-        "used": len(collected.used()),
+        "used": len(used),
         "sheets": len(sheets.sheets),
         "excluded": collected.excluded(),
         "duplicates": collected.duplicates,
@@ -49,69 +59,53 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
     }
 
 
-def _answers(sheets: Sheets, collected: Collected, question: str) -> Iterator[Rated]:
-    """Yield the answers of all raters that count to a question about items that are no gold items."""
-    by_id = sheets.by_id
-    for rater in collected.used():
-        for number, item in enumerate(by_id[rater.sheet].items, start=1):
-            answer = rater.answers.get(str(number), {}).get(question)
-            if answer is not None and not item.gold:
-                yield item, answer
-
-
-def _preference(sheets: Sheets, collected: Collected) -> list[dict[str, Any]]:
+def _preference(sheets: Sheets, rated: dict[str, list[Rated]]) -> list[dict[str, Any]]:
     """Return votes per setup: shares of all votes, tested against equal shares."""
     systems = [system.id for system in sheets.study.systems]
-    rated = list(_answers(sheets, collected, BEST))
+    (answers,) = rated.values()
     blocks = []
     for setup in sheets.study.setups:
         votes: dict[int, list[str]] = {}  # image -> systems voted for
-        equal = set()
-        for item, answer in rated:
-            if item.setup == setup.id:
-                votes.setdefault(item.image_id, []).append(item.systems[int(answer) - 1])
-                if len(set(item.captions)) < len(item.captions):
-                    equal.add(item.image_id)
-        given = [vote for each in votes.values() for vote in each]
-        counts = {system: given.count(system) for system in systems}
+        shown = [(item, answer) for item, answer in answers if item.setup == setup.id]
+        for item, answer in shown:
+            votes.setdefault(item.image_id, []).append(item.systems[int(answer) - 1])
+        counts = Counter(vote for image in votes.values() for vote in image)
         blocks.append(
             {
                 "id": setup.id,
                 "label": setup.label,
-                "systems": {
-                    system: {"votes": counts[system], **share(counts[system], len(given))} for system in systems
-                },
-                "votes": len(given),
+                "systems": {name: {"votes": counts[name], **share(counts[name], len(shown))} for name in systems},
+                "votes": len(shown),
                 "images": len(votes),
-                "images_with_equal_captions": len(equal),
-                "test": equal_shares(list(counts.values())),
+                "images_with_equal_captions": len({item.image_id for item, _ in shown if item.equal_captions}),
+                "test": equal_shares([counts[name] for name in systems]),
                 **agreement(list(votes.values()), systems),
             }
         )
     return blocks
 
 
-def _questions(sheets: Sheets, collected: Collected) -> list[dict[str, Any]]:
+def _questions(sheets: Sheets, rated: dict[str, list[Rated]]) -> list[dict[str, Any]]:
     """Return the answers per question: share of no for each system, and whether the models differ in it."""
     blocks = []
     models = [system.id for system in sheets.study.systems if not system.reference]
     for question in sheets.study.questions:
-        given: dict[tuple[str, int], list[str]] = {}  # (system, image) -> answers
-        for item, answer in _answers(sheets, collected, question.id):
-            given.setdefault((item.systems[0], item.image_id), []).append(answer)
+        ratings: dict[tuple[str, int], list[str]] = {}  # (system, image) -> answers
+        for item, answer in rated[question.id]:
+            ratings.setdefault((item.systems[0], item.image_id), []).append(answer)
+        counts = Counter((item.systems[0], answer) for item, answer in rated[question.id])
         systems: dict[str, dict[str, Any]] = {}
-        for system in sheets.study.systems:
-            answers = [answer for (name, _), each in given.items() if name == system.id for answer in each]
-            counts = {answer: answers.count(answer) for answer in YES_NO}
-            systems[system.id] = {**counts, **share(counts["no"], len(answers))}
+        for name in (system.id for system in sheets.study.systems):
+            no, yes = (counts[name, answer] for answer in YES_NO)
+            systems[name] = {"no": no, "yes": yes, **share(no, no + yes)}
         blocks.append(
             {
                 "id": question.id,
                 "label": question.label,
                 "systems": systems,
-                "images": len({image for _, image in given}),
-                "test": equal_answers([[systems[name][answer] for answer in YES_NO] for name in models]),
-                **agreement(list(given.values()), YES_NO),
+                "images": len({image for _, image in ratings}),
+                "test": equal_answers([[counts[name, answer] for answer in YES_NO] for name in models]),
+                **agreement(list(ratings.values()), YES_NO),
             }
         )
     return blocks
@@ -127,7 +121,7 @@ def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[
     import krippendorff
     from statsmodels.stats.inter_rater import fleiss_kappa
 
-    counts = np.array([[list(given).count(answer) for answer in answers] for given in ratings if len(given) > 1])
+    counts = np.array([[list(each).count(answer) for answer in answers] for each in ratings if len(each) > 1])
     if not len(counts) or (counts.sum(axis=0) > 0).sum() < 2:
         return {"fleiss_kappa": None, "fleiss_items": 0, "krippendorff_alpha": None, "items": len(counts)}
     sizes = counts.sum(axis=1)
@@ -162,11 +156,11 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
 
     total = sum(counts)
     if total == 0:
-        return _no_test("no vote")
+        return {**_NO_TEST, "reason": "no vote"}
     statistic, p = chisquare(counts)
-    few = total < LEAST * len(counts)
-    p_by = "exact multinomial" if few else PEARSON
-    return _test(statistic, _multinomial(counts) if few else p, len(counts) - 1, total, p_by)
+    if total < LEAST * len(counts):
+        return _test(statistic, _multinomial(counts), len(counts) - 1, total, "exact multinomial")
+    return _test(statistic, p, len(counts) - 1, total, PEARSON)
 
 
 def _multinomial(counts: Sequence[int]) -> float:
@@ -177,7 +171,7 @@ def _multinomial(counts: Sequence[int]) -> float:
         before, ways = ways, Counter[tuple[int, int]]()
         for (cast, squares), number in before.items():
             for votes in range(total - cast + 1):
-                ways[cast + votes, squares + votes**2] += number * comb(total - cast, votes)
+                ways[cast + votes, squares + votes**2] += number * math.comb(total - cast, votes)
     least = sum(count**2 for count in counts)
     return sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least) / len(counts) ** total
 
@@ -190,18 +184,18 @@ def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
     """
     from scipy.stats import chi2_contingency, fisher_exact, random_table
 
-    totals = [sum(cells) for cells in (*counts, *zip(*counts, strict=True))]
-    if len(counts) < 2 or 0 in totals:
-        return _no_test("all answers are equal, or a system has none")
-    result = chi2_contingency(counts, correction=False)
+    table = np.array(counts)  # [systems, answers]
+    if len(table) < 2 or not (table.sum(0).all() and table.sum(1).all()):
+        return {**_NO_TEST, "reason": "all answers are equal, or a system has none"}
+    result = chi2_contingency(table, correction=False)
     p, p_by, expected = result.pvalue, PEARSON, result.expected_freq
-    if expected.min() < LEAST and np.shape(counts) == (2, 2):
-        p, p_by = fisher_exact(counts)[1], "Fisher's exact test"
+    if expected.min() < LEAST and table.shape == (2, 2):
+        p, p_by = fisher_exact(table)[1], "Fisher's exact test"
     elif expected.min() < LEAST:
-        drawn = random_table(np.sum(counts, 1), np.sum(counts, 0), seed=0).rvs(DRAWS)
-        larger = ((drawn - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)  # rounding aside
+        sample = random_table(table.sum(1), table.sum(0), seed=0).rvs(DRAWS)
+        larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)  # rounding aside
         p, p_by = (1 + larger.sum()) / (1 + DRAWS), f"{DRAWS:,} random tables"
-    return _test(result.statistic, p, result.dof, sum(map(sum, counts)), p_by)
+    return _test(result.statistic, p, result.dof, int(table.sum()), p_by)
 
 
 def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> dict[str, Any]:
@@ -209,5 +203,54 @@ def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> di
     return {**numbers, "effect": (float(statistic) / total) ** 0.5, "p_by": p_by, "reason": None}
 
 
-def _no_test(reason: str) -> dict[str, Any]:
-    return {"chi_square": None, "degrees": None, "p": None, "effect": None, "p_by": None, "reason": reason}
+def study_power(study: Study, shares: Sequence[float] = ()) -> dict[str, Any]:
+    """Return the power of a study's chi-square test per setup or question, at `ALPHA`.
+
+    The answers are counted as independent, as the test does. With ``shares`` (preference: expected share of the votes
+    of each system; questions: expected share of no of each model) the power and the answers that give `POWER`;
+    always ``smallest_effect``, Cohen's w that is found with `POWER`.
+    """
+    from statsmodels.stats.power import GofChisquarePower
+
+    preference = study.kind == "preference"
+    models = sum(preference or not system.reference for system in study.systems)
+    answers = study.images * study.raters * (1 if preference else models)
+    # Of questions, a table of models x (no, yes) has as many degrees of freedom as a goodness of fit of as many bins.
+    test, design = GofChisquarePower(), {"n_bins": models, "alpha": ALPHA}
+    smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
+    numbers: dict[str, Any] = {"answers": answers, "smallest_effect": float(smallest)}
+    if shares:
+        effect = expected_effect(study, shares, models)
+        numbers |= {"effect": effect, "power": ALPHA, "answers_needed": None}
+        if effect:
+            numbers["power"] = float(test.power(effect_size=effect, nobs=answers, **design))
+            numbers["answers_needed"] = float(test.solve_power(effect_size=effect, power=POWER, **design))
+    return numbers
+
+
+def expected_effect(study: Study, shares: Sequence[float], models: int) -> float:
+    """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of the table."""
+    if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
+        raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
+    if study.kind == "preference":
+        if abs(sum(shares) - 1) > 0.005:
+            raise ConfigError(f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1")
+        return math.sqrt(sum((share - 1 / models) ** 2 * models for share in shares))
+    mean = sum(shares) / models
+    return math.sqrt(np.var(shares) / (mean * (1 - mean))) if 0 < mean < 1 else 0.0
+
+
+def power_text(study: Study, shares: Sequence[float]) -> str:
+    """Return `study_power` as sentences, one per line."""
+    numbers = study_power(study, shares)
+    where = "per setup" if study.kind == "preference" else "per question"
+    lines = [
+        f"{numbers['answers']} answers {where}, counted as independent; alpha {ALPHA:g}, Pearson's chi-square.",
+        f"Smallest effect found with power {POWER:g}: w = {numbers['smallest_effect']:.3f}.",
+    ]
+    if shares:
+        texts = ", ".join(f"{share:g}" for share in shares)
+        lines.append(f"Shares {texts}: w = {numbers['effect']:.3f}, power {numbers['power']:.3f}.")
+        if numbers["answers_needed"] is not None:
+            lines.append(f"Power {POWER:g} needs {math.ceil(numbers['answers_needed'])} answers.")
+    return "\n".join(lines)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from recap.core import checksums
-from recap.core.errors import DataError, counted
-from recap.core.files import write_text
+from recap.core.checksums import check
+from recap.core.errors import DamagedData, DataError, counted
+from recap.core.files import atomic_path, write_text
 from recap.core.hashing import generator
 from recap.core.log import log
+from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus
+from recap.data.files.archives import DAMAGED
 from recap.data.files.images import ImageSource
+from recap.reporting.text import plain
 from recap.settings import Study
-from recap.studies.captions import read_captions_of, reference_captions
-from recap.studies.crowd import batch_csv, template_html
-from recap.studies.design import Task, preference_tasks, question_tasks
-from recap.studies.gold import gold_items
-from recap.studies.page import beside, inside, page
-from recap.studies.pictures import picture_bytes, write_zip
+from recap.studies.design import Task, gold_items, study_tasks
+from recap.studies.forms import batch_csv, inside, page, template_html
 from recap.studies.sheets import Item, Sheet, Sheets, sheet_id, write_sheets
 
 FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
 SPLIT = "test"
+EMPTY = "(empty caption)"
+_MAX_BYTES = 2**26  # of one picture
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
+_READABLE = 0o100644  # a file that all may read
 
 
 def make_study(
@@ -35,104 +42,96 @@ def make_study(
     images: Sequence[Path],
     out: Path,
 ) -> Sheets:
-    """Write the sheets of a study and its forms (`FILES`); equal inputs give equal bytes.
+    """Write the sheets of a study and its forms (`FILES`) into ``out``; equal inputs give equal bytes.
 
-    Args:
-        name: of the study.
-        study: its settings.
-        scale: sentence about how the models were trained, for the tables.
-        captions: (setup, system) -> captions of the test split in COCO's results form.
-        corpus: with references and files.
-        images: folders or zips with the pictures.
-        out: folder.
+    ``captions``: (setup, system) -> captions of the test split; ``scale``: how the models were trained, for the tables;
+    ``images``: folders or zips with the pictures.
     """
     study.check_contact()
-    found = Corpus.read(corpus)
-    references = reference_captions(found, SPLIT, raw=study.raw_references)
-    shown = read_captions_of(study, captions, references)
-    for setup in study.setups:
-        shown.setdefault(setup.id, {}).update(_reference_captions(study, setup.id, references))
+    data = Corpus.read(corpus)
+    references = reference_captions(data, raw=study.raw_references)
+    shown = _captions(study, captions, data, references)
     tasks = study_tasks(study, sorted(set(references) - set(study.gold.captions)))
     gold = gold_items(study, references, {task.image_id for rater in tasks for task in rater})
-    names, pictures = _name_pictures(study, tasks, gold, found.views())
-    made = []
+    # Each picture gets a name that says nothing.
+    ids = sorted({task.image_id for rater in tasks for task in rater} | {item.image_id for item in gold})
+    order = generator(study.seed, "study", "pictures").permutation(len(ids))
+    views, pictures = data.views(), dict[str, str]()
+    names: dict[int, list[str]] = {image: [] for image in ids}
+    for image, file in ((ids[place], file) for place in order for file in views[ids[place]]):
+        names[image].append(f"{len(pictures) + 1:04}.jpg")
+        pictures[names[image][-1]] = file
+    raters = []
     for number, rater in enumerate(tasks, start=1):
-        items = [
-            Item(
-                image_id=task.image_id,
-                setup=task.setup,
-                systems=list(task.systems),
-                captions=[shown[task.setup][system][task.image_id] for system in task.systems],
-                pictures=[],
-            )
-            for task in rater
-        ]
-        items += [item.model_copy() for item in gold]
+        items = [_item(task, shown) for task in rater] + gold
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
-        made.append(Sheet(id=sheet_id(number), items=items))
-    sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=made)
+        raters.append(Sheet(id=sheet_id(number), items=items))
+    sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=raters)
     _write(sheets, gold, ImageSource(list(images)), out)
-    made_of = f"{counted(len(sheets.sheets), 'sheet')}, {counted(len(sheets.pictures), 'picture')}"
-    log.info(f"study {name}: {made_of} -> {out}")
+    log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
     return sheets
 
 
-def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
-    """Return the tasks of each rater of a study; its images are drawn from ``test_images``."""
-    needed = study.images * len(study.setups)
-    if needed > len(test_images):
-        raise DataError(
-            f"the study draws {study.images} other images for each of {len(study.setups)} setups, but the test split "
-            f"has {len(test_images)}; lower `images`"
-        )
-    order = generator(study.seed, "study", "draw").permutation(len(test_images))[:needed]
-    pieces = order.reshape(len(study.setups), study.images).tolist()
-    drawn = {setup.id: [test_images[i] for i in piece] for setup, piece in zip(study.setups, pieces, strict=True)}
-    systems = [system.id for system in study.systems]
-    amounts = {"raters": study.raters, "items": study.items, "seed": study.seed}
-    if study.kind == "preference":
-        return preference_tasks(drawn, systems, **amounts)
-    (setup,) = drawn
-    return question_tasks(drawn[setup], systems, setup=setup, **amounts)
+def _item(task: Task, captions: Mapping[tuple[str, str], Mapping[int, str]]) -> Item:
+    texts = [captions[task.setup, system][task.image_id] for system in task.systems]
+    return Item(image_id=task.image_id, setup=task.setup, systems=list(task.systems), captions=texts, pictures=[])
 
 
-def _reference_captions(study: Study, setup: str, references: Mapping[int, list[str]]) -> dict[str, dict[int, str]]:
-    """Return a reference caption of each image for each system that stands for them."""
-    found: dict[str, dict[int, str]] = {}
-    for system in study.systems:
+def reference_captions(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
+    """Return the reference captions of each test image as raters see them, each on one line.
+
+    ``raw``: as people wrote them; else the words of the corpus, as models write: capitals and full stops would tell
+    raters which captions are of people.
+    """
+    texts: dict[int, list[str]] = {}
+    if raw:
+        texts = corpus.captions(SPLIT)
+    else:
+        ids = corpus.caption_ids(SPLIT)
+        for image, words in zip(corpus.image_ids_of(ids), corpus.token_lists(ids), strict=True):
+            texts.setdefault(image, []).append(" ".join(words))
+    return {image: [plain(text) or EMPTY for text in captions] for image, captions in texts.items()}
+
+
+def _captions(
+    study: Study, files: Mapping[tuple[str, str], Path], corpus: Corpus, references: Mapping[int, list[str]]
+) -> dict[tuple[str, str], dict[int, str]]:
+    """Return the captions of every setup and system, each on one line; those of people are drawn from references."""
+    pairs = [(setup.id, system) for setup in study.setups for system in study.systems]
+    models = {(setup, system.id): f"{setup}/{system.id}" for setup, system in pairs if not system.reference}
+    if missing := [name for pair, name in models.items() if pair not in files]:
+        raise DataError(f"no captions of {missing[0]}; give them with --captions {missing[0]}=FILE")
+    if unknown := ["/".join(pair) for pair in files if pair not in models]:
+        raise DataError(f"--captions {unknown[0]}: the study asks for {', '.join(models.values())}")
+    captions = {}
+    for setup, system in pairs:
         if system.reference:
             random = generator(study.seed, "study", "references", setup, system.id)
-            found[system.id] = {image: str(random.choice(captions)) for image, captions in references.items()}
-    return found
-
-
-def _name_pictures(
-    study: Study, tasks: Sequence[Sequence[Task]], gold: Sequence[Item], views: Mapping[int, list[str]]
-) -> tuple[dict[int, list[str]], dict[str, str]]:
-    """Give each picture a name that says nothing; return the names by image, and the files by name."""
-    ids = sorted({task.image_id for rater in tasks for task in rater} | {item.image_id for item in gold})
-    order = generator(study.seed, "study", "pictures").permutation(len(ids))
-    names: dict[int, list[str]] = {}
-    files: dict[str, str] = {}
-    for image in (ids[place] for place in order):
-        for file in views[image]:
-            name = f"{len(files) + 1:04}.jpg"
-            files[name] = file
-            names.setdefault(image, []).append(name)
-    return names, files
+            texts = {image: str(random.choice(own)) for image, own in references.items()}
+        else:
+            check(files[setup, system.id])
+            texts = read_captions(files[setup, system.id], corpus, SPLIT)
+        captions[setup, system.id] = {image: plain(text) or EMPTY for image, text in texts.items()}
+    return captions
 
 
 def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path) -> None:
     """Write all files of `FILES`."""
-    pixels = sheets.study.pixels
-    pictures = {name: picture_bytes(source, file, pixels) for name, file in sheets.pictures.items()}
+    from PIL.Image import Resampling
+
+    pictures = {}
+    for name, file in sheets.pictures.items():
+        picture, buffer = source.open_rgb(file), io.BytesIO()
+        picture.thumbnail((sheets.study.pixels, sheets.study.pixels), Resampling.LANCZOS)
+        picture.save(buffer, format="JPEG", quality=85, optimize=True)  # without metadata
+        pictures[name] = buffer.getvalue()
     write_zip(out / "pictures.zip", pictures.items())
     within = sheets.study.pictures == "inside"
-    where = inside(pictures) if within else beside
+    where = inside(pictures) if within else "pictures/{}".format
     pages = ((f"{sheet.id}.html", page(sheets, sheet, where).encode()) for sheet in sheets.sheets)
-    folder = () if within else ((f"pictures/{name}", content) for name, content in pictures.items())
-    write_zip(out / "pages.zip", (member for members in (pages, folder) for member in members))
+    folder = {} if within else {f"pictures/{name}": content for name, content in pictures.items()}
+    write_zip(out / "pages.zip", chain(pages, folder.items()))
     write_text(out / "batch.csv", batch_csv(sheets))
     write_text(out / "template.html", template_html(sheets))
     write_text(out / "gold.md", _gold_text(sheets, gold))
@@ -142,18 +141,36 @@ def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path)
 
 def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:
     """Return the gold items for the person who must check them before anyone is asked."""
-    files: dict[int, str] = {}
-    for sheet in sheets.sheets[:1]:
-        files = {item.image_id: ", ".join(sheets.pictures[name] for name in item.pictures) for item in sheet.items}
     lines = [
-        "# Gold items",
-        "",
-        "Look at each image: is the right answer right? Raters who differ from it are left out.",
-        "",
+        "# Gold items\n",
+        "Look at each image: is the right answer right? Raters who differ from it are left out.\n",
+        "If not, name images with captions that you have verified in `gold.captions` of the study.",
     ]
-    lines.append("If not, name images with captions that you have verified in `gold.captions` of the study.")
+    pictures = {item.image_id: item.pictures for item in sheets.sheets[0].items}
     for item in gold:
+        files = ", ".join(sheets.pictures[name] for name in pictures[item.image_id])
         right = ", ".join(f"{question}: {answer}" for question, answer in item.right.items())
-        lines += ["", f"## image {item.image_id}: {files.get(item.image_id, '')}", "", f"Right answer: {right}", ""]
+        lines.append(f"\n## image {item.image_id}: {files}\n\nRight answer: {right}\n")
         lines += [f"    {number}. {text}" for number, text in enumerate(item.captions, start=1)]
     return "\n".join(lines) + "\n"
+
+
+def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Write a zip; equal members give equal bytes."""
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name, _EARLIEST)
+            info.external_attr = _READABLE << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+
+
+def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Return the pictures of ``pictures.zip`` by name."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [archive.getinfo(name) for name in names]
+            if any(entry.file_size > _MAX_BYTES for entry in entries):
+                raise ValueError("a picture is too large")
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except DAMAGED as error:
+        raise DamagedData(f"{path}: cannot be read ({error}); rebuild it with `recap study sheets`") from error

@@ -1,19 +1,46 @@
-"""What a rater answered, and whether it fits the sheet that it is said to be of."""
+"""Responses of all raters: read from files, validated, without duplicates, with the rule that leaves a rater out."""
 
 from __future__ import annotations
 
+import csv
 import json
-from typing import Annotated, Any, Literal
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, ValidationError
 
-from recap.core.errors import DataError
+from recap.core import checksums
+from recap.core.documents import read_json, write_json
+from recap.core.errors import DataError, MissingData, counted
+from recap.core.hashing import generator
+from recap.core.log import log
 from recap.core.problems import first_problem
 from recap.settings import Strict
-from recap.studies.sheets import Sheets
+from recap.studies.sheets import Item, Sheet, Sheets, item_number, sheet_id
+from recap.studies.store import read_store
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Rule = Literal["", "unfinished", "answered", "wrong_gold", "seconds", "same_position", "repeated_person"]
+RULES: dict[Rule, str] = {
+    "unfinished": "did not hand in the form",
+    "answered": "left too many items open",
+    "wrong_gold": "answered too many gold items wrongly",
+    "seconds": "answered too fast",
+    "same_position": "chose too often the same position",
+    "repeated_person": "had handed in another form of the study",
+}
+ENDINGS = (".csv", ".json", ".sqlite")  # of files of responses
+_CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
+_TYPED = ("sheet", "item", "question", "answer")
+_YES = 0.3  # share of yes of simulated raters, where the study does not say
+_TRUE = ("true", "on", "yes")
+_MAX_BYTES = 2**28
 
 
 class Response(Strict):
@@ -33,41 +60,259 @@ class Response(Strict):
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
 
 
-def as_response(values: Any) -> Response:
-    """Return the response that parsed JSON holds."""
+class Rater(Strict):
+    """One sheet that was filled in, without anything that names the person."""
+
+    sheet: str
+    answers: Answers
+    wrong_gold: int  #: gold items answered wrongly or not at all
+    excluded: Rule = ""  #: why the rater does not count, if so
+
+
+class Collected(Strict):
+    """All responses to a study."""
+
+    study: str  #: digest of the sheets
+    simulated: bool  #: at least one response is simulated
+    raters: list[Rater]  #: one per sheet that was handed in, also those left out
+    duplicates: int  #: responses equal to another of the sheet
+    replaced: int  #: responses that a later, different one of the sheet replaced
+    refused: list[str]  #: responses that do not fit the study, with the reason
+
+    def excluded(self) -> dict[str, int]:
+        """Return how many raters each rule leaves out, every rule named."""
+        counts = Counter(rater.excluded for rater in self.raters)
+        return {rule: counts[rule] for rule in RULES}
+
+    def used(self) -> list[Rater]:
+        """Return the raters that count."""
+        return [rater for rater in self.raters if not rater.excluded]
+
+
+class Submission(NamedTuple):
+    """What a file holds in place of a response, before it is validated."""
+
+    source: str  #: file, and line or form
+    values: Any  #: of a `Response`
+    person: str = ""  #: who answered, if the file tells one person from another; never written anywhere
+
+
+def valid_response(values: Any, sheets: Sheets) -> Response:
+    """Return the response that parsed JSON is; one that does not fit the study, or that answers nothing, is refused."""
     try:
-        return Response.model_validate(values)
+        response = Response.model_validate(values)
     except ValidationError as error:
         problem = first_problem(error, Response)
         raise DataError(f"is no response ({problem}); hand in the file that the form saved") from error
-
-
-def check_response(response: Response, sheets: Sheets) -> None:
-    """Refuse a response that does not fit the study, and a finished one that answers nothing."""
     if response.study != sheets.digest:
         raise DataError("is a response to another study, or to an earlier version of this one")
-    numbers = check_answers(response.sheet, response.answers, sheets)
-    unknown = sorted(set(response.seconds) - numbers)
-    if unknown:
-        raise DataError(f"gives seconds of item {unknown[0][:40]!r}, which sheet {response.sheet} does not have")
+    if response.sheet not in sheets.by_id:
+        raise DataError(f"names sheet {response.sheet[:40]!r}, which the study does not have")
+    items = sheets.by_id[response.sheet].numbered
+    if unknown := sorted((response.answers.keys() | response.seconds) - items.keys()):
+        raise DataError(f"names item {unknown[0][:40]!r}, which sheet {response.sheet} does not have")
+    for number, answers in response.answers.items():
+        for question, answer in answers.items():
+            if question not in sheets.questions or answer not in sheets.answers(items[number]):
+                raise DataError(f"item {number}, question {question[:40]!r}: {answer[:40]!r} is no answer to choose")
     if not response.consent:
         raise DataError("does not say that the rater agreed to take part")
     if response.finished and not any(response.answers.values()):
         raise DataError("has no answer")
+    return response
 
 
-def check_answers(sheet_id: str, given: Answers, sheets: Sheets) -> set[str]:
-    """Refuse answers that do not fit a sheet; return the numbers of the items of that sheet."""
-    sheet = sheets.by_id.get(sheet_id)
-    if sheet is None:
-        raise DataError(f"names sheet {sheet_id[:40]!r}, which the study does not have")
-    numbers = {str(number): item for number, item in enumerate(sheet.items, start=1)}
-    for number, answers in given.items():
-        if number not in numbers:
-            raise DataError(f"answers item {number[:40]!r}, which sheet {sheet.id} does not have")
-        for question, answer in answers.items():
-            if question not in sheets.questions:
-                raise DataError(f"answers question {question[:40]!r} of item {number}, which the study does not ask")
-            if answer not in sheets.answers(numbers[number]):
-                raise DataError(f"item {number}, question {question}: {answer[:40]!r} is no answer that is offered")
-    return set(numbers)
+def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
+    """Yield the responses of files and folders, in the order of their names.
+
+    ``.json``: a page's file. ``.sqlite``: the server's. ``.csv``: a crowd platform's results (``Input.sheet``,
+    ``Answer.<item>.<question>``), or what was typed from paper forms (``sheet,item,question,answer``), which do not
+    name the ``study``.
+    """
+    for path in paths:
+        if not path.exists():
+            raise MissingData(f"{path}: no such file or folder of responses")
+        files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS) if path.is_dir() else [path]
+        if not files:
+            raise DataError(f"{path}: holds no responses ({', '.join(ENDINGS)}); put them there")
+        for file in files:
+            if file.suffix not in ENDINGS:
+                raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
+            if file.stat().st_size > _MAX_BYTES:
+                raise DataError(f"{file}: is larger than {_MAX_BYTES // 2**20} MiB; no file of responses is")
+            if file.suffix == ".csv":
+                yield from _csv_responses(file, study)
+            elif file.suffix == ".json":
+                content = _parsed(file.read_bytes())
+                if isinstance(content, list):  # of `recap study simulate`
+                    yield from (Submission(f"{file} response {n}", each) for n, each in enumerate(content, start=1))
+                else:
+                    yield Submission(str(file), content)
+            else:
+                yield from (Submission(f"{file} submission {n}", _parsed(text)) for n, text in read_store(file))
+
+
+def _parsed(content: bytes) -> Any:
+    """Return what JSON holds, or None: damaged JSON is no response."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [{name: (row[name] or "").strip() for name in row if name} for row in csv.DictReader(file)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: no CSV in UTF-8 ({error}); save it as such") from error
+    names = set(rows[0]) if rows else set()
+    typed = {"study": study, "consent": True, "finished": True}
+    if "Input.sheet" in names:
+        for line, row in enumerate(rows, start=2):
+            consent = any(row.get(name, "").lower() in _TRUE for name in ("Answer.consent", "Answer.consent.on"))
+            values = {**typed, "sheet": sheet_id(row["Input.sheet"]), "consent": consent, "answers": _crowd(row)}
+            yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
+    elif names.issuperset(_TYPED):
+        for sheet, (answers, problem) in _typed(rows).items():
+            yield Submission(f"{path} sheet {sheet}", problem or {**typed, "sheet": sheet, "answers": answers})
+    else:
+        raise DataError(f"{path}: needs the columns {', '.join(_TYPED)}, or Input.sheet and Answer.<item>.<question>")
+
+
+def _crowd(row: Mapping[str, str]) -> Answers:
+    """Return the answers of one assignment; a question has one column of values, or one of true and false each."""
+    answers: Answers = {}
+    for match, value in ((_CROWD.fullmatch(column), value) for column, value in row.items()):
+        if match and value and (match[3] is None or value.lower() in _TRUE):
+            answers.setdefault(match[1], {})[match[2]] = match[3] or value
+    return answers
+
+
+def _typed(rows: Iterable[Mapping[str, str]]) -> dict[str, tuple[Answers, DataError | None]]:
+    """Return the answers on each sheet that was typed from paper, which raters agree to by handing it in."""
+    sheets: dict[str, tuple[Answers, DataError | None]] = {}
+    for line, row in enumerate(rows, start=2):
+        sheet, item, answer = sheet_id(row["sheet"]), item_number(row["item"]), item_number(row["answer"])
+        answers, problem = sheets.get(sheet, ({}, None))
+        if answers.setdefault(item, {}).setdefault(row["question"], answer) != answer:
+            problem = problem or DataError(f"has two answers to item {item} (line {line}); keep one")
+        sheets[sheet] = answers, problem
+    return sheets
+
+
+def simulate(sheets: Sheets, out: Path) -> list[Response]:
+    """Write a response per sheet that no person gave, and that says so; equal sheets give equal bytes."""
+    responses = [simulated_response(sheets, sheet) for sheet in sheets.sheets]
+    write_json(out, [response.model_dump(mode="json") for response in responses])
+    checksums.record(out)
+    log.info(f"SIMULATED {counted(len(responses), 'response')}, no person answered -> {out}")
+    return responses
+
+
+def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
+    """Return the answers of one simulated rater: one who clicks at random, or one with the study's probabilities."""
+    random = generator(sheets.study.simulated.seed, "study", "simulated", sheet.id)
+    clicker = bool(random.random() < sheets.study.simulated.clickers)
+    answers = {
+        number: {question: _answer(sheets, item, question, clicker, random) for question in sheets.questions}
+        for number, item in sheet.numbered.items()
+    }
+    seconds = {
+        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in answers
+    }
+    marks = {"consent": True, "finished": True, "simulated": True}
+    return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
+
+
+def _answer(sheets: Sheets, item: Item, question: str, clicker: bool, random: np.random.Generator) -> str:
+    options, simulated = sheets.answers(item), sheets.study.simulated
+    if not clicker and question in item.right:
+        return item.right[question]
+    if clicker or item.gold:
+        return str(random.choice(options))
+    if sheets.preference:
+        weights = np.array([simulated.votes.get(system, 1.0) for system in item.systems])
+        return str(random.choice(options, p=weights / weights.sum()))
+    return "yes" if random.random() < simulated.yes.get(item.systems[0], _YES) else "no"
+
+
+def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Collected:
+    """Read, validate and deduplicate responses, apply the exclusion rules, write the result as JSON."""
+    collected = collect(sheets, read_responses(paths, sheets.digest))
+    write_json(out, collected.model_dump(mode="json"))
+    checksums.record(out)
+    for reason in collected.refused:
+        log.warning(f"refused: {reason}")
+    left_out = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count) or "none"
+    mark = "SIMULATED responses: " if collected.simulated else ""
+    log.info(
+        f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out by rule: {left_out}; "
+        f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
+        f"{len(collected.refused)} refused -> {out}"
+    )
+    return collected
+
+
+def read_collected(path: Path, sheets: Sheets) -> Collected:
+    """Read what `import_responses` wrote."""
+    checksums.check(path)
+    collected: Collected = read_json(path, Collected)
+    if collected.study != sheets.digest:
+        raise DataError(f"{path}: is of another study; import the responses again")
+    return collected
+
+
+def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
+    """Return the responses to a study; see `import_responses`."""
+    last: dict[str, tuple[Response, str]] = {}  # sheet -> response and person
+    duplicates, replaced, refused, kinds = 0, 0, list[str](), set[bool]()
+    for source, values, person in submissions:
+        try:
+            if isinstance(values, DataError):
+                raise values
+            response = valid_response(values, sheets)
+        except DataError as error:
+            # A damaged file or the name of a file may hold what is no text in UTF-8.
+            refused.append(f"{source} {error}".encode("utf-8", "replace").decode())
+            continue
+        kinds.add(response.simulated)
+        earlier = last[response.sheet][0] if response.sheet in last else None
+        if earlier == response:
+            duplicates += 1
+            continue
+        replaced += earlier is not None
+        # A copy of a half-filled form may lie beside the finished one, which counts.
+        if earlier is None or response.finished or not earlier.finished:
+            last[response.sheet] = response, person
+    if not last:
+        reason = f"; the first: {refused[0]}" if refused else ""
+        raise DataError(f"no valid response to study {sheets.name!r}{reason}")
+    if len(kinds) > 1:
+        raise DataError("simulated responses lie among those of people; remove one kind")
+    raters, people = [], set[str]()
+    for sheet, (response, person) in sorted(last.items()):
+        rule, wrong = _excluded(sheets, sheets.by_id[sheet], response)
+        if person and person in people:  # the first form of a person counts
+            rule = "repeated_person"
+        people.add(person)
+        raters.append(Rater(sheet=sheet, answers=response.answers, wrong_gold=wrong, excluded=rule))
+    counts = {"duplicates": duplicates, "replaced": replaced}
+    return Collected(study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts)
+
+
+def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[Rule, int]:
+    """Return the first rule that leaves a rater out, if any, and how many gold items have no right answer."""
+    rules = sheets.study.exclusions
+    rated = [(item, response.answers.get(number, {})) for number, item in sheet.numbered.items()]
+    positions = Counter(answer for _, answers in rated for answer in answers.values())
+    wrong = sum(not answers.items() >= item.right.items() for item, answers in rated if item.gold)
+    broken: dict[Rule, bool] = {
+        "unfinished": not response.finished,
+        "answered": sum(len(answers) == len(sheets.questions) for _, answers in rated) < rules.answered * len(rated),
+        "wrong_gold": wrong > rules.wrong_gold,
+        "seconds": bool(response.seconds) and statistics.median(response.seconds.values()) < rules.seconds,
+        "same_position": sheets.preference
+        and max(positions.values(), default=0) > rules.same_position * positions.total(),
+    }
+    return next((rule for rule, holds in broken.items() if holds), ""), wrong

@@ -1,28 +1,28 @@
-"""The collection server: gives each rater the form of their link and keeps what is sent, on 127.0.0.1.
+"""The collection server: gives each rater the form of their link and stores what is sent, on 127.0.0.1.
 
-A link has a secret token, which whoever runs the study hands out.
-
-Behind a proxy that adds TLS it serves others; it writes no log of requests, and so no network address.
+A link has a secret token, which whoever runs the study hands out. Behind a proxy that adds TLS, and the limits that
+strangers need (docs/guides/studies.md), it serves others; it writes no log of requests, and so no network address.
 """
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import hashlib
 import json
 import re
 import secrets
-from asyncio import CancelledError
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from recap.core.errors import ConfigError, DamagedData, DataError, first_line
-from recap.core.files import csv_text, write_text
+from recap.core.files import csv_text, reading, write_text
 from recap.core.log import log
-from recap.studies.page import inside, page, policy
-from recap.studies.responses import as_response, check_response
+from recap.studies.forms import inside, page, policy
+from recap.studies.responses import valid_response
 from recap.studies.sheets import Sheets
 from recap.studies.store import Store
 
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
 
 LOCAL = ("127.0.0.1", "localhost")
 MAX_BYTES = 2**17  # of a response; 55 items take 3 KiB
-BUSY = "Your answers could not be stored. Try again in a minute, or tell the person who gave you the link.\n"
+REQUEST_SECONDS = 30  # for the body of a request
+MOST_CONNECTIONS = 500  # above, uvicorn answers 503
 STOP_SECONDS = 15  # for requests that have arrived; a locked file of responses is waited for by ten
+BUSY = "Your answers could not be stored. Try again in a minute, or tell the person who gave you the link.\n"
 UNKNOWN = "This link is not valid. Ask the person who gave it to you for a new one.\n"
-_BYTES = 16  # of randomness in a token
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have as many
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have 16 bytes of randomness
 HEADERS = {
     "Cache-Control": "no-store",
-    "Connection": "close",  # a connection is one request, which has its time limit
+    "Connection": "close",
     "Content-Security-Policy": f"{policy()}; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -48,30 +49,20 @@ HEADERS = {
 
 
 def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
-    """Return token -> sheet; tokens are drawn once and kept in a CSV with the links, which only its owner may read."""
-    known = _read_links(path) if path.exists() else {sheet.id: secrets.token_urlsafe(_BYTES) for sheet in sheets.sheets}
-    if set(known) != set(sheets.by_id) or len(set(known.values())) != len(known):
-        raise DataError(f"{path}: its links are of another study; remove it, or name another file with --links")
-    if not all(_TOKEN.fullmatch(token or "") for token in known.values()):
-        raise DamagedData(f"{path}: holds a damaged token; remove it, and new links are made")
-    rows = ([sheet, token, f"{address}/{token}"] for sheet, token in known.items())
+    """Return token -> sheet; drawn once and stored in a CSV with the links, which only its owner may read."""
+    tokens = {sheet.id: secrets.token_urlsafe(16) for sheet in sheets.sheets}
+    if path.exists():
+        again = "remove it, and new links are made, or name another file with --links"
+        with reading(path, DataError, damaged=again), path.open(encoding="utf-8", newline="") as file:
+            tokens = {line.get("sheet", ""): line.get("token") or "" for line in csv.DictReader(file)}
+        if set(tokens) != set(sheets.by_id) or len(set(tokens.values())) != len(tokens):
+            raise DataError(f"{path}: its links are of another study; {again}")
+        if not all(map(_TOKEN.fullmatch, tokens.values())):
+            raise DamagedData(f"{path}: holds a damaged token; {again}")
+    rows = ([sheet, token, f"{address}/{token}"] for sheet, token in tokens.items())
     write_text(path, csv_text([["sheet", "token", "link"], *rows]))
     path.chmod(0o600)
-    return {token: sheet for sheet, token in known.items()}
-
-
-def _read_links(path: Path) -> dict[str, str]:
-    """Return sheet -> token."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return {line["sheet"]: line["token"] for line in csv.DictReader(file)}
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError) as error:
-        raise DataError(f"{path}: holds no links of raters ({error}); remove it, and new ones are made") from error
-
-
-def hashed(token: str) -> str:
-    """Return what tokens are compared by, so that the time of a comparison tells nothing about a token."""
-    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+    return {token: sheet for sheet, token in tokens.items()}
 
 
 def make_app(
@@ -86,70 +77,52 @@ def make_app(
     from starlette.responses import HTMLResponse, PlainTextResponse
     from starlette.routing import Route
 
+    def hashed(token: str) -> str:
+        # Tokens are compared by their hashes, so that the time of a comparison tells nothing about a token.
+        return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
     by_hash = {hashed(token): sheets.by_id[sheet] for token, sheet in tokens.items()}
     source = inside(pictures)
 
-    def said(text: str, status: int) -> Response:
+    def plain(text: str, status: int) -> Response:
         return PlainTextResponse(text.encode("utf-8", "replace"), status, HEADERS)
 
-    async def form(request: Request) -> Response:
-        sheet = by_hash.get(hashed(request.path_params["token"]))
+    async def answer(request: Request) -> Response:
+        sheet = by_hash.get(hashed(request.path_params["path"]))
         if sheet is None:
-            return said(UNKNOWN, 403)
-        return HTMLResponse(page(sheets, sheet, source, online=True), headers=HEADERS)
-
-    async def submit(request: Request) -> Response:
-        sheet = by_hash.get(hashed(request.path_params["token"]))
-        if sheet is None:
-            return said(UNKNOWN, 403)
+            return plain(UNKNOWN, 403)
+        if request.method != "POST":
+            return HTMLResponse(page(sheets, sheet, source, online=True), headers=HEADERS)
         # Another page cannot send this type without asking first, which nothing here allows.
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return said("Send JSON.\n", 415)
+            return plain("Send JSON.\n", 415)
+        content = b""
         try:
-            content = await _body(request)
-        except ClientDisconnect:
-            return said("The response is incomplete.\n", 400)  # nobody is left to read this
-        if content is None:
-            return said("The response is too long.\n", 413)
-        try:
-            response = as_response(json.loads(content))
-            check_response(response, sheets)
+            async with asyncio.timeout(REQUEST_SECONDS):
+                async for piece in request.stream():
+                    content += piece
+                    if len(content) > MAX_BYTES:
+                        return plain("The response is too long.\n", 413)
+            response = valid_response(json.loads(content), sheets)
+        except (ClientDisconnect, TimeoutError, asyncio.CancelledError):
+            return plain("The response is incomplete.\n", 400)
         except (ValueError, RecursionError):
-            return said("Send JSON.\n", 415)
+            return plain("Send JSON.\n", 415)
         except DataError as error:
-            return said(f"The response {error}.\n", 422)
+            return plain(f"The response {error}.\n", 422)
         if response.sheet != sheet.id or response.simulated or not response.finished:
-            return said("The response is not the finished form of this link.\n", 422)
+            return plain("The response is not the finished form of this link.\n", 422)
         try:
             # Acknowledged only when it is on the disk.
             await run_in_threadpool(store.add, sheet.id, response.content())
-        except DataError as error:
-            log.error(str(error))
-            return said(BUSY, 503)
-        except CancelledError:  # a second Ctrl-C while the file of responses is locked
-            return said(BUSY, 503)
-        return said("received\n", 200)
+        except (DataError, asyncio.CancelledError) as error:  # a second Ctrl-C while the file of responses is locked
+            log.error(str(error) or "stopped while a response was stored")
+            return plain(BUSY, 503)
+        return plain("received\n", 200)
 
-    async def unknown(_: Request) -> Response:
-        return said(UNKNOWN, 403)
-
-    routes = [
-        Route("/{token}", form, methods=["GET"]),
-        Route("/{token}", submit, methods=["POST"]),
-        Route("/{path:path}", unknown, methods=["GET", "POST"]),
-    ]
     hosts = [*LOCAL, *([host] if host and host not in LOCAL else [])]
-    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])
-
-
-async def _body(request: Request) -> bytes | None:
-    """Return the body of a request, or None if it is too long; no more than that is read."""
-    content = b""
-    async for piece in request.stream():
-        content += piece
-        if len(content) > MAX_BYTES:
-            return None
-    return content
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)]
+    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])], middleware=middleware)
 
 
 def public_host(address: str) -> str:
@@ -162,13 +135,8 @@ def public_host(address: str) -> str:
 
 def serve(app: Starlette, port: int) -> None:
     """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests that have arrived are answered first."""
-    import socket
-
     import uvicorn
 
-    from recap.studies.connections import Connection, Server, backlog, raise_handles, watched
-
-    raise_handles()
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just ended is free
     try:
@@ -179,13 +147,12 @@ def serve(app: Starlette, port: int) -> None:
         ) from error
     log.info(f"serving on http://127.0.0.1:{port}, until Ctrl-C")
     config = uvicorn.Config(
-        watched(app),
-        http=Connection,
+        app,
         lifespan="off",
-        backlog=backlog(),
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=STOP_SECONDS,
         access_log=False,
         log_level="error",
         server_header=False,
     )
-    Server(config).run(sockets=[listener])
+    uvicorn.Server(config).run(sockets=[listener])

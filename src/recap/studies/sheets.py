@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field
 
 from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData
 from recap.core.hashing import value_hash
-from recap.core.problems import first_problem
 from recap.settings import Strict, Study
 
 BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
@@ -29,8 +27,8 @@ def sheet_id(number: int | str) -> str:
 
 def item_number(text: str) -> str:
     """Return the number of an item or answer without what a spreadsheet adds or a person types before it."""
-    found = _NUMBER.fullmatch(text)
-    return found[1] if found else text
+    match = _NUMBER.fullmatch(text)
+    return match[1] if match else text
 
 
 class Item(Strict):
@@ -48,12 +46,22 @@ class Item(Strict):
         """Whether the right answer is known."""
         return not self.setup
 
+    @property
+    def equal_captions(self) -> bool:
+        """Whether two captions are the same, between which a vote is arbitrary."""
+        return len(set(self.captions)) < len(self.captions)
+
 
 class Sheet(Strict):
     """The items of one rater; their numbers on the form are their places in the list, from 1."""
 
     id: str
     items: list[Item] = Field(min_length=1)
+
+    @property
+    def numbered(self) -> dict[str, Item]:
+        """The items by number, as answers name them."""
+        return {str(number): item for number, item in enumerate(self.items, start=1)}
 
 
 class Sheets(Strict):
@@ -66,41 +74,21 @@ class Sheets(Strict):
     pictures: dict[str, str]  #: file of ``pictures.zip`` -> file of the data set
     sheets: list[Sheet] = Field(min_length=1)  #: one per rater
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Sheets:
-        if len(self.by_id) < len(self.sheets):
-            raise ValueError("two sheets have the same id")
-        for sheet in self.sheets:
-            for number, item in enumerate(sheet.items, start=1):
-                if not self._fits(item):
-                    raise ValueError(f"item {number} of sheet {sheet.id[:40]!r} does not fit the study")
-        return self
-
-    def _fits(self, item: Item) -> bool:
-        """Return whether an item shows what the study compares, and asks what the study asks."""
-        setups, systems = ({each.id for each in some} for some in (self.study.setups, self.study.systems))
-        shown = len(systems) if self.study.kind == "preference" else 1
-        rated = item.setup in setups and len(item.systems) == shown and systems.issuperset(item.systems)
-        right = (question in self.questions and answer in self.answers(item) for question, answer in item.right.items())
-        return (
-            len(item.captions) == shown
-            and (item.gold or rated)
-            and self.pictures.keys() >= set(item.pictures)
-            and all(right)
-        )
+    @property
+    def preference(self) -> bool:
+        """Whether raters choose the best of several captions; else they answer questions about one."""
+        return self.study.kind == "preference"
 
     @property
     def questions(self) -> dict[str, str]:
         """Question -> what raters read."""
-        if self.study.kind == "preference":
+        if self.preference:
             return {BEST: self.study.instruction}
         return {question.id: question.text for question in self.study.questions}
 
     def answers(self, item: Item) -> list[str]:
         """Return the answers that a question about an item may have."""
-        if self.study.kind == "preference":
-            return [str(number + 1) for number in range(len(item.captions))]
-        return list(YES_NO)
+        return [str(number + 1) for number in range(len(item.captions))] if self.preference else list(YES_NO)
 
     @cached_property
     def by_id(self) -> dict[str, Sheet]:
@@ -113,6 +101,10 @@ class Sheets(Strict):
         return value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
 
 
+class _SignedSheets(Sheets):
+    signature: str = Field(alias="digest", exclude=True)
+
+
 def write_sheets(sheets: Sheets, path: Path) -> None:
     """Write the sheets with their key; raters must not see this file."""
     write_json(path, {**sheets.model_dump(mode="json"), "digest": sheets.digest})
@@ -121,18 +113,7 @@ def write_sheets(sheets: Sheets, path: Path) -> None:
 def read_sheets(path: Path) -> Sheets:
     """Read what `write_sheets` wrote."""
     check(path)
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: holds no sheets of a study; make them with `recap study sheets`")
-    digest = values.pop("digest", None)
-    try:
-        # As JSON, because pydantic then refuses half of a surrogate pair, which no page can hold.
-        sheets = Sheets.model_validate_json(json.dumps(values))
-    except ValidationError as error:
-        problem = first_problem(error, Sheets)
-        raise DataError(
-            f"{path}: holds no sheets of a study ({problem}); make them with `recap study sheets`"
-        ) from error
-    if sheets.digest != digest:
-        raise DataError(f"{path}: its items were changed after they were made; rebuild the forms")
+    sheets: _SignedSheets = read_json(path, _SignedSheets)
+    if sheets.signature != sheets.digest:
+        raise DamagedData(f"{path}: its items were changed after they were made; rebuild the forms")
     return sheets

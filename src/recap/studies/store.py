@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from recap.core.errors import DamagedData, DataError
@@ -28,7 +29,6 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file."""
         self.path = path
         self._writing = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,21 +46,21 @@ class Store:
         self._opened = self._on_disk()
 
     def add(self, sheet: str, content: str) -> None:
-        """Keep a submission; when this returns, it is on the disk."""
+        """Store a submission; when this returns, it is on the disk."""
         if not self._writing.acquire(timeout=_WAIT_SECONDS):
-            raise DataError(f"{self.path}: is busy; the response was not kept")
+            raise DataError(f"{self.path}: is busy; the response was not stored")
         try:
             with self._connection as connection:  # commits, or rolls back what failed
                 connection.execute("DELETE FROM submissions WHERE sheet = ? AND content = ?", (sheet, content))
                 connection.execute("INSERT INTO submissions (sheet, content) VALUES (?, ?)", (sheet, content))
         except sqlite3.Error as error:
-            raise DataError(f"{self.path}: cannot be written ({error}); the response was not kept") from error
+            raise DataError(f"{self.path}: cannot be written ({error}); the response was not stored") from error
         finally:
             self._writing.release()
         if self._on_disk() != self._opened:
             raise DataError(
-                f"{self.path}: was removed or replaced while the server runs; the response was not kept. Put the file "
-                "(and the one that ends in -wal) back, or restart the server, which begins a new file"
+                f"{self.path}: was removed or replaced while the server runs; the response was not stored. Put the "
+                "file (and the one that ends in -wal) back, or restart the server, which begins a new file"
             )
 
     def close(self) -> None:
@@ -70,29 +70,24 @@ class Store:
     def _on_disk(self) -> list[tuple[int, int]] | None:
         """Return what tells the files of this name from others: the open ones may have been removed."""
         try:
-            found = [Path(f"{self.path}{ending}").stat() for ending in ("", "-wal")]
+            files = [Path(f"{self.path}{ending}").stat() for ending in ("", "-wal")]
         except OSError:
             return None
-        return [(status.st_dev, status.st_ino) for status in found]
+        return [(status.st_dev, status.st_ino) for status in files]
 
 
-def read_store(path: Path) -> Iterator[tuple[int, bytes | None]]:
+def read_store(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield number and content of the submissions in a file, the earliest first; no content of one that is damaged."""
     connection = sqlite3.connect(path)
-    # A damaged text need not be UTF-8, and neither need what SQLite says of it.
-    connection.text_factory = bytes
+    connection.text_factory = bytes  # a damaged text need not be UTF-8
     try:
         for (number,) in connection.execute("SELECT number FROM submissions ORDER BY number").fetchall():
-            yield int(number), _content(connection, number)
+            content = b""
+            with suppress(sqlite3.Error, ValueError, TypeError):
+                query = "SELECT content FROM submissions WHERE number = ? AND typeof(content) = 'text'"
+                (content,) = connection.execute(query, (number,)).fetchone()
+            yield int(number), content
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
         raise DamagedData(f"{path}: no file of `recap study serve`, or damaged ({error}); restore it") from error
     finally:
         connection.close()
-
-
-def _content(connection: sqlite3.Connection, number: int) -> bytes | None:
-    try:
-        (content,) = connection.execute("SELECT content FROM submissions WHERE number = ?", (number,)).fetchone()
-    except (sqlite3.Error, ValueError, TypeError):
-        return None
-    return content if isinstance(content, bytes) else None

@@ -20,56 +20,58 @@ class Batch:
     """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>).
 
     An image with fewer than C captions has rows that are all padding. A batch without images (the shard of a process
-    that gets none) has no streams.
+    that gets none) has no streams, and so has a batch of texts, each the one caption of its id.
     """
 
     image_ids: list[int]
     images: Images
     tokens: Tensor
 
-    def pinned(self) -> Batch:
-        """Pin the tensors, so that `to` a GPU does not wait."""
-        return Batch(self.image_ids, self.images.pinned(), self.tokens.pin_memory())
-
     def to(self, device: torch.device) -> Batch:
         """Move the tensors."""
         return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True))
 
 
+@dataclass(kw_only=True, eq=False)
 class CaptionBatches:
-    """Reads features and captions of training images: image id -> token ids of each, without <bos> and <eos>.
+    """Reads captions and, where there are any, features."""
 
-    The features hold every image; `seed` is of the shuffling. With `pin` the thread that reads
-    batches pins them.
-    """
+    features: ReadsImages | None
+    captions: Mapping[int, list[list[int]]]  # image id -> token ids of each, without <bos> and <eos>
+    images_per_batch: int
+    seed: int  # of the shuffling
+    label: str = "order"  # of the shuffling, beside the seed
+    pin: bool = False  # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
 
-    def __init__(
-        self,
-        *,
-        features: ReadsImages,
-        captions: Mapping[int, list[list[int]]],
-        images_per_batch: int,
-        seed: int,
-        pin: bool = False,
-    ) -> None:
-        self.features, self.images_per_batch, self.seed, self.pin = features, images_per_batch, seed, pin
-        self.captions = CaptionIds.of(captions)
-        self._images = list(self.captions)
+    def __post_init__(self) -> None:
+        self.captions = self._captions = CaptionIds.of(self.captions)
+        self._images = list(self._captions)
+        self._cut: list[list[int]] | None = None
 
     def __len__(self) -> int:
-        return -(-len(self._images) // self.images_per_batch)
+        return -(-len(self._images) // self.images_per_batch) if self._cut is None else len(self._cut)
+
+    def cut(self, steps: int, *, one_batch: bool) -> None:
+        """Have one epoch of so many batches: the first of all epochs in their order, or the first again and again."""
+        epochs = range(-(-steps // len(self)))
+        self._cut = [self.order(0)[0]] * steps if one_batch else [b for e in epochs for b in self.order(e)][:steps]
 
     def order(self, epoch: int) -> list[list[int]]:
         """Return the image ids of each batch of an epoch."""
-        shuffled = generator(self.seed, "order", epoch).permutation(self._images).tolist()
+        if self._cut is not None:
+            return self._cut
+        shuffled = generator(self.seed, self.label, epoch).permutation(self._images).tolist()
         return [shuffled[i : i + self.images_per_batch] for i in range(0, len(shuffled), self.images_per_batch)]
 
     def batch(self, image_ids: Sequence[int]) -> Batch:
         """Read one batch; of no images it is empty."""
         if not image_ids:
             return Batch([], Images({}), torch.empty(0, 0, 0).long())
-        batch = Batch(list(image_ids), self.features.read(image_ids), batch_tensor(self.captions, image_ids))
-        return batch.pinned() if self.pin else batch
+        images = self.features.read(image_ids) if self.features else Images({})
+        tokens = batch_tensor(self._captions, image_ids)
+        if self.pin:
+            images, tokens = images.pinned(), tokens.pin_memory()
+        return Batch(list(image_ids), images, tokens)
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""

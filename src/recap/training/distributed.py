@@ -41,7 +41,8 @@ class Group:
             return list(numbers)
         values = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         dist.all_reduce(values)
-        return [float(value) for value in values.tolist()]
+        totals: list[float] = values.tolist()
+        return totals
 
     def of_main(self, names: Sequence[str]) -> list[str]:
         """Return the names that the main process passed."""
@@ -70,14 +71,10 @@ class Group:
         states = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.device)
-        return {kind: self._gathered(state) for kind, state in states.items()}
-
-    def _gathered(self, mine: Tensor) -> Tensor:
-        if self.size == 1:
-            return mine[None]
-        states = [torch.empty_like(mine, device=self.device) for _ in range(self.size)]
-        dist.all_gather(states, mine.to(self.device))
-        return torch.stack(states).cpu()
+        all_states = [states] * self.size
+        if self.size > 1:
+            dist.all_gather_object(all_states, states)
+        return {kind: torch.stack([each[kind] for each in all_states]) for kind in states}
 
     def barrier(self) -> None:
         """Wait until all processes are here."""

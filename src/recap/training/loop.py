@@ -1,59 +1,149 @@
-"""The training loop: one plain loop for both stages that resumes bit for bit after a kill."""
+"""The training loop: one plain loop for captioners and language models that resumes bit for bit after a kill."""
 
 from __future__ import annotations
 
 import math
 import time
+import zipfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from recap.core.errors import TrainingError
+from recap.core.device import mixed
+from recap.core.documents import write_json
+from recap.core.errors import TrainingError, first_line, listed
+from recap.core.files import atomic_path
+from recap.core.hashing import differences
 from recap.core.log import log, time_left
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import Counters, plain_weights, save_weights
-from recap.training.average import WeightAverage
-from recap.training.batches import CaptionBatches
-from recap.training.checkpoint import BEST, Identity, continued, save_state
-from recap.training.optim import plateaus
-from recap.training.step import OptimizerStep
+from recap.settings import Stage
+from recap.training.batches import Batch, CaptionBatches
+from recap.training.distributed import Group
+from recap.training.objectives import Logged
+from recap.training.optim import WeightAverage, build_optimizer, clip_gradients, learning_rate, plateaus
 
+STATE, BEST = "last.pt", "best.safetensors"
 SAVED = "the state is saved, and the same command continues from here"
+Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and numbers to log
 
 
+class Metric(NamedTuple):
+    """What a validation measures: its name, its column of the history, and -1 where lower is better."""
+
+    name: str
+    column: str
+    sign: int = 1
+
+
+CIDER_D = Metric("CIDEr-D", "val_cider_d")
+
+
+@dataclass(kw_only=True, eq=False)
+class OptimizerStep:
+    """Updates the weights with one batch; a step whose numbers are lost is noted in the folder `state`."""
+
+    model: nn.Module
+    objective: Objective
+    stage: Stage
+    d_model: int
+    group: Group
+    state: Path
+    items: str = "images"  # of a batch, in errors
+
+    def __post_init__(self) -> None:
+        self.optimizer = build_optimizer(self.model.parameters(), self.stage)
+        self._logged: list[str] | None = None  # names that the objective logs, once they are known
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the last step."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
+        """Do the step after `progress` with this process's shard; return means over all processes, the loss first."""
+        at = {"step": progress.step + 1, "epoch": progress.epoch, "lr_drops": progress.lr_drops}
+        rate = learning_rate(self.stage.schedule, **at, d_model=self.d_model, steps=steps)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        try:
+            if batch.image_ids:
+                with mixed(self.stage.precision, self.group.device):
+                    logged = self.objective(batch.to(self.group.device), progress.epoch)
+            else:  # a shard without images weighs nothing
+                logged = Logged(torch.zeros((), device=self.group.device), 0)
+            num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
+            weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
+            loss = logged.loss * weight  # the mean over the tokens of all processes; one alone multiplies by 1
+            if logged.added is not None:
+                loss = loss + logged.added * (logged.num_added / num_added)
+            self.optimizer.zero_grad(set_to_none=True)
+            if batch.image_ids:
+                loss.backward()
+                loss = loss / weight
+        except NonFiniteLogits as error:
+            raise self._lost(batch, progress, str(error), [batch.image_ids[index] for index in error.images]) from error
+        except RuntimeError as error:
+            if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise TrainingError(
+                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in the recipe"
+            ) from error
+        self.group.all_reduce_gradients(self.model.parameters())
+        norm = clip_gradients(self.model.parameters(), self.stage)
+        # The only wait for a GPU: all is queued, so it is never without work before this.
+        value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
+        for name, number in (("loss", value), ("gradient's norm", size)):
+            if not math.isfinite(number):
+                raise self._lost(batch, progress, f"the {name} of step {at['step']} is {number}", batch.image_ids)
+        self.optimizer.step()
+
+        numbers = {"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}
+        if self.group.size == 1:
+            return numbers
+        if self._logged is None:  # the main process has images in every batch, so it knows all names
+            self._logged = self.group.of_main(list(numbers))
+        means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
+        return dict(zip(self._logged, means, strict=True))
+
+    def _lost(self, batch: Batch, progress: Counters, reason: str, items: list[int]) -> TrainingError:
+        """Write down the step and the images at which numbers were lost, and return the error that says so."""
+        path, reason = self.state / "failed_step.json", f"{reason}; its {self.items} are {items}"
+        at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
+        write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": self.rate, "reason": reason})
+        return TrainingError(
+            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; the step is not taken, and "
+            f"{path} names its {self.items}"
+        )
+
+
+@dataclass(kw_only=True, eq=False)
 class Training:
-    """One stage of one run.
+    """One stage of one run, or the training of a language model."""
 
-    `validate` returns this process's part of the validation CIDEr-D. With `trained` the weights that the stage begins
-    with are a candidate for the best, like those of any epoch.
-    """
+    step: OptimizerStep
+    batches: CaptionBatches
+    validate: Callable[[], float]  # returns this process's part of the validation's metric
+    identity: dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
+    name: str
+    metric: Metric = CIDER_D
+    checkpoint_minutes: float = 5.0
+    keep_state: bool = False
+    trained: bool = False  # the weights that the stage begins with are a candidate for the best, as those of an epoch
 
-    def __init__(
-        self,
-        *,
-        step: OptimizerStep,
-        batches: CaptionBatches,
-        validate: Callable[[], float],
-        identity: Identity,
-        name: str,
-        checkpoint_minutes: float = 5.0,
-        keep_state: bool = False,
-        trained: bool = False,
-    ) -> None:
-        self.step, self.batches, self.validate, self.identity = step, batches, validate, identity
+    def __post_init__(self) -> None:
+        step, decay = self.step, self.step.stage.weight_average
         self.model, self.stage, self.group, self.state = step.model, step.stage, step.group, step.state
-        self.name, self.trained = name, trained
-        self.checkpoint_minutes, self.keep_state = checkpoint_minutes, keep_state
-        decay = self.stage.weight_average
         self.average = WeightAverage(self.model.parameters(), decay) if decay else None
         self.progress = Counters()
-        self._stop = GracefulStop(name)
+        self._stop, self._since = GracefulStop(self.name), 0.0
 
     @property
     def best_weights(self) -> Path:
@@ -63,134 +153,75 @@ class Training:
     def run(self) -> Counters:
         """Train to the end, continuing a killed run of the same training if there is one, and return the counters."""
         self._resume()
+        self._since = time.monotonic()
+        progress, patience = self.progress, self.stage.patience or math.inf
         with self._stop:
-            if self.trained and self.progress.best_epoch < 0:
-                self._score_start()
-            patience = math.inf if self.stage.patience is None else self.stage.patience
-            while self.progress.epoch < self.stage.epochs and self.progress.epochs_since_best < patience:
+            if self.trained and progress.best_epoch < 0:  # kept until an epoch beats it
+                score = self._score()
+                seconds = self._seconds()
+                progress.history.append({"epoch": 0, "step": 0, self.metric.column: score, "seconds": seconds})
+                log.info(f"{self.name}, before the first step: validation {self.metric.name} {score:.4f}")
+                self._keep(score, 0)
+                self._save()
+            while progress.epoch < self.stage.epochs and progress.epochs_since_best < patience:
                 self._epoch()
-            if len(self._scores) > 1 and len({score for _, score in self._scores}) == 1:
-                self._keep_last()
-        return self.progress
-
-    def _resume(self) -> None:
-        saved = continued(self.state, self.identity, keep=self.keep_state, group=self.group)
-        if saved is None:
-            return
-        self.model.load_state_dict(saved["model"])
-        self.step.optimizer.load_state_dict(saved["optimizer"])
-        if self.average is not None:
-            self.average.load(saved["average"])
-        self.progress = Counters(**saved["counters"])
-        log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
-
-    def _save(self, random_states: dict[str, Tensor] | None = None) -> None:
-        """Save the full state; with the random states of all processes at hand, without a word to the others."""
-        state: dict[str, Any] = {
-            "model": self.model.state_dict(),
-            "optimizer": self.step.optimizer.state_dict(),
-            "counters": asdict(self.progress),
-        }
-        if self.average is not None:
-            state["average"] = self.average.averages
-        common = random_states is None
-        if random_states is None:
-            random_states = self.group.random_states()
-        if self.group.is_main:
-            save_state(self.state, state, identity=self.identity, random_states=random_states)
-        if common:
-            self.group.barrier()
+            epoch, score = self._scores[-1]
+            if len(self._scores) > 1 and {each for _, each in self._scores} == {score}:  # no validation could choose
+                log.warning(
+                    f"{self.name}: all {len(self._scores)} validations gave {self.metric.name} {score:.4f}, so the "
+                    "last epoch is kept; of one validation image CIDEr-D is always 0, give more"
+                )
+                self._keep(score, epoch)
+                self._save()
+        return progress
 
     def _epoch(self) -> None:
-        progress = self.progress
+        """Train what is left of an epoch; validate if it is time, keep the best weights, write history, save."""
+        progress, epochs, done = self.progress, self.stage.epochs, self.progress.epoch + 1
         todo = [self.group.shard(images) for images in self.batches.order(progress.epoch)[progress.batch :]]
-        name = f"{self.name}, epoch {progress.epoch + 1}/{self.stage.epochs}"
-        since, saved = time.monotonic(), time.monotonic()
+        name, saved = f"{self.name}, epoch {done}/{epochs}", time.monotonic()
         with closing(self.batches.read(todo)) as reading:
             for batch in progress_bar(reading, name=name, unit="batches", total=len(todo)):
-                self._count(self.step(batch, progress, steps=self.stage.epochs * len(self.batches)))
-                now = time.monotonic()
-                due = self.group.is_main and now - saved > 60 * self.checkpoint_minutes
+                numbers = self.step(batch, progress, steps=epochs * len(self.batches))
+                progress.step, progress.batch = progress.step + 1, progress.batch + 1
+                if self.average is not None:
+                    self.average.update(progress.step)
+                for key, number in numbers.items():
+                    progress.sums[key] = progress.sums.get(key, 0.0) + number
+                due = self.group.is_main and time.monotonic() - saved > 60 * self.checkpoint_minutes
                 stop, save = self.group.all_reduce_sum(self._stop.received is not None, due)
                 if stop or save:
-                    progress.seconds, since, saved = progress.seconds + now - since, now, now
                     self._save()
-                    if stop:
-                        raise self._stop.exit(SAVED)
-        self._close_epoch(since)
+                    saved = time.monotonic()
+                if stop:
+                    raise self._stop.exit(SAVED)
 
-    def _count(self, numbers: dict[str, float]) -> None:
-        """Count a step that is done, with what it logged."""
-        progress = self.progress
-        progress.step += 1
-        progress.batch += 1
-        if self.average is not None:
-            self.average.update(progress.step)
-        for key, number in numbers.items():
-            progress.sums[key] = progress.sums.get(key, 0.0) + number
-
-    def _close_epoch(self, since: float) -> None:
-        """Validate if it is time, keep the weights if they are the best, write a line of history, save."""
-        progress = self.progress
-        done, epochs = progress.epoch + 1, self.stage.epochs
-        score = self._score(since) if done % self.stage.validate_every == 0 or done == epochs else None
+        score = self._score() if done % self.stage.validate_every == 0 or done == epochs else None
         means = {key: total / progress.batch for key, total in progress.sums.items()}
-        progress.seconds += time.monotonic() - since
         progress.history.append(
             {
                 "epoch": done,
                 "step": progress.step,
                 **means,
                 "learning_rate": self.step.rate,
-                "val_cider_d": score,
-                "seconds": progress.seconds,
+                self.metric.column: score,
+                "seconds": self._seconds(),
             }
         )
-        numbers = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
+        logged = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
         left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
-        validated = "" if score is None else f", validation CIDEr-D {score:.4f}"
-        log.info(f"{self.name}, epoch {done}/{epochs}: {numbers}{validated}{left}")
+        validated = "" if score is None else f", validation {self.metric.name} {score:.4f}"
+        log.info(f"{name}: {logged}{validated}{left}")
         if score is not None:
-            self._judge(score)
-        progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
+            progress.lr_drops = plateaus(self.stage.schedule, self._scores)
+            progress.epochs_since_best += 1
+            if self.metric.sign * score > progress.best:
+                self._keep(score, done)
+                progress.epochs_since_best = 0
+        progress.epoch, progress.batch, progress.sums = done, 0, {}
         self._save()
 
-    def _judge(self, score: float) -> None:
-        """Keep the weights of this epoch if they are the best; the learning rate may fall."""
-        progress = self.progress
-        progress.lr_drops = plateaus(self.stage.schedule, self._scores)
-        progress.epochs_since_best += 1
-        if score > progress.best:
-            self._keep_best(score, progress.epoch + 1)
-            progress.epochs_since_best = 0
-
-    @property
-    def _scores(self) -> list[tuple[int, float]]:
-        """Epoch and score of each validation."""
-        scores = ((line["epoch"], line["val_cider_d"]) for line in self.progress.history)
-        return [(int(epoch), score) for epoch, score in scores if epoch is not None and score is not None]
-
-    def _keep_last(self) -> None:
-        """Keep the weights of the last epoch, where no validation could choose: all gave the same score."""
-        epoch, score = self._scores[-1]
-        log.warning(
-            f"{self.name}: all {len(self._scores)} validations gave CIDEr-D {score:.4f}, so the last epoch is kept; of "
-            "one validation image CIDEr-D is always 0, give more"
-        )
-        self._keep_best(score, epoch)
-        self._save()
-
-    def _score_start(self) -> None:
-        """Score the weights that the stage begins with and keep them until an epoch beats them (history: epoch 0)."""
-        since = time.monotonic()
-        score = self._score(since)
-        self.progress.seconds += time.monotonic() - since
-        self.progress.history.append({"epoch": 0, "step": 0, "val_cider_d": score, "seconds": self.progress.seconds})
-        log.info(f"{self.name}, before the first step: validation CIDEr-D {score:.4f}")
-        self._keep_best(score, 0)
-        self._save()
-
-    def _score(self, since: float) -> float:
+    def _score(self) -> float:
         """Validate. A signal ends this at once: nothing changes or is drawn here, so the state is as it was before."""
         random_states = self.group.random_states()
         try:
@@ -204,13 +235,19 @@ class Training:
         except BaseException:
             if self._stop.received is None:
                 raise
-            self.progress.seconds += time.monotonic() - since
             self._save(random_states)
             raise self._stop.exit(SAVED) from None
         return score
 
-    def _keep_best(self, score: float, epoch: int) -> None:
-        self.progress.best, self.progress.best_epoch = score, epoch
+    @property
+    def _scores(self) -> list[tuple[int, float]]:
+        """Epoch and score of each validation."""
+        scores = ((line["epoch"], line[self.metric.column]) for line in self.progress.history)
+        return [(int(epoch), score) for epoch, score in scores if epoch is not None and score is not None]
+
+    def _keep(self, score: float, epoch: int) -> None:
+        """Keep these weights as the best."""
+        self.progress.best, self.progress.best_epoch = self.metric.sign * score, epoch
         if self.group.is_main:
             with self._kept_weights():
                 save_weights(self.best_weights, plain_weights(self.model))
@@ -218,3 +255,95 @@ class Training:
     def _kept_weights(self) -> AbstractContextManager[None]:
         """Give the model the weights that are validated and kept: its own, or their average."""
         return nullcontext() if self.average is None else self.average.in_place()
+
+    def _seconds(self) -> float:
+        """Count the seconds up to now and return the sum."""
+        now = time.monotonic()
+        self.progress.seconds, self._since = self.progress.seconds + now - self._since, now
+        return self.progress.seconds
+
+    def _save(self, random_states: dict[str, Tensor] | None = None) -> None:
+        """Save the full state; with the random states of all processes at hand, without a word to the others."""
+        self._seconds()
+        states = self.group.random_states() if random_states is None else random_states
+        if self.group.is_main:
+            state = {
+                "identity": self.identity,
+                "random": states,
+                "model": self.model.state_dict(),
+                "optimizer": self.step.optimizer.state_dict(),
+                "counters": asdict(self.progress),
+                "average": None if self.average is None else self.average.averages,
+            }
+            with atomic_path(self.state / STATE) as temporary:
+                torch.save(state, temporary)
+        if random_states is None:
+            self.group.barrier()
+
+    def _resume(self) -> None:
+        """Continue from the state that this very training left, or one that had fewer epochs where these do not matter.
+
+        The state of another training is set aside with its best weights, or refused if `keep_state` says so.
+        """
+        saved = load_state(self.state)
+        if saved is None:
+            return
+        if saved["identity"] != self.identity and not has_more_epochs(saved["identity"], self.identity):
+            path, reason = self.state / STATE, listed(differences(saved["identity"], self.identity))
+            if self.keep_state:
+                raise TrainingError(
+                    f"{path}: the state of another training ({reason}), and keep_state refuses to start over; undo "
+                    "what differs, or move the folder away"
+                )
+            self.group.barrier()  # until all processes have read it
+            if self.group.is_main:
+                for name in (BEST, STATE):
+                    if (self.state / name).exists():
+                        (self.state / name).replace(self.state / f"previous.{name}")
+                log.warning(
+                    f"{path}: the state of another training ({reason}), which starts over; the old state is kept as "
+                    f"previous.{STATE} until the next one is"
+                )
+            return
+        torch.set_rng_state(saved["random"]["cpu"][self.group.rank].clone())
+        if "cuda" in saved["random"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state(saved["random"]["cuda"][self.group.rank].clone())
+        self.model.load_state_dict(saved["model"])
+        self.step.optimizer.load_state_dict(saved["optimizer"])
+        if self.average is not None:
+            for mine, average in zip(self.average.averages, saved["average"], strict=True):
+                mine.copy_(average)
+        self.progress = Counters(**saved["counters"])
+        log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+
+
+def load_state(folder: Path) -> dict[str, Any] | None:
+    """Return the state saved in a folder, or None if there is none; a damaged one is refused."""
+    path = folder / STATE
+    if not path.exists():
+        return None
+    try:
+        with zipfile.ZipFile(path) as file:  # its members carry a CRC each, at which torch does not look
+            member = file.testzip()
+        if member is not None:
+            raise zipfile.BadZipFile(f"bad CRC-32 of {member}")
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = first_line(error) if isinstance(error, zipfile.BadZipFile) else type(error).__name__
+        raise TrainingError(f"{path}: is damaged ({reason}); delete it to start over") from error
+    return state
+
+
+def has_more_epochs(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Return whether two trainings differ only in more epochs, before which nothing changes.
+
+    A cosine depends on the number of epochs; a last epoch that was validated out of turn may have dropped the rate.
+    """
+    before, after = (identity["settings"].get("stage_settings", {}) for identity in (old, new))
+    raised = {**old["settings"], "stage_settings": {**before, "epochs": after.get("epochs")}}
+    return (
+        {**old, "settings": raised} == new
+        and after["epochs"] > before["epochs"]
+        and after["schedule"]["kind"] != "cosine"
+        and before["epochs"] % before.get("validate_every", 1) == 0
+    )

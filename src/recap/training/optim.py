@@ -1,27 +1,22 @@
-"""Optimizers and learning-rate schedules, as plain functions of step, epoch and drops."""
+"""Learning rates, optimizers, clipping, and the moving average of the weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from recap.nn.fast import fast
-from recap.settings import (
-    CosineSchedule,
-    NoamSchedule,
-    PlateauSchedule,
-    Schedule,
-    Stage,
-    StepSchedule,
-    StepThenPlateauSchedule,
-    TableSchedule,
-)
-from recap.training.radam import RAdam
+from recap.settings import Schedule, Stage
 
 BETTER = 1e-4  # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
+TRUSTED_LENGTH = 5.0  # of the average behind RAdam's second moment, rho_t: the update is rectified above it
+OUTWEIGHS = 2.0**60  # E of `RAdam`: a power of two, so that the quotient has the bits of m
 
 
 def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
@@ -36,28 +31,21 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
     constant: learning_rate
     All but noam rise linearly over the first `warmup` steps. Steps count from 1, epochs from 0.
     """
-    if isinstance(schedule, NoamSchedule):
+    if schedule.kind == "noam":
         return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
     warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
-    if isinstance(schedule, TableSchedule):
+    if schedule.kind == "table":
         return float(warm * schedule.table[max(start for start in schedule.table if start <= epoch)])
-    if isinstance(schedule, StepSchedule):
-        return float(warm * schedule.learning_rate * schedule.factor ** (epoch // schedule.step_size))
-    if isinstance(schedule, PlateauSchedule):
-        return float(warm * schedule.learning_rate * schedule.factor**lr_drops)
-    if isinstance(schedule, StepThenPlateauSchedule):
+    rate = warm * schedule.learning_rate
+    if schedule.kind == "step":
+        return float(rate * schedule.factor ** (epoch // schedule.step_size))
+    if schedule.kind == "plateau":
+        return float(rate * schedule.factor**lr_drops)
+    if schedule.kind == "step_then_plateau":
         first = schedule.factor ** (min(epoch, schedule.plateau_from - 1) // schedule.step_size)
-        return float(warm * schedule.learning_rate * first * schedule.plateau_factor**lr_drops)
-    if isinstance(schedule, CosineSchedule):
-        return float(warm * schedule.learning_rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2)
-    return warm * schedule.learning_rate
-
-
-def set_rate(optimizer: torch.optim.Optimizer, schedule: Schedule, **at: int) -> float:
-    """Set the rate of the next step; `at` is where the training is, as `learning_rate` takes it."""
-    rate = learning_rate(schedule, **at)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+        return float(rate * first * schedule.plateau_factor**lr_drops)
+    if schedule.kind == "cosine":
+        return rate * (1 + math.cos(math.pi * (step - 1) / steps)) / 2
     return rate
 
 
@@ -66,9 +54,9 @@ def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
 
     Of `step_then_plateau` only epochs after the step decay count.
     """
-    if not isinstance(schedule, PlateauSchedule | StepThenPlateauSchedule):
+    if schedule.kind != "plateau" and schedule.kind != "step_then_plateau":
         return 0
-    first = schedule.plateau_from if isinstance(schedule, StepThenPlateauSchedule) else 0
+    first = schedule.plateau_from if schedule.kind == "step_then_plateau" else 0
     best, since, met = -math.inf, 0, 0
     for epoch, score in scores:
         if score > best * (1 + BETTER):
@@ -94,6 +82,42 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
     )
 
 
+class RAdam(torch.optim.Adam):
+    """Rectified Adam (Liu et al. 2020), equal to torch's up to rounding, in one pass over weights and moments.
+
+    A step of RAdam is one of Adam with another rate and another epsilon. With bias corrections c1, c2 of the moments
+    m, v and the rectification r:
+
+        RAdam, once v is trusted    lr r (m / c1) sqrt(c2) / (sqrt(v) + eps)
+        before (the first steps)    lr (m / c1)
+        Adam                        lr' (m / c1) / (sqrt(v / c2) + eps')    lr' = lr r,  eps' = eps / sqrt(c2)
+                                                                            or lr' = lr E,  eps' = E, which outweighs v
+
+    torch's Adam has a fused form; torch's RAdam makes about ten passes. The state dict holds each group's `steps`.
+    """
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step, as `torch.optim.RAdam.step`."""
+        plain = [(group["lr"], group["eps"]) for group in self.param_groups]
+        for group in self.param_groups:
+            step = group["steps"] = group.get("steps", 0) + 1
+            beta2 = group["betas"][1]
+            correction = 1 - beta2**step
+            longest = 2 / (1 - beta2) - 1
+            length = longest - 2 * step * beta2**step / correction
+            if length <= TRUSTED_LENGTH:
+                group["lr"], group["eps"] = group["lr"] * OUTWEIGHS, OUTWEIGHS
+            else:
+                rectification = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+                group["lr"] *= math.sqrt(rectification)
+                group["eps"] /= math.sqrt(correction)
+        try:
+            return super().step(closure)
+        finally:
+            for group, (rate, epsilon) in zip(self.param_groups, plain, strict=True):
+                group["lr"], group["eps"] = rate, epsilon
+
+
 def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
     """Clip by global norm, then by value, whichever the stage asks for; return the norm before."""
     parameters = list(parameters)
@@ -108,10 +132,32 @@ def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
     return norm
 
 
-def finite_loss(loss: Tensor, norm: Tensor, step: int) -> float:
-    """Return the loss of a step, in one wait for a GPU; a lost number of loss or gradient is a FloatingPointError."""
-    value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
-    for name, number in (("loss", value), ("gradient's norm", size)):
-        if not math.isfinite(number):
-            raise FloatingPointError(f"the {name} of step {step} is {number}")
-    return float(value)
+class WeightAverage:
+    """An exponential moving average of parameters: smoother than the last step, and better on little data.
+
+    After step t: average = d * average + (1 - d) * weights, from a copy of them on, with
+    d = min(decay, (1 + t) / (10 + t)), so that the first weights are soon forgotten.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
+        self.parameters, self.decay = list(parameters), decay
+        self.averages = [parameter.detach().clone() for parameter in self.parameters]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after a step, counted from 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        get_ema_multi_avg_fn(decay)(self.averages, [parameter.detach() for parameter in self.parameters], step)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within, the model has the averages for weights."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for index, parameter in enumerate(self.parameters):
+            parameter.data, self.averages[index] = self.averages[index], parameter.data

@@ -12,7 +12,7 @@ from helpers.plans import PARAMS, edited
 from helpers.tiny_workspace import ROOT
 from recap.cli import main
 from recap.core.errors import counted
-from recap.plan.identities import neutral_keys
+from recap.plan.source import neutral_keys
 from recap.settings import SECTIONS
 from recap.settings.params import load_named, names
 

@@ -11,9 +11,11 @@ from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.byte_pairs import BytePairVocabulary, load_byte_pairs
 from recap.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
 from recap.runs.inputs import caption_tensor
+from recap.settings import CrossEntropy
 from recap.settings.datasets import BytePairRule
-from recap.training.job import _begins_word
-from recap.training.objectives.cross_entropy import truncated_to_words
+from recap.training.distributed import Group
+from recap.training.objectives import truncated_to_words
+from recap.training.run import word_beginnings
 
 LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
 
@@ -132,7 +134,8 @@ def test_the_truncation_of_visual_gpt_drops_the_last_pieces_and_the_end_of_long_
 
 def test_words_are_not_truncated_to_words():
     with refused(ConfigError, "xe.truncate_to_words"):
-        _begins_word(Vocabulary(["a"], {"min_count": 1, "max_length": 9, "splits": "train"}))
+        stage = CrossEntropy(epochs=1, learning_rate=0.1, truncate_to_words=True)
+        word_beginnings(stage, Vocabulary(["a"], {"min_count": 1, "max_length": 9, "splits": "train"}), Group())
 
 
 def test_a_pinned_tokenizer_of_the_hub_is_that_of_its_commit(folder, pairs, tmp_path, monkeypatch):

@@ -10,12 +10,11 @@ import torch
 from helpers import refusals
 from helpers.feature_files import regions, six_columns, write_lines, write_npz, write_pth, write_vinvl
 from helpers.importing import import_job
-from recap.core.errors import ConfigError, FeatureError
-from recap.features.importers.job import import_features
+from recap.core.errors import FeatureError
+from recap.features.importers import import_features
 from recap.features.records import ImageFeatures
-from recap.features.training import pretrain
 from recap.features.write import build_store
-from recap.settings.features import GridFeatures, ImportedFeatures
+from recap.settings.features import ImportedFeatures
 
 ROWS, WIDTH = 36, 2048
 
@@ -38,7 +37,7 @@ HUGE = b"9" * 5000
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (0, b"9" * 19, "image id 9999999999999999999 is larger than"),
+        (0, b"9" * 19, "9999999999999999999.*9223372036854775807"),
         (0, HUGE, "has no tab after an image id"),
         (1, b"2147483648", "a side of the image is b'2147483648', expected a whole number up to 2147483647"),
         (3, HUGE, "num_boxes is b'99999.*expected a whole number"),
@@ -72,8 +71,8 @@ def test_lineidx_beyond_every_file(tmp_path):
         (lambda f: f.create_dataset("7_size", data=[1, 2, 3]), "7_size: holds 1 2 3, expected height and width"),
         (lambda f: f.create_dataset("7_size", data=[np.nan, 2]), "7_size: holds nan 2.0, expected height and width"),
         (lambda f: f.create_dataset("7_size", data=[1e300, 2]), "7_size: holds 1e.300 2.0, expected height"),
-        (lambda f: f.create_group("7_boxes"), "7_boxes: cannot be read .*no dataset of numbers"),
-        (lambda f: f.create_dataset("7_boxes", data=["a"] * 3), "7_boxes: cannot be read .*no dataset of numbers"),
+        (lambda f: f.create_group("7_boxes"), "7_boxes: .*no dataset of numbers"),
+        (lambda f: f.create_dataset("7_boxes", data=["a"] * 3), "7_boxes: .*no dataset of numbers"),
         (lambda f: f.create_dataset("7_boxes", (10**9, 2048), "f4", chunks=(1, 2048)), "too large for one image"),
         (lambda f: f.create_dataset("7_boxes", data=np.ones(3)), r"boxes of shape \[3\], expected \[rows, 4\]"),
         (lambda f: f.create_dataset("7_mask", data=np.full((3, 49), 300)), "region/cells exceed the range of uint8"),
@@ -93,7 +92,7 @@ def test_npz_that_lies(tmp_path):
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
     with zipfile.ZipFile(folder / "7.npz", "w") as archive:
         archive.writestr("feat.npy", content)
-    refused(tmp_path, r"7\.npz: truncated, damaged or no array", "npz_folder", folder)
+    refused(tmp_path, r"7\.npz: truncated, damaged or without an array", "npz_folder", folder)
     np.savez(folder / "7.npz", feat=np.array(["a", "b"]))
     refused(tmp_path, r"7\.npz: holds <U1, expected numbers", "npz_folder", folder)
 
@@ -114,7 +113,7 @@ def test_pth_of_whole_numbers_or_of_a_size_that_lies(tmp_path, tensor, named):
 def test_folder_where_a_file_should_be(tmp_path):
     for format in ("bottom_up_tsv", "vinvl_tsv", "m2_hdf5"):
         refused(tmp_path, "is no file; this format takes", format, write_npz(tmp_path / format))
-    refused(tmp_path, "no such file or folder of features", "bottom_up_tsv", tmp_path / ("a" * 300))
+    refused(tmp_path, "a: cannot be read", "bottom_up_tsv", tmp_path / ("a" * 300))
 
 
 def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
@@ -153,9 +152,3 @@ def test_picture_sizes_that_cannot_be(tmp_path):
             attributes={},
             extract=lambda groups: iter([ImageFeatures(1, (-1, 5), np.ones((2, 3)))]),
         )
-
-
-def test_only_weights_that_boxes_train_are_trained(tmp_path):
-    spec = GridFeatures(kind="grid", backbone="test_resnet", weights="random", image_size=64, grid=2)
-    with refusals.refused(ConfigError, "'random'", "`weights: boxes`"):
-        pretrain(spec=spec, boxes=tmp_path, images=[], device="cpu", threads=1, out=tmp_path / "w.safetensors")

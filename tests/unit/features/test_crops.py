@@ -10,8 +10,8 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus import Caption, write_corpus
-from recap.features.crops import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.extraction import ExtractionJob
+from recap.features.grid import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store

@@ -15,7 +15,6 @@ from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.corpus import Caption, write_corpus
 from recap.features.ahead import in_order
 from recap.features.attributes import CHANNEL_SCALE, check_extractor
-from recap.features.backbones import resampling
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import ChannelScale, extract_grid
 from recap.features.store import FeatureStore
@@ -206,8 +205,3 @@ def test_order_is_kept_and_few_items_run_ahead():
     assert next(results) == 0
     assert len(taken) <= 7
     assert list(results) == [number * number for number in range(1, 50)]
-
-
-def test_unknown_interpolation_is_named():
-    with refused(ConfigError, "'random'"):
-        resampling("random")

@@ -156,7 +156,7 @@ def test_the_command_imports_and_says_one_sentence_when_it_cannot(tmp_path):
     check_regions(FeatureStore(tmp_path / "f.h5"))
     done = subprocess.run([*command, "--source", tmp_path / "b.tsv"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("b.tsv: no such file or folder of features; correct the path")
+    assert done.stderr.splitlines()[-1].endswith("b.tsv: no such file; correct the path")
 
 
 def test_vinvl_in_a_file_for_each_split(tmp_path):

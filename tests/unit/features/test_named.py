@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from recap.features.backbones import create, timm_library
-from recap.features.crops import CropEncoder
-from recap.features.grid import Backbone, as_maps
+from recap.features.grid import Backbone, CropEncoder, as_maps
 from recap.settings.features import CropFeatures, GridFeatures
 from recap.settings.params import load_named
 

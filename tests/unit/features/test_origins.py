@@ -14,8 +14,8 @@ from helpers.importing import import_job
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
-from recap.features.importers import job
-from recap.features.origins import Notes, Origins, ShownPictures, file_mark
+from recap.features import importers
+from recap.features.origins import Notes, Origins, file_mark, of_files, of_pictures
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store
@@ -64,7 +64,7 @@ class Pictures:
             job="a" * 16,
             attributes=ABOUT,
             extract=self.extract(stop_at),
-            origins=ShownPictures(source, {image_id: [f"{image_id}.jpg"] for image_id in IDS}),
+            origins=of_pictures(source, {image_id: [f"{image_id}.jpg"] for image_id in IDS}),
         )
         return FeatureStore(root / "f.h5").read(IDS)[0][:, 0, 0].tolist()
 
@@ -147,12 +147,8 @@ def test_entries_of_a_zip_are_told_apart_by_their_crc(pictures, tmp_path):
 def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
     reads = []
 
-    class Counted(Origins):
-        def content(self, image_id):
-            reads.append(image_id)
-            return super().content(image_id)
-
-    files = Counted(lambda image_id: [pictures.folder / f"{image_id}.jpg"])
+    plain = of_files(lambda image_id: [pictures.folder / f"{image_id}.jpg"])
+    files = Origins(plain.mark, lambda image_id: reads.append(image_id) or plain.content(image_id))
     notes = Notes(files, [0], [])
     (content,) = notes.take([0])
     notes.write(tmp_path / "notes.json", [0])
@@ -195,7 +191,7 @@ def bring(folder, format, source, stop_after=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FORMATS, "get", lambda name: Interrupted)
         try:
-            return given, job.import_features(spec, import_job(folder, inputs=source.parent, out=folder / "f.h5"))
+            return given, importers.import_features(spec, import_job(folder, inputs=source.parent, out=folder / "f.h5"))
         except KeyboardInterrupt:
             return given, None
 

@@ -14,9 +14,8 @@ from recap.data.corpus import build_corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scene_pictures import painted_mask
 from recap.data.files.images import ImageSource
-from recap.features.boxes import box_shares, mask_shares, tight_boxes
 from recap.features.extraction import ExtractionJob
-from recap.features.pooled import extract_pooled, merged_cells, pool
+from recap.features.pooled import box_shares, extract_pooled, mask_shares, merged_cells, pool, tight_boxes
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store

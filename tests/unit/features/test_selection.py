@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from recap.features.boxes import choose, intersection_over_union, rising_suppression, suppressed_confidence
+from recap.features.detectors import choose, intersection_over_union, rising_suppression, suppressed_confidence
 
 
 def boxes(count, seed=0):

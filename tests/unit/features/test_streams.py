@@ -102,7 +102,7 @@ def test_info_tells_every_stream(store):
     ("name", "value", "named"),
     [
         ("region/boxes", [[0, 0, 80, 20]], ["[0.0, 0.0, 80.0, 20.0]", "64 x 48 pixels"]),
-        ("region/boxes", [[-3, 0, 8, 20]], ["[-3.0, 0.0, 8.0, 20.0]", "outside"]),
+        ("region/boxes", [[-3, 0, 8, 20]], ["[-3.0, 0.0, 8.0, 20.0]", "inside"]),
         ("region/boxes", [[9, 0, 8, 20]], ["[9.0, 0.0, 8.0, 20.0]", "right"]),
         ("region/boxes", [[0, 0, 8, np.nan]], ["region/boxes", "NaN"]),
         ("region/boxes", [[0, 0, 8]], ["boxes", "[1, 3]", "[rows, 4]"]),

@@ -9,8 +9,8 @@ import torch
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.detectron import load
-from recap.features.importers.arrays import GridFeatsPth
-from recap.features.importers.job import ImageIdLookup
+from recap.features.formats import GridFeatsPth
+from recap.features.importers import ImageIdLookup
 from recap.runs.released import released_tensors
 from recap.settings.features import ImportedFeatures
 

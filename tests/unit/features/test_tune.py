@@ -85,10 +85,6 @@ def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
     with refused(DataError, "scenes: ", "49 to 24", "48", "`least_images`", "`most_images`"):
         tune(scenes, tmp_path / "none", least_images=49)
     assert not (tmp_path / "none").exists()
-    with refused(ConfigError, "`word_tuning`"):
-        training.tune(
-            spec=GridFeatures(**SPEC), corpus=None, images=[], inputs=tmp_path, device="cpu", threads=1, out=tmp_path
-        )
     with pytest.raises(ValueError, match="weights 'boxes' are not tuned on words as well"):
         GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
     with refused(ConfigError, "--trained", "`tune`"):

@@ -7,8 +7,7 @@ from helpers.model_cases import B, C, T, built, cases, random_images, random_tok
 from recap.models.explained import explained, head_weights
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.rows import Rows
-from recap.papers.zodiac.explained import refined_weights
-from recap.papers.zodiac.zoneup import ZodiacMultiHead
+from recap.papers.zodiac.model import ZodiacMultiHead, refined_weights
 
 CASES = cases()
 WORDS = ["a", "red", "circle", "b", "c", "d"]

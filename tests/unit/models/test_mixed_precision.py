@@ -14,8 +14,7 @@ from recap.core.device import mixed
 from recap.nn.fast import switch
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
 EXAMPLES = [pytest.param(still(config), id=name) for name, config in cases() if name == config.kind]
 # What autocast gives in float32 on a GPU, and leaves in bf16 on a CPU.

@@ -18,17 +18,16 @@ from recap.nn.fast import (
     linear,
     switch,
 )
-from recap.papers.xlan import bilinear
-from recap.papers.xlan.bilinear import bilinear_pool
-from recap.papers.xlan.x_linear import HeadNorm
+from recap.papers.xlan import model as xlan
+from recap.papers.xlan.model import HeadNorm, bilinear_pool
 
 SOURCE = Path(recap.__file__).parent
 RANDOM = "draws torch's random numbers, as in finished runs: another dropout would train other weights"
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
 ALLOWED = {
     ("nn/attention.py", "Linear", 1): SMALL,
-    ("papers/acf/clusters.py", "Linear", 1): "its halves are two products",
-    ("papers/xlan/x_linear.py", "Linear", 3): SMALL,
+    ("papers/acf/model.py", "Linear", 1): "its halves are two products",
+    ("papers/xlan/model.py", "Linear", 3): SMALL,
     ("nn/layers.py", "Dropout", 1): RANDOM,
     ("papers/transformer/model.py", "Dropout", 1): RANDOM,
     ("models/transformer.py", "Dropout", 1): RANDOM,
@@ -62,7 +61,7 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     monkeypatch.setattr("recap.nn.fast.linear.onednn_product", never)
     monkeypatch.setattr(linear, "packed", never)
     monkeypatch.setattr(linear, "DeferredWeightGrad", never)
-    monkeypatch.setattr(bilinear, "_Pool", never)
+    monkeypatch.setattr(xlan, "_Pool", never)
     monkeypatch.setattr("recap.nn.fast.tokens.dropout_mask", never)
     monkeypatch.setattr("recap.nn.fast.tokens.PackedIndex.__init__", never)
     layer = Linear(512, linear.MIN_PREPACK_SIZE // 512)

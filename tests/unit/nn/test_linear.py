@@ -13,7 +13,7 @@ from helpers.operators import Operators
 from recap.nn.fast import Dropout, Linear, deferred_weight_grad, dropout_mask, fixed_weights
 from recap.nn.fast.linear import MIN_PREPACK_SIZE, DeferredWeightGrad, unbroken
 from recap.nn.layers import LSTMCell
-from recap.papers.xlan.bilinear import bilinear_pool, plain_bilinear_pool
+from recap.papers.xlan.model import bilinear_pool, plain_bilinear_pool
 
 pytestmark = pytest.mark.seconds
 
@@ -207,7 +207,7 @@ def test_deferred_gradient_under_bf16():
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_gradient_of_pooling(rows, dropout, monkeypatch):
-    monkeypatch.setattr("recap.papers.xlan.bilinear.CHUNK", 100)  # several chunks
+    monkeypatch.setattr("recap.papers.xlan.model.CHUNK", 100)  # several chunks
     torch.manual_seed(0)
     shapes = ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3), (2,), (2,))
     parts = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]

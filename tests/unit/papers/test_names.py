@@ -18,7 +18,7 @@ NAMES = re.compile(
     r"visual.?gpt|xlan|x-lan|x_?transformer|zodiac|\bacf\b|clustformer|aoanet|fusion|up_down|\bm2\b", re.I
 )
 ALLOWED = {
-    "features/importers/arrays.py": "the name of a file format",
+    "features/formats.py": "the name of a file format",
     "models/gpt2_weights.py": "`fusion`, the part of a GPT-2 block that joins words and image",
 }
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.plan.amounts import Amounts, UnknownSize, image_share
-from recap.plan.named import named_plan
+from recap.plan.profiles import named_plan
 from recap.settings import Subset
 
 

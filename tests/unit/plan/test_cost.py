@@ -3,8 +3,7 @@
 import pytest
 
 from helpers.plans import PARAMS, planned
-from recap.plan.cost import Costs, inputs_of, state_bytes
-from recap.plan.step_costs import StepCosts
+from recap.plan.costs import Costs, Estimate, inputs_of
 
 MILLION = 10**6
 
@@ -16,13 +15,8 @@ class OneEach:
         self.work = work
 
     def of(self, shape, parameters):
-        return (
-            StepCosts([])
-            .of(shape, parameters)
-            .model_copy(
-                update={"gflop": self.work[shape.work], "saved_mb": 2.0, "seconds": {"here": self.work[shape.work]}}
-            )
-        )
+        seconds = {"here": self.work[shape.work]}
+        return Estimate(gflop=self.work[shape.work], saved_mb=2.0, seconds=seconds, measured=False)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +36,7 @@ def test_a_training_costs_its_images_and_its_validations(costs):
         assert cost.seconds["here"] == pytest.approx(cost.gflop)
         assert cost.weights == 4 * MILLION
         assert cost.memory == pytest.approx(16 * MILLION + 2 * MILLION * stage.images_per_batch)
-        assert state_bytes(cost) == 16 * MILLION
+        assert cost.state == 16 * MILLION
 
 
 def test_an_evaluation_decodes_the_test_images_once(costs):

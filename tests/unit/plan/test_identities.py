@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import PositiveInt
 
 from recap.core.hashing import differences, value_hash
-from recap.plan.identities import identities, job_code, neutral_keys
+from recap.plan.source import identities, job_code, neutral_keys
 from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral
 from recap.settings.figures import FIGURES

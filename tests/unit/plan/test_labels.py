@@ -1,6 +1,6 @@
 """Labels of runs: one rule for MLflow, messages, captions and figures."""
 
-from recap.plan.labels import labels, row_setting, series_of
+from recap.plan.run import labels, row_setting, series_of
 
 
 def row(label, setting="photos/full/grid/xlan@long", stage="scst"):

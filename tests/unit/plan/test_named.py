@@ -3,7 +3,7 @@
 from helpers.plans import PARAMS
 from helpers.refusals import refused
 from recap.core.errors import UnknownName
-from recap.plan.named import named_plan
+from recap.plan.profiles import named_plan
 
 
 def test_a_paper_is_planned_at_full_scale_unless_another_is_named():

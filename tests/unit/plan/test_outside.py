@@ -11,9 +11,9 @@ from helpers.plans import edited
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
-from recap.plan.load import load_plan
 from recap.plan.outside import acquired, line, requirements
 from recap.plan.paths import Paths
+from recap.plan.profiles import load_plan
 
 HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n"
 LIST = """web/a.zip,1,primary,http://h/a.zip,,,2147483648,CC BY 4.0,,,,

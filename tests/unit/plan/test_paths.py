@@ -13,9 +13,9 @@ from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.core.process import VISIBLE
 from recap.plan import jobs
-from recap.plan.inputs import data_files, feature_files, hub_files, missing_inputs, used_features
-from recap.plan.load import load_plan, uses_gpus
-from recap.plan.paths import Paths
+from recap.plan.outside import requirements
+from recap.plan.paths import Paths, data_files, feature_files, used_features
+from recap.plan.profiles import load_plan, uses_gpus
 from recap.plan.run import run_named
 from recap.settings import Execution
 
@@ -75,7 +75,7 @@ def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_t
     edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
     changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
     paths = paths_of()
-    assert used_features(paths) == ["boxes", "tiny_grid"]
+    assert used_features(paths.plan) == ["boxes", "tiny_grid"]
     folder = "results/tiny/features/tiny_scenes"
     notes = [f"{name}.{note}" for name in ("boxes", "tiny_grid") for note in ("extractor.json", "images.txt")]
     names = sorted(["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5", *notes])
@@ -95,30 +95,32 @@ def test_weights_of_the_hub_are_those_of_stores_that_are_not_there(params):
     edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
     changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
     paths = paths_of()
-    assert hub_files(paths) == {"hub:timm/test_resnet": "features/tiny_grid.yaml"}
+    (needed,) = requirements(paths)
+    assert (needed.path, needed.named_by) == ("hub:timm/test_resnet", "features/tiny_grid.yaml")
     store = Path(paths.store("tiny_scenes", "tiny_grid"))
     store.parent.mkdir(parents=True)
     store.touch()
-    assert hub_files(paths) == {}
+    assert requirements(paths) == []
 
 
 def test_an_outside_file_is_missing_while_what_is_made_from_it_is_missing_too(params):
     changed_table(params, features="tiny_imported")
     paths = paths_of(inputs="in")
-    assert missing_inputs(paths) == {"in/regions.tsv": "features/tiny_imported.yaml"}
+    (needed,) = requirements(paths)
+    assert (needed.path, needed.named_by) == ("in/regions.tsv", "features/tiny_imported.yaml")
     store = Path(paths.store("tiny_scenes", "tiny_imported"))
     store.parent.mkdir(parents=True)
     store.touch()
-    assert missing_inputs(paths) == {}
+    assert requirements(paths) == []
 
 
 def test_one_row_needs_nothing_of_the_others(params):
     table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
     table["rows"][1]["features"] = "tiny_imported"
     edited(params, "tables/tiny.yaml", rows=table["rows"], figures=[])
-    assert missing_inputs(paths_of())
+    assert requirements(paths_of())
     alone = paths_of(row="tiny/transformer")
-    assert missing_inputs(alone) == {}
+    assert requirements(alone) == []
     assert [run.model for run in alone.plan.scored()] == ["transformer"]
     assert {run.stage for run in alone.plan.trained()} == {"xe", "scst"}
 

@@ -5,8 +5,8 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
+from recap.plan.jobs import selection_spec
 from recap.plan.run_plan import RunPlan
-from recap.plan.selections import selection_spec
 from recap.settings import Profile
 from recap.settings.params import load_named, load_profiles, names, profiles
 

@@ -6,9 +6,7 @@ import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from recap.models.check import check_models
-from recap.plan.cost import Costs
-from recap.plan.resources import UNKNOWN, Resources
-from recap.plan.step_costs import StepCosts
+from recap.plan.costs import UNKNOWN, Costs, Resources, StepCosts
 
 
 def resources(plan):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recap.plan.schedule import Job, chains, makespan
+from recap.plan.screen import Job, chains, makespan
 
 
 def test_independent_jobs_share_the_places():

@@ -5,14 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.plans import PARAMS, edited
-from recap.plan.inputs import feature_files, used_stores
-from recap.plan.load import load_plan
-from recap.plan.loaded import LoadedFiles
-from recap.plan.paths import Paths
+from helpers.plans import PARAMS, edited, planned
+from recap.plan.paths import Paths, corpora_of, feature_files, readers, store_folder, used_stores, used_subsets
+from recap.plan.profiles import load_plan
 from recap.plan.run import Run
-from recap.plan.shared_stores import readers, store_folder
-from recap.plan.used_images import corpora_of, used_subsets
 
 
 def paths_of(*tables):
@@ -39,15 +35,15 @@ def run_on(dataset, features):
     ],
 )
 def test_data_sets_whose_captions_alone_differ_have_the_same_pictures(dataset, folder):
-    assert LoadedFiles(PARAMS).same_pictures(dataset) == folder
+    assert planned(PARAMS).same_pictures(dataset) == folder
 
 
 def test_settings_of_a_vocabulary_ask_for_no_features_and_other_pictures_do(tmp_path):
     params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
     edited(params, "datasets/coco_5.yaml", vocabulary={"min_count": 9})
-    assert LoadedFiles(params).same_pictures("coco_5") == "coco"
+    assert planned(params).same_pictures("coco_5") == "coco"
     edited(params, "datasets/coco_5.yaml", images=["elsewhere"])
-    assert LoadedFiles(params).same_pictures("coco_5") == "coco_5"
+    assert planned(params).same_pictures("coco_5") == "coco_5"
 
 
 def test_every_store_of_the_fusion_tables_is_made_once():
@@ -78,7 +74,7 @@ def test_a_store_is_made_from_a_data_set_of_the_plan_where_the_folder_has_the_na
     paths = paths_of("visualgpt/t1")
     assert "coco" not in paths.plan.datasets()
     assert readers(paths.plan, "coco", "bottom_up_r101") == ["coco_bpe"]
-    assert paths.corpora(run_on("coco", "bottom_up_r101")) == [paths.of_dataset("coco_bpe", "corpus.parquet")]
+    assert corpora_of(paths, run_on("coco", "bottom_up_r101"), []) == [paths.of_dataset("coco_bpe", "corpus.parquet")]
 
 
 def test_features_that_learn_from_captions_belong_to_one_data_set():

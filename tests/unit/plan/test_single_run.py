@@ -18,12 +18,11 @@ from helpers.training import training
 from recap.cli import main, train_row
 from recap.core.errors import ConfigError
 from recap.evaluation.job import caption_few
-from recap.plan.inputs import missing_inputs
+from recap.plan.outside import requirements
 from recap.plan.paths import Paths
-from recap.plan.single_run import row_config, single_run
+from recap.plan.profiles import row_config, single_run
 from recap.settings import EvaluationSpec, Execution, ExecutionFile, Profile
 from recap.settings.params import validate
-from recap.training.short import FirstBatches
 
 pytestmark = pytest.mark.seconds
 
@@ -91,10 +90,12 @@ def test_no_profile_cuts_trainings_short_because_their_results_would_count_as_fi
 
 
 def test_the_first_batches_of_a_training_go_over_epochs_or_stay_the_first(tmp_path):
-    batches = training(tmp_path).batches
+    batches, one_batch = training(tmp_path).batches, training(tmp_path).batches
     whole = [*batches.order(0), *batches.order(1)]
-    assert FirstBatches(batches, steps=5, one_batch=False).order(0) == whole[:5]
-    assert FirstBatches(batches, steps=4, one_batch=True).order(0) == [whole[0]] * 4
+    batches.cut(5, one_batch=False)
+    one_batch.cut(4, one_batch=True)
+    assert batches.order(0) == whole[:5] and len(batches) == 5
+    assert one_batch.order(0) == [whole[0]] * 4
 
 
 def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
@@ -106,7 +107,8 @@ def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
     def found(*changes, stage="xe"):
         chosen = chosen_run("v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in")
         paths, model = Paths(chosen.plan), chosen.spec.model_settings
-        return paths.training_inputs(chosen.run, model), missing_inputs(paths, model)
+        missing = {each.path: each.named_by for each in requirements(paths, model) if each.how != "hub"}
+        return paths.training_inputs(chosen.run, model), missing
 
     inputs, missing = found()
     (weights,) = inputs["weights"]

@@ -9,8 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from recap.plan import source
-from recap.plan.identities import EVALUATION, PICTURES, TRAINING
-from recap.plan.source import MACHINERY, code_digest, reached
+from recap.plan.source import EVALUATION, MACHINERY, PICTURES, TRAINING, code_digest, reached
 from recap.settings import EvaluationSpec, Execution, RunSpec
 from recap.settings.metrics import METRICS
 from recap.settings.models import model_source
@@ -49,12 +48,12 @@ NUMBERS = "SCALE = 1.5\nSHIFT = 2\n\n\ndef unused():\n    return SHIFT\n"
 def toy(tmp_path, monkeypatch):
     """Return a function that writes the modules of a package `toy` and returns the digest of its `job`."""
     monkeypatch.setattr(source, "_PACKAGE", tmp_path / "toy")
-    caches = (source._parsed, source._meant, source._read, source._is_settings)
+    caches = (source._parsed, source._meant, source._read)
 
     def digest(**modules):
         for cached in caches:
             cached.cache_clear()
-        source._digests.clear()
+        source.DIGESTS.clear()
         for file in tmp_path.rglob("*.py"):
             file.unlink()
         files = {"job": "from toy.layer import Layer\n\n\ndef run():\n    return Layer()\n", "layer": LAYER} | {
@@ -73,7 +72,7 @@ def toy(tmp_path, monkeypatch):
     yield digest
     for cached in caches:
         cached.cache_clear()
-    source._digests.clear()
+    source.DIGESTS.clear()
 
 
 def replaced(text, old, new):
@@ -120,12 +119,9 @@ def test_what_is_computed_counts(toy, old, new):
     assert toy(**{name: replaced(text, old, new)}) != toy()
 
 
-def test_an_error_counts_by_its_condition_alone(toy):
-    text = replaced(LAYER, "raise ShapeError", "raise ConfigError")
-    text = replaced(text, "from toy.errors import ShapeError", "from recap.core.errors import ConfigError, MissingData")
-    assert toy(layer=replaced(text, "raise ConfigError", "raise MissingData")) == toy(layer=text)
-    assert toy(layer=replaced(text, "is too large", "exceeds the scale")) == toy(layer=text)
-    assert toy(layer=replaced(text, "x > SCALE", "x >= SCALE")) != toy(layer=text)
+def test_an_error_counts_by_its_condition_and_its_class(toy):
+    assert toy(layer=replaced(LAYER, "is too large", "exceeds the scale")) == toy()
+    assert toy(layer=replaced(LAYER, "x > SCALE", "x >= SCALE")) != toy()
 
 
 def test_a_move_to_another_file_changes_nothing(toy):
@@ -147,15 +143,12 @@ def test_two_definitions_of_one_name_that_change_places_count(toy):
 
 def test_fields_of_settings_do_not_count_and_their_methods_do(toy):
     settings = (
-        "from pydantic import BaseModel, field_validator\n\n\nclass Base(BaseModel):\n    pass\n\n\n"
-        "class Settings(Base):\n    width: int = 3\n\n    @field_validator('width')\n"
-        "    def check(cls, width):\n        return width\n\n"
-        "    def rate(self):\n        return 2 * self.width\n"
+        "from pydantic import BaseModel\n\n\nclass Base(BaseModel):\n    pass\n\n\n"
+        "class Settings(Base):\n    width: int = 3\n\n    def rate(self):\n        return 2 * self.width\n"
     )
     job = "from toy.settings import Settings\n\n\ndef run(settings: Settings):\n    return settings.rate()\n"
     before = toy(job=job, settings=settings)
     assert toy(job=job, settings=replaced(settings, "int = 3", "int = 4")) == before
-    assert toy(job=job, settings=replaced(settings, "        return width", "        return int(width)")) == before
     assert toy(job=job, settings=replaced(settings, "2 * self.width", "3 * self.width")) != before
 
 
@@ -166,9 +159,9 @@ def test_imports_inside_functions_and_of_modules_count(toy):
 
 
 def test_what_is_left_out_is_not_followed():
-    places = reached([TRAINING], without=["recap.training.objectives.self_critical"])
+    places = reached([TRAINING], without=["recap.training.objectives"])
     assert "recap.training.loop" in {module for module, _ in places}
-    assert "recap.training.objectives.self_critical" not in {module for module, _ in places}
+    assert "recap.training.objectives" not in {module for module, _ in places}
     assert ("recap.metrics.rewards", "Bleu4") not in places
 
 
@@ -179,7 +172,7 @@ def test_a_model_is_followed_only_where_it_is_named():
     assert "recap.papers.xlan.model" not in modules
 
 
-@pytest.mark.parametrize("start", ["recap.training.jobb", "recap.training.job:trane", "nowhere.job"])
+@pytest.mark.parametrize("start", ["recap.training.runn", "recap.training.run:trane", "nowhere.job"])
 def test_an_unknown_start_is_refused(start):
     with pytest.raises(LookupError, match=start.rpartition(":")[2]):
         code_digest(start)
@@ -219,7 +212,7 @@ CARRIERS = (
 def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(prepare, kind, stage, settings):
     from recap.evaluation.job import evaluate
     from recap.settings.models import model_configs
-    from recap.training.job import train
+    from recap.training.run import train
 
     folder = prepare().folder
     run = folder / kind / stage / "run"

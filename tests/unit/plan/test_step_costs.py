@@ -8,16 +8,15 @@ from helpers.plans import PARAMS, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.amounts import Amounts
-from recap.plan.step_costs import StepCost, StepCosts, add_costs
-from recap.plan.step_shapes import decoding_shape, distinct, training_shape
+from recap.plan.costs import StepCost, StepCosts, add_costs
 
 
 @pytest.fixture(scope="module")
 def shapes():
     plan = planned(PARAMS, tables=["xlan/t1"])
     amounts = Amounts(plan)
-    trained = [training_shape(amounts, run) for run in plan.trained()]
-    return distinct([*trained, *(decoding_shape(amounts, run) for run in plan.scored())])
+    shapes = [*map(amounts.training_shape, plan.trained()), *map(amounts.decoding_shape, plan.scored())]
+    return list({shape.key: shape for shape in shapes}.values())
 
 
 def row(shape, **changes):

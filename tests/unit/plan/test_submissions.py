@@ -9,11 +9,10 @@ import pytest
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.amounts import Amounts
-from recap.plan.inputs import data_files, feature_files, missing_inputs
-from recap.plan.paths import Paths
+from recap.plan.outside import requirements
+from recap.plan.paths import Paths, data_files, feature_files, sent_parts
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
-from recap.plan.used_images import sent_parts
 from recap.settings import Profile
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +33,9 @@ def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
     assert "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5" in feature_files(paths)
     assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)
     assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(paths)
-    assert missing_inputs(paths)["resources/coco/test2014.zip"] == "datasets/coco_test2014.yaml"
+    assert {each.path: each.named_by for each in requirements(paths)}[
+        "resources/coco/test2014.zip"
+    ] == "datasets/coco_test2014.yaml"
 
 
 def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():

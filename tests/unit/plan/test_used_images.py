@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from helpers.plans import PARAMS
-from recap.plan.load import load_plan
-from recap.plan.paths import Paths
+from recap.plan.paths import Paths, not_fewer, sent_parts, sources, used_subsets, web_draws
+from recap.plan.profiles import load_plan
 from recap.plan.run import Run
-from recap.plan.used_images import not_fewer, sent_parts, sources, used_subsets, web_draws
 
 
 def paths_of(*tables, **more):

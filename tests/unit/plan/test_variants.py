@@ -2,7 +2,7 @@
 
 import pytest
 
-from recap.plan.variants import LONGEST, variant_name
+from recap.plan.scaling import LONGEST, variant_name
 
 
 @pytest.mark.parametrize(

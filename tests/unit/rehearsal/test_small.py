@@ -7,11 +7,10 @@ import pytest
 
 from recap.core.plugins import VARIABLE
 from recap.core.problems import adapter
-from recap.plan.claims import planned_claims
-from recap.plan.load import unchecked_plan
+from recap.plan.jobs import planned_claims, planned_studies
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
-from recap.plan.studies import planned_studies
+from recap.plan.profiles import unchecked_plan
 from recap.settings.params import read_mapping
 from recap.statistics.claims import judge_claims
 from rehearsal.cut import cut_rows

@@ -10,9 +10,9 @@ from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from helpers.score_files import SIGNATURE, make_table, write_run, write_scores
 from recap.core.errors import ConfigError, MetricError
-from recap.plan.inputs import missing_inputs
-from recap.plan.outside_rows import outside_path
+from recap.plan.outside import requirements
 from recap.plan.paths import Paths
+from recap.plan.run import outside_path
 from recap.reporting.tables import write_table
 from recap.statistics.compare import compare_table
 
@@ -108,7 +108,9 @@ def test_a_row_from_outside_is_planned_without_a_training(params):
     assert plan.trained() == plain.trained() and plan.scored() == plain.scored()
     (scored,) = plan.scored_files()
     assert scored.path == f"{scored.dataset}/outside/recap_demo/theirs" and "CIDEr" in scored.metrics
-    assert missing_inputs(Paths(plan))["resources/theirs/captions.json"] == "tables/recap/demo.yaml"
+    assert {each.path: each.named_by for each in requirements(Paths(plan))}[
+        "resources/theirs/captions.json"
+    ] == "tables/recap/demo.yaml"
 
 
 def test_where_the_scale_has_other_data_the_row_is_only_quoted(params):

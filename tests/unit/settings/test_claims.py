@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from helpers.plans import PARAMS
-from recap.plan.claims import papers_with_claims, read_claims
+from recap.plan.jobs import papers_with_claims, read_claims
 from recap.settings.claims import Check, Claim, ClaimsFile
 from recap.settings.params import load_named
 

@@ -8,8 +8,8 @@ from workflow.profile import SpecText, write_executions
 
 from recap.cli import main
 from recap.core.log import log
+from recap.plan.jobs import evaluation_spec, run_spec
 from recap.plan.run_plan import RunPlan
-from recap.plan.run_spec import evaluation_spec, run_spec
 from recap.settings import Execution, ExecutionFile, Profile
 
 PARAMS = Path(__file__).resolve().parents[3] / "params"

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
-from recap.plan.claims import papers_with_claims, read_claims
+from recap.plan.jobs import papers_with_claims, read_claims
 from recap.reporting.claims import claims_content
 from recap.reporting.content import table_content
 from recap.reporting.markdown import markdown_table

@@ -6,7 +6,8 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
-from recap.data.files.fetch import Transfer, fetch_files
+from recap.data.files.download import Transfer
+from recap.data.files.fetch import fetch_files
 from recap.settings.params import load_named
 from recap.settings.versions import entry_of, read_versions
 

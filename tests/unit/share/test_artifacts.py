@@ -12,7 +12,7 @@ from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import MissingFile, RecapError
 from recap.core.hashing import sha256_file
-from recap.plan import provenance
+from recap.plan import records
 from recap.share.artifacts import problems
 
 RUN = "results/tiny/runs/a/seed-1/xe"
@@ -34,7 +34,7 @@ def results(tmp_path):
     listed = {"runs": [f"{RUN}/model.safetensors"]}
     listed["statistics"] = ["results/tiny/statistics/tiny.json", "results/tiny/summary.json"]
     for home, files in listed.items():
-        provenance.write(folder / home, {file: {"sha256": sha256_file(tmp_path / file)} for file in files})
+        records.write_provenance(folder / home, {file: {"sha256": sha256_file(tmp_path / file)} for file in files})
     return folder
 
 
@@ -83,7 +83,7 @@ def test_a_relative_folder_is_found_from_the_working_folder(results, monkeypatch
 
 
 def test_a_damaged_list_is_a_problem_and_the_rest_is_checked_still(results):
-    (results / "runs" / provenance.NAME).write_text("{")
+    (results / "runs" / records.PROVENANCE).write_text("{")
     (results / "statistics" / "tiny.json").write_text("[]")
     said = list(problems(results))
     assert any("not valid JSON" in sentence for sentence in said)
@@ -91,7 +91,7 @@ def test_a_damaged_list_is_a_problem_and_the_rest_is_checked_still(results):
 
 
 def test_every_flipped_bit_of_a_provenance_file_is_a_problem(results):
-    path = results / "runs" / provenance.NAME
+    path = results / "runs" / records.PROVENANCE
     content = path.read_bytes()
     for place in range(0, len(content), 7):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
@@ -99,7 +99,7 @@ def test_every_flipped_bit_of_a_provenance_file_is_a_problem(results):
 
 
 def test_a_provenance_file_without_a_checksum_is_read(results):
-    path = results / "runs" / provenance.NAME
+    path = results / "runs" / records.PROVENANCE
     content = json.loads(path.read_text())
     path.write_text(json.dumps({"format": 1, "files": content["files"]}))
     assert list(problems(results)) == []

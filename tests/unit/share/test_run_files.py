@@ -16,7 +16,7 @@ from recap.core.checksums import record
 from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DamagedFile, FeatureError, MissingFeatures, RecapError, TrainingError
 from recap.features.store import FeatureStore
-from recap.plan import used_inputs
+from recap.plan import records
 from recap.settings import DecodingSettings
 from recap.share.run_files import find_run_files
 
@@ -86,7 +86,7 @@ def test_weights_are_first_looked_for_in_the_inputs_folder_that_the_workflow_use
         weights = tmp_path / inputs / "weights" / "own.safetensors"
         weights.parent.mkdir(parents=True)
         weights.touch()
-        used_inputs.note(tmp_path / "work" / "tiny", str(inputs))
+        records.note_inputs(tmp_path / "work" / "tiny", str(inputs))
         (extractor,) = find_run_files(run).extractors
         assert extractor.weights == weights
 

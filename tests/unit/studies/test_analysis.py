@@ -10,10 +10,8 @@ from helpers.refusals import refused
 from helpers.studies import make, position_of, study_of
 from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
-from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, share
-from recap.studies.collect import collect
-from recap.studies.power import study_power
-from recap.studies.response_files import Found
+from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, share, study_power
+from recap.studies.responses import Submission, collect
 from recap.studies.tables import study_content, write_study_table
 
 VOTES = {"frac_0.001": [49, 24, 78, 99], "frac_0.005": [48, 48, 59, 95], "frac_0.01": [43, 61, 55, 91]}
@@ -32,7 +30,7 @@ def published(tmp_path_factory):
     }
     responses = made.responses(lambda item, _: position_of(item, left[item.setup].pop()))
     assert not any(left.values())
-    found = collect(made.sheets, [Found("x", response) for response in responses])
+    found = collect(made.sheets, [Submission("x", response) for response in responses])
     return made, found, analyse(made.sheets, found)
 
 
@@ -77,7 +75,7 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     no["invented"] = dict.fromkeys(no["missing"], 30)
     left = {(q, s): ["no"] * n + ["yes"] * (40 - n) for q, counts in no.items() for s, n in counts.items()}
     responses = made.responses(lambda item, question: left[question, item.systems[0]].pop())
-    statistics = analyse(made.sheets, collect(made.sheets, [Found("x", response) for response in responses]))
+    statistics = analyse(made.sheets, collect(made.sheets, [Submission("x", response) for response in responses]))
     missing, invented = statistics["blocks"]
     assert {s: cell["no"] for s, cell in missing["systems"].items()} == no["missing"]
     assert missing["systems"]["gt"]["share"] == 37 / 40

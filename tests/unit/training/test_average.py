@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from helpers.training import Killed, training
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.average import WeightAverage
+from recap.training.optim import WeightAverage
 
 pytestmark = pytest.mark.seconds
 

@@ -10,8 +10,7 @@ from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
 
 def objective(**changes):

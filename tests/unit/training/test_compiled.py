@@ -12,8 +12,8 @@ from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
-from recap.training.compiled import compile_passes
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives import CrossEntropyObjective
+from recap.training.run import compile_passes
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
 SIZES = [(3, 2, 4), (4, 3, 7), (2, 2, 5), (5, 4, 9)]  # images, captions, longest caption

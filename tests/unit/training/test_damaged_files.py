@@ -11,7 +11,7 @@ from recap.core.errors import TrainingError
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.folder import load_weights, plain_weights, save_weights
-from recap.training.checkpoint import load_state
+from recap.training.loop import load_state
 
 
 def flipped(path, seed):

@@ -14,7 +14,7 @@ from recap.models.registry import build_model
 from recap.settings import CrossEntropy
 from recap.settings.models import model_configs
 from recap.training.distributed import Group
-from recap.training.validation import validator
+from recap.training.run import validator
 
 WORKER = "helpers.distributed_worker"
 

@@ -17,10 +17,11 @@ from recap.data.corpus import Caption, write_corpus
 from recap.data.texts import read_texts, texts_outside
 from recap.data.tokenizer import tokenize
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
+from recap.runs.inputs import caption_tensor
 from recap.settings.models import LanguageModel as Settings
 from recap.training import language_model
-from recap.training.checkpoint import STATE
-from recap.training.language_model import LanguageModelTraining, pretrain_language_model
+from recap.training.language_model import pretrain_language_model, token_losses
+from recap.training.loop import STATE, OptimizerStep
 
 pytestmark = pytest.mark.seconds
 
@@ -130,31 +131,22 @@ def test_equal_trainings_give_equal_files(files, tmp_path):
 
 def test_a_stopped_training_continues_to_the_same_bits(files, tmp_path, monkeypatch):
     whole = pretrain(files, tmp_path / "whole")
-    step = LanguageModelTraining._step
+    step, steps = OptimizerStep.__call__, []
 
-    def stopped(self, *arguments):
-        step(self, *arguments)
-        if self.progress.step == 7:
+    def stopped(self, batch, progress, **others):
+        steps.append(progress.step + 1)
+        if len(steps) == 7:
             os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, batch, progress, **others)
 
-    monkeypatch.setattr(LanguageModelTraining, "_step", stopped)
+    monkeypatch.setattr(OptimizerStep, "__call__", stopped)
     with pytest.raises(SystemExit):
         pretrain(files, tmp_path / "broken")
     assert not (tmp_path / "broken" / "lm.safetensors").exists()
-    monkeypatch.setattr(LanguageModelTraining, "_step", step)
-    steps = []
-    monkeypatch.setattr(language_model, "set_rate", counted(language_model.set_rate, steps))
     again = pretrain(files, tmp_path / "broken")
     assert again.read_bytes() == whole.read_bytes()
-    assert steps[0] == 8
-
-
-def counted(function, steps):
-    def call(*arguments, step, **others):
-        steps.append(step)
-        return function(*arguments, step=step, **others)
-
-    return call
+    assert again.with_suffix(".json").read_bytes() == whole.with_suffix(".json").read_bytes()
+    assert steps[6:8] == [7, 8]
 
 
 def test_the_state_of_other_settings_is_set_aside(files, tmp_path, caplog):
@@ -164,26 +156,28 @@ def test_the_state_of_other_settings_is_set_aside(files, tmp_path, caplog):
     assert (tmp_path / "state" / f"previous.{STATE}").exists()
 
 
-def test_padding_and_other_texts_of_a_batch_change_no_loss(files):
+def losses(model, texts):
+    return token_losses(model, caption_tensor([[text] for text in texts]))
+
+
+def test_padding_and_other_texts_of_a_batch_change_no_loss():
     torch.manual_seed(0)
     model = language_model.LanguageModel(
         vocabulary_size=40, d_model=16, heads=2, d_feed_forward=24, layers=2, positions=24, dropout=0.0
     )
-    training = LanguageModelTraining(SPEC, model.double(), [], [], files, {})
     texts = [[5, 6, 7, 8, 9, 10], [11, 12], [13]]
-    together = training.loss(texts)
+    together = losses(model.double(), texts)
     assert len(together) == 7 + 3 + 2  # each with its end
-    alone = torch.cat([training.loss([text]) for text in texts])
+    alone = torch.cat([losses(model, [text]) for text in texts])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
 
 
-def test_words_without_an_id_are_read_but_not_predicted(files):
+def test_words_without_an_id_are_read_but_not_predicted():
     torch.manual_seed(0)
     model = language_model.LanguageModel(
         vocabulary_size=40, d_model=16, heads=2, d_feed_forward=24, layers=2, positions=24, dropout=0.0
     )
-    training = LanguageModelTraining(SPEC, model.double(), [], [], files, {})
-    unknown, known = training.loss([[5, 3, 6]]), training.loss([[5, 7, 6]])
+    unknown, known = (losses(model.double(), [text]) for text in ([5, 3, 6], [5, 7, 6]))
     assert (len(unknown), len(known)) == (3, 4)  # 5, 6 and the end; and 7
     torch.testing.assert_close(unknown[0], known[0])
     assert unknown[1] != known[2]  # what was read before 6 differs

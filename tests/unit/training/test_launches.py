@@ -14,7 +14,7 @@ from recap.nn.fast import attention
 from recap.nn.masks import causal_mask
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
-from recap.training.objectives.cross_entropy import CrossEntropyObjective
+from recap.training.objectives import CrossEntropyObjective
 
 pytestmark = pytest.mark.seconds
 IMAGES, CAPTIONS, VECTORS, FEATURES, VOCABULARY = 10, 5, 50, 2048, 9488

@@ -12,8 +12,8 @@ from recap.core.errors import TrainingError
 from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import history_text
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.job import warn_if_no_better
-from recap.training.objectives.logged import Logged
+from recap.training.objectives import Logged
+from recap.training.run import warn_if_no_better
 
 pytestmark = pytest.mark.seconds
 
@@ -22,8 +22,8 @@ def test_best_weights_survive_a_worse_epoch_and_negative_scores(tmp_path):
     scores = [-3.2, -1.0, -2.0, -5.0]
     loop = training(tmp_path, scores=scores)
     kept = []
-    close = loop._close_epoch
-    loop._close_epoch = lambda since: (close(since), kept.append(loop.best_weights.read_bytes()))
+    epoch = loop._epoch
+    loop._epoch = lambda: (epoch(), kept.append(loop.best_weights.read_bytes()))
     counters = loop.run()
     assert (counters.best, counters.best_epoch) == (-1.0, 2)
     assert kept[1] == kept[2] == kept[3] != kept[0]

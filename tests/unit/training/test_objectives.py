@@ -14,9 +14,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import ScheduledSampling, SelfCritical
-from recap.training.objectives.cross_entropy import sampled_inputs
-from recap.training.objectives.logged import policy_numbers
-from recap.training.objectives.self_critical import advantages, of_tokens
+from recap.training.objectives import advantages, of_tokens, policy_numbers, sampled_inputs
 
 SAMPLERS = [
     SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, **numbers)

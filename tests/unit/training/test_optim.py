@@ -18,8 +18,7 @@ from recap.settings import (
     TableSchedule,
 )
 from recap.settings.params import load_named
-from recap.training.optim import build_optimizer, clip_gradients, learning_rate
-from recap.training.radam import RAdam
+from recap.training.optim import RAdam, build_optimizer, clip_gradients, learning_rate
 
 ROOT = Path(__file__).resolve().parents[3]
 # Rates of 3 epochs of 100 steps at d_model 512, from when stages still had a `learning_rate` beside their schedule.

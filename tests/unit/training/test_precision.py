@@ -13,7 +13,7 @@ from recap.core.errors import TrainingError
 from recap.settings.recipes import CrossEntropy
 from recap.settings.run import CrossEntropyRun
 from recap.training.distributed import Group
-from recap.training.job import with_precision
+from recap.training.run import with_precision
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from helpers.refusals import refused
 from helpers.training import IDENTITY, STAGES, Killed, training
 from recap.core.errors import TrainingError
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.checkpoint import continued, save_state
 from recap.training.distributed import Group
 
 pytestmark = pytest.mark.seconds
@@ -145,12 +144,17 @@ def test_a_finished_training_with_more_epochs_equals_one_that_had_them_at_once(t
 def test_each_process_gets_its_own_random_states_back(tmp_path, monkeypatch):
     states = {name: torch.randint(256, (2, 16), dtype=torch.uint8) for name in ("cpu", "cuda")}
     restored = {}
+    training(tmp_path).run()
+    state = torch.load(tmp_path / "last.pt", weights_only=True)
+    torch.save({**state, "random": states}, tmp_path / "last.pt")
     monkeypatch.setattr(torch, "set_rng_state", lambda state: restored.update(cpu=state))
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: restored.update(cuda=state))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    save_state(tmp_path, {}, identity=IDENTITY, random_states=states)
     for rank in (0, 1):
-        assert continued(tmp_path, IDENTITY, group=Group(rank, 2))
+        loop = training(tmp_path)
+        loop.group = Group(rank, 2)
+        loop._resume()
+        assert loop.progress.step == 12
         assert all(torch.equal(restored[name], states[name][rank]) for name in states)
 
 

@@ -18,7 +18,7 @@ from recap.nn import masks
 from recap.runs.folder import Counters
 from recap.settings import SelfCritical
 from recap.settings.recipes import DecodingSettings
-from recap.training.objectives.self_critical import SelfCriticalObjective
+from recap.training.objectives import SelfCriticalObjective
 
 CPU = torch.device("cpu")
 LENGTHS = ("aten.nonzero", "aten.masked_select", "aten.unique")

@@ -1,29 +1,200 @@
-"""ACF's figure of trained models: the clusters of patches and words in each layer, with captions (Figure 5)."""
+"""ACF's figures: clusters of patches and words by layer (Figure 5), their trees and their alignment (section 4.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import colorsys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.documents import write_json
+from recap.core.errors import FeatureError
+from recap.core.files import atomic_path
+from recap.core.log import log
 from recap.data.corpus import Corpus
+from recap.data.files.images import ImageSource
 from recap.data.vocabulary import BOS
-from recap.evaluation.figures import CaptionedImages, DrawnModels, caption_images, shown_images
+from recap.evaluation.figures import DrawnModels, caption_images, shown_images
 from recap.models.base import Captioner
+from recap.models.explained import Explained, Note
 from recap.models.images import Images, Stream
 from recap.models.registry import build_model
-from recap.papers.acf.cluster_tree import Partition, grid_neighbors, line_neighbors, partitions
-from recap.papers.acf.clusters import grid_size
-from recap.papers.acf.drawing import ClusterMap, write_clusters
-from recap.papers.acf.figure_settings import ClustersFigure
-from recap.papers.acf.region_grid import region_cells
+from recap.nn.fast import fixed_weights
+from recap.papers.acf.model import grid_size, region_cells
+from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
+from recap.papers.transformer.model import cross_attentions
 from recap.reporting.attention import Box, grid_boxes
+from recap.reporting.text import plain
 from recap.runs.folder import run_model_config
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+Partition = list[list[int]]  # clusters, each of sorted numbers of elements, in the order of their first ones
+TEMPERATURE = 0.07  # of the released code's alignment score
+
+
+def partitions(
+    matrices: Mapping[int, Sequence[Sequence[float]]], neighbors: Sequence[tuple[int, int]], threshold: float
+) -> dict[int, Partition]:
+    """Return the clusters of each layer: what is connected by neighbors with C~ of at least `threshold`.
+
+    `matrices` are C~ of the elements by the number of the layer, `neighbors` the pairs that may be clustered directly.
+    What a layer has clustered stays together above it. With Eq. 6 that is so by itself, as C~ never falls.
+    """
+    layers: dict[int, Partition] = {}
+    first: list[int] = []  # of each element's cluster
+    for layer, matrix in sorted(matrices.items()):
+        first = first or list(range(len(matrix)))
+        for a, b in neighbors:
+            if first[a] != first[b] and matrix[a][b] >= threshold:
+                low, high = sorted((first[a], first[b]))
+                first = [low if each == high else each for each in first]
+        layers[layer] = [[e for e, each in enumerate(first) if each == number] for number in sorted(set(first))]
+    return layers
+
+
+def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, int]]:
+    """Return the pairs of elements in neighboring cells of a grid in raster order; None: a cell without one."""
+    width = len(cells) // height
+    beside = [(t, t + 1) for t in range(len(cells)) if (t + 1) % width]
+    pairs = [(cells[a], cells[b]) for a, b in [*beside, *((t, t + width) for t in range(len(cells) - width))]]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def tree(layers: Mapping[int, Partition]) -> list[Any]:
+    """Return the clusters of the highest layer as nested lists of the clusters below, down to numbers of elements.
+
+    A cluster that a layer takes over unchanged is not nested again.
+    """
+    nodes: dict[int, Any] = {}
+    for number, (_, clusters) in enumerate(sorted(layers.items())):
+        if number == 0:
+            nodes = {element: element for cluster in clusters for element in cluster}
+        children = {cluster[0]: [nodes[element] for element in cluster if element in nodes] for cluster in clusters}
+        nodes = {first: nested[0] if len(nested) == 1 else nested for first, nested in children.items()}
+    return list(nodes.values())
+
+
+def bracketed(node: Any, words: Sequence[str]) -> str:
+    """Return a tree as text: words, and clusters in brackets."""
+    return words[node] if isinstance(node, int) else f"({' '.join(bracketed(child, words) for child in node)})"
+
+
+@torch.no_grad()
+def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Return C~ of an image's cells as laid out, [M, M], and of its caption's tokens [1, 1, T], [T, T].
+
+    Each by the number of the layer, from 1, without those of layers that have no clusters.
+    """
+    maps: dict[str, dict[int, Tensor]] = {"encoder": {}, "decoder": {}}
+
+    def keep(place: str, layer: int, _module: object, _inputs: object, log_clusters: Tensor) -> None:
+        maps[place][layer] = log_clusters[0, 0].exp()
+
+    with ExitStack() as hooks:
+        for place, modules in getattr(model, "cluster_modules", dict)().items():
+            for layer, module in enumerate(modules, start=1):
+                if module is not None:
+                    hooks.enter_context(module.register_forward_hook(partial(keep, place, layer)))
+        model.decode(tokens, model.encode(images))
+    return maps["encoder"], maps["decoder"]
+
+
+def clusters_of_vectors(
+    matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
+) -> tuple[list[Box], dict[int, Partition]]:
+    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in each layer.
+
+    `matrices` are C~ of the cells; without any, as of a classic encoder, nothing is drawn. `height` is that of the grid
+    in which regions are laid out; None: the vectors are the cells of a square grid. `where` names them in an error.
+    """
+    if not matrices:
+        return [], {}
+    vectors = stream.mask.shape[1]
+    if height is None:
+        try:
+            height, _ = grid_size(vectors, None)
+        except ValueError as error:
+            raise FeatureError(f"{where} has {vectors} vectors, no square grid to draw") from error
+        boxes, cells = grid_boxes(height), torch.arange(vectors)
+    else:
+        assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
+        fractions = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
+        boxes = [(left, top, right, bottom) for left, top, right, bottom in fractions.tolist()]
+        cells = region_cells(stream.boxes, stream.mask, height)[0]
+    place = torch.argsort(cells)[: int((cells < vectors).sum())]  # the cell of each vector, in the vectors' own order
+    ordered = {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
+    elements = [cell if cell < vectors else None for cell in cells.tolist()]
+    return boxes, partitions(ordered, grid_neighbors(elements, height), threshold)
+
+
+def clusters_of_image(
+    model: Captioner, images: Images, tokens: Tensor, words: Sequence[str], threshold: float, where: str
+) -> tuple[list[Box], dict[int, Partition], dict[int, Partition]]:
+    """Return the boxes of one image's vectors, and the clusters of its caption's words and of these vectors by layer.
+
+    `tokens` [1, 1, T + 1] begin with <bos>; none where a side of the model is classic.
+    """
+    encoder, decoder = cluster_maps(model, images, tokens)
+    inner = slice(1, len(words) + 1)  # without <bos>
+    matrices = {layer: c[inner, inner].tolist() for layer, c in decoder.items()}
+    phrases = partitions(matrices, list(pairwise(range(len(words)))), threshold)
+    height = getattr(model, "region_rows", None)
+    boxes, patches = clusters_of_vectors(encoder, images.main, height, threshold, where)
+    return boxes, phrases, patches
+
+
+def cluster_notes(model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]) -> list[Note]:
+    """Return the tree of the words of a caption, and the number of clusters of patches by layer."""
+    _, phrases, patches = clusters_of_image(model, images, tokens, words, 0.5, "the photo")
+    notes = []
+    if phrases and words:
+        notes.append(Note("clusters of words", lines=[" ".join(bracketed(node, words) for node in tree(phrases))]))
+    if patches:
+        lines = [f"layer {layer}: {len(clusters)} clusters" for layer, clusters in patches.items()]
+        notes.append(Note("clusters of patches", lines=lines))
+    return notes
+
+
+EXPLAINED = Explained(cross_attentions, notes=cluster_notes)
+
+
+@dataclass(frozen=True)
+class ClusterMap:
+    """The caption of one model for one image, with the clusters of each layer."""
+
+    label: str  #: of the model
+    words: list[str]  #: of the caption
+    boxes: list[Box]  #: of the feature vectors: left, top, right, bottom as fractions of the image
+    words_of_layer: Mapping[int, Partition]  #: clusters by the number of the decoder's layer, if it has any
+    patches_of_layer: Mapping[int, Partition]  #: clusters of feature vectors, by the number of the encoder's layer
+
+    def text(self) -> dict[str, Any]:
+        """Return clusters and trees as plain values: words in brackets, patches as nested lists of their numbers."""
+        words, patches = self.words_of_layer, self.patches_of_layer
+        return {
+            "model": self.label,
+            "caption": " ".join(self.words),
+            "phrases": {
+                str(layer): [" ".join(self.words[word] for word in cluster) for cluster in clusters]
+                for layer, clusters in words.items()
+            },
+            "tree": [bracketed(node, self.words) for node in tree(words)],
+            "patches": {str(layer): clusters for layer, clusters in patches.items()},
+            "patch_tree": tree(patches),
+        }
 
 
 def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
@@ -31,14 +202,10 @@ def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[st
     corpus = Corpus.read(models.corpus)
     images = shown_images(figure, corpus)
     each = [caption_with_clusters(figure, models, label, images) for label in models.runs]
-    write_clusters(
-        heading=models.heading,
-        maps={image: [drawn for model in each for drawn in model[image]] for image in images},
-        layers=figure.layers,
-        files=corpus.files(),
-        image_roots=models.image_roots,
-        out=files["clusters.png"],
-    )
+    maps = {image: [drawn for model in each for drawn in model[image]] for image in images}
+    source, names = ImageSource(list(models.image_roots)), corpus.files()
+    photos = {image: source.open_rgb(names[image]) for image in images}
+    write_clusters(maps, photos, heading=models.heading, layers=figure.layers, out=files["clusters.png"])
 
 
 def caption_with_clusters(
@@ -48,116 +215,181 @@ def caption_with_clusters(
 
     With `untrained`, the clusters of the same captions under the model's random initial weights come next.
     """
-    found = caption_images(models, label, image_ids, beam=figure.beam)
-    drawn = {label: found.model}
+    captioned = caption_images(models, label, image_ids, beam=figure.beam)
+    drawn = {label: captioned.model}
     if figure.untrained:
-        drawn[f"{label}, untrained"] = _untrained(models.runs[label], found)
-    return {
-        image: [
-            _cluster_map(found, image, model, name, figure.threshold, f"{models.features[0]}: image {image}")
-            for name, model in drawn.items()
-        ]
-        for image in image_ids
-    }
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same random weights on every call
+            inputs = captioned.sources.input_spec(captioned.vocabulary)
+            drawn[f"{label}, untrained"] = build_model(run_model_config(models.runs[label]), inputs).eval()
+    maps: dict[int, list[ClusterMap]] = {image: [] for image in image_ids}
+    for image in image_ids:
+        images, words = captioned.sources.read([image]), captioned.words(image)
+        tokens, where = torch.tensor([[[BOS, *captioned.captions[image]]]]), f"{models.features[0]}: image {image}"
+        for name, model in drawn.items():
+            clusters = clusters_of_image(model, images, tokens, words, figure.threshold, where)
+            maps[image].append(ClusterMap(name, words, *clusters))
+    return maps
 
 
-def _untrained(run: Path, found: CaptionedImages) -> Captioner:
-    """Return the model of a run with random weights, the same on every call."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return build_model(run_model_config(run), found.sources.input_spec(found.vocabulary)).eval()
+EDGE, GAP, LINE, BAR = 2.1, 0.14, 0.24, 0.16  # inches: thumbnail, space between two, line of text, layer of a tree
+PIXELS = 210  # of a thumbnail
+CHAR, FONT_SIZE = 0.08, 9.5  # inches: width of a letter of DejaVu Sans Mono in this size, 8 pixels
+SHADE = 0.5  # how much of a cluster's color covers the photo
+HUES = 11  # different colors; neighbors in number differ most
+ALONE, GREY = (0.91, 0.91, 0.91), "0.43"
 
 
-def _cluster_map(
-    found: CaptionedImages, image: int, model: Captioner, label: str, threshold: float, where: str
-) -> ClusterMap:
-    """Return the clusters of an image and its caption in each layer of a model; where: the features, for the error."""
-    images = found.sources.read([image])
-    maps = cluster_maps(model, images, torch.tensor([[[BOS, *found.captions[image]]]]))
-    height = getattr(model, "region_rows", None)
-    boxes, patches = clusters_of_vectors(maps.encoder, images.main, height, threshold, where)
-    words = found.words(image)
-    # A row of C~ is of the token that goes in: the first one is <bos>.
-    tokens = {layer: c[1:, 1:].tolist() for layer, c in maps.decoder.items()}
-    return ClusterMap(
-        label=label,
-        words=words,
-        boxes=boxes,
-        words_of_layer=partitions(tokens, line_neighbors(len(words)), threshold),
-        patches_of_layer=patches,
-    )
+def color(cluster: Sequence[int]) -> tuple[float, float, float]:
+    """Return the color of a cluster: that of its first element, so that it stays while the cluster grows."""
+    return ALONE if len(cluster) == 1 else colorsys.hsv_to_rgb((cluster[0] * 4 % HUES) / HUES, 0.65, 0.95)
 
 
-def clusters_of_vectors(
-    matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
-) -> tuple[list[Box], dict[int, Partition]]:
-    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in each layer.
+def shaded(photo: NDArray[Any], boxes: Sequence[Box], clusters: Partition) -> NDArray[Any]:
+    """Lay the colors of clusters of more than one box over a photo [Y, X, 3], larger boxes below smaller ones."""
+    colored = photo / 255
+    color_of = {element: color(cluster) for cluster in clusters if len(cluster) > 1 for element in cluster}
+    corners = np.array(boxes)  # [N, 4]
+    edges = np.rint(corners * [*photo.shape[1::-1], *photo.shape[1::-1]]).astype(int)
+    areas = (corners[:, 2:] - corners[:, :2]).prod(1)
+    for element in sorted(color_of, key=lambda element: -areas[element]):
+        left, upper, right, lower = edges[element]
+        colored[upper : max(upper + 1, lower), left : max(left + 1, right)] = color_of[element]
+    return (1 - SHADE) * photo / 255 + SHADE * colored
 
-    Args:
-        matrices: C~ of the cells by layer; none where the encoder is classic: then nothing is drawn.
-        stream: one image.
-        height: rows of the grid in which regions are laid out; None: the vectors are the cells of a square grid.
-        threshold: C~ from which neighbors are one cluster.
-        where: of the features, for the error.
+
+def write_clusters(
+    maps: Mapping[int, Sequence[ClusterMap]],
+    photos: Mapping[int, Image],
+    *,
+    heading: str,
+    layers: Sequence[int] | None,
+    out: Path,
+) -> None:
+    """Write the figure, and beside it the trees as JSON: for each image and model a row of layers, then its trees.
+
+    `layers` are the numbers of the layers that are drawn, None: all. The trees are of all.
     """
-    if not matrices:
-        return [], {}
-    cells, rows = _cells(stream, height, where)
-    elements = [None if cell < 0 else cell for cell in cells.tolist()]
-    place = torch.argsort(cells)[int((cells < 0).sum()) :]  # the cell of each vector, in the vectors' own order
-    ordered = {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
-    clusters = partitions(ordered, grid_neighbors(elements, rows), threshold)
-    if not height:
-        return grid_boxes(rows), clusters
-    assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
-    scaled = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
-    return [(x, y, right, bottom) for x, y, right, bottom in scaled.tolist()], clusters
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure(dpi=PIXELS / EDGE))
+    axes = canvas.figure.add_axes((0, 0, 1, 1))  # in inches, downward
+    axes.axis("off")
+    width, height = 0.0, GAP
+    for image, drawn in maps.items():
+        photo = np.asarray(photos[image].resize((PIXELS, PIXELS)))  # a square, as the backbone's input
+        for each in drawn:
+            right, height = _panel(axes, photo, each, layers, height)
+            width = max(width, right)
+    lines = wrap(plain(heading), int((width - 2 * GAP) / CHAR))
+    start = -len(lines) * LINE
+    for number, line in enumerate(lines):
+        _write(axes, GAP, start + number * LINE, line)
+    axes.set(xlim=(0, width), ylim=(height, start - GAP))
+    canvas.figure.set_size_inches(width, height - start + GAP)
+    with atomic_path(out) as temporary:
+        canvas.figure.savefig(temporary, format="png")
+    texts = {str(image): [each.text() for each in drawn] for image, drawn in maps.items()}
+    write_json(out.with_suffix(".json"), texts)
 
 
-def _cells(stream: Stream, height: int | None, what: str) -> tuple[Tensor, int]:
-    """Return the vector in each cell of the grid that the model sees, [M], -1 where there is none, and its rows."""
-    vectors = stream.mask.shape[1]
-    if height is not None and stream.boxes is not None:
-        cells = region_cells(stream.boxes, stream.mask, height)[0]
-        return cells.masked_fill(cells == vectors, -1), height
-    try:
-        rows, _ = grid_size(vectors, None)
-    except ValueError as error:
-        raise FeatureError(f"{what} has {vectors} vectors, no square grid to draw") from error
-    return torch.arange(vectors), rows
+def _panel(
+    axes: Axes, photo: NDArray[Any], each: ClusterMap, layers: Sequence[int] | None, top: float
+) -> tuple[float, float]:
+    """Draw one model's clusters of one image below `top`; returns where they end on the right and below."""
+    shown = [x for x in sorted({*each.words_of_layer, *each.patches_of_layer}) if layers is None or x in layers]
+    words = [plain(word) for word in each.words]
+    title = plain(f"{each.label}: {' '.join(words) or '(empty caption)'}")
+    _write(axes, GAP, top, title, weight="bold")
+    top += 2 * LINE
+    bottom = top + EDGE
+    axes.imshow(photo, extent=(GAP, GAP + EDGE, bottom, top), aspect="auto")
+    phrase = bottom + GAP / 2
+    for column, layer in enumerate(shown, start=1):
+        left = GAP + column * (EDGE + GAP)
+        _write(axes, left, top - LINE, f"layer {layer}", color=GREY)
+        if layer in each.patches_of_layer:
+            picture = shaded(photo, each.boxes, each.patches_of_layer[layer])
+            axes.imshow(picture, extent=(left, left + EDGE, top + EDGE, top), aspect="auto")
+        x, y = left, phrase  # words of one phrase have its color, in lines as wide as a thumbnail
+        for cluster in each.words_of_layer.get(layer, []):
+            for word in cluster:
+                wide = (len(words[word]) + 1) * CHAR
+                if x > left and x + wide > left + EDGE:
+                    x, y = left, y + LINE
+                axes.barh(y, wide, LINE - 0.03, x, align="edge", color=color(cluster))
+                _write(axes, x, y, words[word])
+                x, bottom = x + wide, max(bottom, y + LINE)
+    letters = max(len(title), sum(len(word) + 2 for word in words))
+    right = GAP + max(max(len(shown) + 1, 4) * (EDGE + GAP), letters * CHAR + GAP)
+    for name, clusters_of_layer, leaves in (
+        ("tree of words", each.words_of_layer, words),
+        ("tree of feature vectors", each.patches_of_layer, list[str]()),
+    ):
+        if not any(clusters_of_layer.values()):  # of an empty caption
+            continue
+        _write(axes, GAP, bottom + GAP, name, color=GREY)
+        bottom += GAP + LINE
+        order = [element for node in tree(clusters_of_layer) for element in _elements(node)]
+        size = {e: (len(leaves[e]) + 2) * CHAR if leaves else (right - 2 * GAP) / len(order) for e in order}
+        start = dict(zip(order, accumulate(size.values(), initial=GAP), strict=False))
+        for layer in sorted(clusters_of_layer, reverse=True):  # a bar for each cluster, the highest layer at the top
+            clusters = clusters_of_layer[layer]
+            bars = [(min(start[e] for e in cluster), sum(size[e] for e in cluster) - 0.02) for cluster in clusters]
+            axes.broken_barh(bars, (bottom, BAR - 0.02), facecolors=[*map(color, clusters)], linewidth=0)
+            bottom += BAR
+        for element in order if leaves else []:
+            _write(axes, start[element], bottom, leaves[element])
+        bottom += LINE if leaves else 0
+    return right, bottom + 2 * GAP
 
 
-@dataclass(frozen=True)
-class ClusterMaps:
-    """C~ of an image and a caption, by the number of the layer, counted from 1; empty where there are no clusters."""
+def _write(axes: Axes, left: float, top: float, text: str, **style: Any) -> None:
+    style |= {"fontsize": FONT_SIZE, "family": "DejaVu Sans Mono", "parse_math": False}
+    axes.text(left, top + 0.75 * LINE, text, **style)
 
-    encoder: Mapping[int, Tensor]  #: [M, M] of the cells as the model lays them out
-    decoder: Mapping[int, Tensor]  #: [T, T] of the tokens
+
+def _elements(node: Any) -> list[int]:
+    return [node] if isinstance(node, int) else [element for child in node for element in _elements(child)]
+
+
+def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
+    """Return how many patches [N, D] and words [T, D] are each other's best by D_v D_t^T, and that over min(N, T)."""
+    scores = patches @ words.T
+    word_of_patch, patch_of_word = scores.argmax(1), scores.argmax(0)
+    count = int((patch_of_word[word_of_patch] == torch.arange(len(patches))).sum())
+    return count, count / min(scores.shape)
+
+
+def late_interaction(patches: Tensor, words: Tensor) -> float:
+    """Return the released code's score of patches [N, D] and words [T, D]: each one's best product, over 0.07."""
+    scores = patches @ words.T
+    return float((scores.amax(1).mean() + scores.amax(0).mean()) / 2 / TEMPERATURE)
 
 
 @torch.no_grad()
-def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> ClusterMaps:
-    """Return C~ of all layers under teacher forcing.
+@fixed_weights()
+def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+    """Caption a split with each model and write how well its words and patches find each other, as means over images.
 
-    Args:
-        model: one with `cluster_modules`; others have no clusters, and the maps are empty.
-        images: one image.
-        tokens: one caption, [1, 1, T], beginning with <bos>.
+    Patches are the encoder's vectors, words those of the decoder before the output layer, each of the word that it
+    predicts. The paper does not say how it normalizes the count; min(N, T) is the largest that there can be.
     """
-    if len(images) != 1 or tokens.shape[:2] != (1, 1):
-        raise ConfigError(f"clusters are of one image and one caption, not of {len(images)} and {tokens.shape[1]}")
-    found: dict[str, dict[int, Tensor]] = {"encoder": {}, "decoder": {}}
-    with ExitStack() as hooks:
-        for place, modules in getattr(model, "cluster_modules", dict)().items():
-            for number, module in enumerate(modules, start=1):
-                if module is not None:
-                    hooks.enter_context(module.register_forward_hook(_keep(found[place], number)))
-        model.decode(tokens, model.encode(images))
-    return ClusterMaps(**found)
-
-
-def _keep(found: dict[int, Tensor], number: int) -> Callable[..., None]:
-    def hook(_module: object, _inputs: object, log_clusters: Tensor) -> None:
-        found[number] = log_clusters[0, 0].exp()
-
-    return hook
+    image_ids = sorted(Corpus.read(models.corpus).captions(figure.split))
+    scores = {}
+    for label in models.runs:
+        captioned = caption_images(models, label, image_ids, beam=figure.beam)
+        rows = []
+        for image in image_ids:
+            if not captioned.captions[image]:
+                continue  # without words nothing is aligned; `images` says how many count
+            memory = captioned.model.encode(captioned.sources.read([image]))
+            words = captioned.model.decode(torch.tensor([[[BOS, *captioned.captions[image][:-1]]]]), memory)[0, 0]
+            patches = memory.values[0][memory.mask[0]]
+            rows.append((*mutual_argmax(patches, words), late_interaction(patches, words)))
+        names = ("mutual_pairs", "mutual_argmax", "late_interaction")
+        means = {name: sum(row[column] for row in rows) / max(1, len(rows)) for column, name in enumerate(names)}
+        scores[label] = {"images": len(rows), **means}
+        log.info(f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over {len(image_ids)} images")
+    write_json(files["alignment.json"], {"split": figure.split, "beam": figure.beam, "models": scores})

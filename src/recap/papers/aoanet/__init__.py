@@ -1,7 +1,4 @@
-"""AoANet: attention on attention.
-
-Huang et al. 2019, "Attention on Attention for Image Captioning".
-"""
+"""AoANet (Huang et al. 2019, "Attention on Attention for Image Captioning")."""
 
 from recap.papers.aoanet.settings import AoANetModel
 from recap.settings.models import RELEASED

@@ -3,35 +3,73 @@
 Paper: Huang et al. 2019, "Attention on Attention for Image Captioning"; code: husthuaan/AoANet, not opened here. As the
 released code has it:
 
+    AoA(query, attended) = GLU(W dropout([attended ; query])) = (W_i [...] + b_i) * sigmoid(W_g [...] + b_g)
     x = relu(W f);   x = x + AoA(norm(x), x),  6 times, without feed-forward layers;   x = norm(x)
     h, c = LSTM([word ; mean x + context], h, c)
     context = AoA(h, attention(norm(h), x)),   logits = W context
 
-with GLU(W [attended ; query]) for the AoA, in the decoder with h as the query; the LSTM's input is 2 D wide, because
-mean and context are added. Norms use the unbiased standard deviation. The decoder's attention has no output projection.
+The LSTM's input is 2 D wide, because mean and context are added. Norms use the unbiased standard deviation. The
+decoder's attention has no output projection.
 Departs: the refiner's layers are drawn one by one, where the release copies the first one's initial weights; attention
 weights are dropped in the decoder, too, whose attention is the refiner's class in the release.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import glu
 
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
-from recap.nn.attention import DotProductAttention
+from recap.nn.attention import Attention, DotProductAttention, KeyValue, head_width
 from recap.nn.fast import Dropout, Linear
 from recap.nn.layers import LSTMCell, Residual, Stack, UnbiasedLayerNorm
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
-from recap.papers.aoanet.attention_on_attention import AoAAttention, AttentionOnAttention
 from recap.papers.aoanet.settings import AoANetModel
 
 ORDER = "attended_query"  # of what the AoA concatenates
+
+
+class AttentionOnAttention(nn.Module):
+    """AoA: what was attended, gated in view of the query; of the linear layer, the gate is the second half.
+
+    `order` of the two in the concatenation is "attended_query" (AoANet) or "query_attended".
+    """
+
+    def __init__(self, *, d_model: int, order: str, dropout: float) -> None:
+        super().__init__()
+        self.attended_first = order == "attended_query"
+        self.dropout = Dropout(dropout)
+        self.linear = Linear(2 * d_model, 2 * d_model)
+
+    def forward(self, query: Tensor, attended: Tensor) -> Tensor:
+        """[..., D] and [..., D] -> [..., D]."""
+        both = [attended, query] if self.attended_first else [query, attended]
+        return glu(self.linear(self.dropout(torch.cat(both, -1))), -1)
+
+
+class AoAAttention(Attention):
+    """Multi-head attention without output projection, then attention on attention with the query as it came."""
+
+    def __init__(self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float) -> None:
+        super().__init__()
+        width = head_width(d_model, heads)
+        self.attention = DotProductAttention(
+            d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
+        )
+        self.aoa = AttentionOnAttention(d_model=d_model, order=order, dropout=aoa_dropout)
+
+    def key_value(self, source: Rows) -> KeyValue:
+        """Rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
+        return self.attention.key_value(source)
+
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Attend, see `Attention.forward`."""
+        attended = self.attention(query, key_value, attn_mask=attn_mask)
+        return query.like(self.aoa(query.values, attended.values))
 
 
 class RefinerLayer(nn.Module):
@@ -52,20 +90,23 @@ class AoANet(ContextCaptioner):
 
     def __init__(self, inputs: InputSpec, settings: AoANetModel) -> None:
         super().__init__()
-        d_model, width = settings.d_model, settings.d_model // settings.heads
-        aoa_attention = partial(
-            AoAAttention,
-            d_model=d_model,
-            heads=settings.heads,
-            order=ORDER,
-            attention_dropout=settings.attention_dropout,
-            aoa_dropout=settings.aoa_dropout,
-        )
+        d_model, heads, width = settings.d_model, settings.heads, settings.d_model // settings.heads
+        attention_dropout, aoa_dropout = settings.attention_dropout, settings.aoa_dropout
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
         self.refiner = Stack[RefinerLayer](
-            RefinerLayer(d_model=d_model, attention=aoa_attention(), dropout=settings.refiner_dropout)
+            RefinerLayer(
+                d_model=d_model,
+                attention=AoAAttention(
+                    d_model=d_model,
+                    heads=heads,
+                    order=ORDER,
+                    attention_dropout=attention_dropout,
+                    aoa_dropout=aoa_dropout,
+                ),
+                dropout=settings.refiner_dropout,
+            )
             for _ in range(settings.refiner_layers)
         )
         self.refiner_norm = UnbiasedLayerNorm(d_model) if settings.refiner_layers else nn.Identity()
@@ -74,7 +115,7 @@ class AoANet(ContextCaptioner):
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
         self.attention = DotProductAttention(
-            d_model=d_model, heads=settings.heads, d_key=width, d_value=width, dropout=settings.attention_dropout
+            d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
         )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
         self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))

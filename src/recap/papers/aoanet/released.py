@@ -1,4 +1,4 @@
-"""From the parameter names of the released AoANet (husthuaan/AoANet) to ours."""
+"""From the parameter names of the released AoANet (husthuaan/AoANet) to ours (docs/reference/parameters.md)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from torch import Tensor
 
 from recap.models.released import Options, Release, agree, layers, rename
 
-NORM = [(r"\.a_2$", ".weight"), (r"\.b_2$", ".bias")]
-BLOCK_RULES = [
+BLOCK_RULES = [  # names within an attention of the refiner, whatever their prefix
     (r"linears\.0\.", "attention.query."),
     (r"linears\.1\.", "attention.key."),
     (r"linears\.2\.", "attention.value."),
     (r"aoa_layer\.0\.", "aoa.linear."),
 ]
-"""Names within an attention of the refiner, whatever their prefix."""
+NAMES = [
+    (r"^att_embed\.0\.", "feature_embedding."),
+    (r"^refiner\.layers\.(\d+)\.\w+\.(?=linears|aoa_layer)", r"refiner.\1.attention."),
+    (r"^refiner\.layers\.(\d+)\.sublayer\.0\.norm\.", r"refiner.\1.around.norm."),
+    (r"^refiner\.norm\.", "refiner_norm."),
+    (r"^embed\.0\.", "word_embedding."),
+    (r"^core\.att_lstm\.", "lstm."),
+    (r"^core\.attention\.norm\.", "query_norm."),
+    (r"^core\.attention\.linears\.0\.", "attention.query."),
+    (r"^core\.att2ctx\.0\.", "aoa.linear."),
+    (r"^logit\.", "output."),
+    *BLOCK_RULES,
+    (r"\.a_2$", ".weight"),
+    (r"\.b_2$", ".bias"),
+]
 KNOWN = (
     r"(feature_embedding|word_embedding|refiner_norm|query_norm|aoa\.linear|attention\.(query|key|value)|output"
     r"|refiner\.\d+\.(around\.norm|attention\.(aoa\.linear|attention\.(query|key|value))))\.(weight|bias)"
@@ -25,10 +38,7 @@ KNOWN = (
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released AoANet's parameter names to ours (docs/reference/parameters.md).
-
-    One linear layer of its decoder makes values and keys, in this order; it is split.
-    """
+    """Map the names; `ctx2att`, which makes values and keys in this order, is split."""
     split: dict[str, Tensor] = {}
     for name, value in state.items():
         if name.startswith("ctx2att."):
@@ -36,27 +46,13 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
             split[f"attention.value.{kind}"], split[f"attention.key.{kind}"] = value.chunk(2)
         else:
             split[name] = value
-    rules = [
-        (r"^att_embed\.0\.", "feature_embedding."),
-        (r"^refiner\.layers\.(\d+)\.\w+\.(?=linears|aoa_layer)", r"refiner.\1.attention."),
-        (r"^refiner\.layers\.(\d+)\.sublayer\.0\.norm\.", r"refiner.\1.around.norm."),
-        (r"^refiner\.norm\.", "refiner_norm."),
-        (r"^embed\.0\.", "word_embedding."),
-        (r"^core\.att_lstm\.", "lstm."),
-        (r"^core\.attention\.norm\.", "query_norm."),
-        (r"^core\.attention\.linears\.0\.", "attention.query."),
-        (r"^core\.att2ctx\.0\.", "aoa.linear."),
-        (r"^logit\.", "output."),
-        *BLOCK_RULES,
-        *NORM,
-    ]
-    return rename(split, rules, known=KNOWN)
+    return rename(split, NAMES, known=KNOWN)
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
     """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from `infos`."""
-    known = {"caption_model": "aoa", "refine": 1, "refine_aoa": 1, "use_ff": 0, "decoder_type": "AoA", "mean_feats": 1}
-    agree(options, {**known, "multi_head_scale": 1})
+    modes = {"caption_model": "aoa", "refine": 1, "refine_aoa": 1, "use_ff": 0, "decoder_type": "AoA", "mean_feats": 1}
+    agree(options, {**modes, "multi_head_scale": 1})
     return {
         "kind": "aoanet",
         "d_model": tensors["word_embedding.weight"].shape[1],

@@ -77,7 +77,7 @@ class FusionModel(WithHeads):
 class JoinedTransformerModel(TransformerSizes):
     """Transformer on the vectors of two streams, one after the other."""
 
-    implementation: ClassVar[str] = "recap.papers.fusion.joined_transformer:JoinedTransformer"
+    implementation: ClassVar[str] = "recap.papers.fusion.model:JoinedTransformer"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"norm": "post"},)
 

@@ -1,8 +1,4 @@
-"""M2, the Meshed-Memory Transformer.
-
-Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning". `layers` has the memory slots of the encoder
-and the gates of the decoder over all levels.
-"""
+"""M2 (Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning")."""
 
 from recap.papers.m2.settings import M2Model
 from recap.settings.models import RELEASED

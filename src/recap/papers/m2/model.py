@@ -16,21 +16,97 @@ Expected: 38.4 M parameters with 2048-d features and 10,201 ids.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory, first_vectors
-from recap.models.transformer import EncoderLayer, TransformerDecoder
-from recap.nn.attention import ProjectedAttention
+from recap.models.transformer import DecoderLayer, EncoderLayer, Past, TransformerDecoder
+from recap.nn.attention import KeyValue, ProjectedAttention
 from recap.nn.fast import Dropout, Linear
 from recap.nn.layers import FeedForward, Residual, Stack, sinusoid_table
 from recap.nn.masks import key_mask, needed
 from recap.nn.rows import Rows
-from recap.papers.m2.layers import MemoryAttention, MeshedDecoderLayer, MeshedGate
 from recap.papers.m2.settings import M2Model
+
+
+class MemoryAttention(ProjectedAttention):
+    """Multi-head attention over N vectors and m memory slots: learned keys and values, which no mask hides.
+
+    K = [W_k X ; sqrt(d_k) M_k],   V = [W_v X ; sqrt(m) M_v]
+
+    The scales are the released code's; M_k begins normal with standard deviation 1 / d_k, M_v with 1 / m.
+    """
+
+    def __init__(self, *, d_model: int, heads: int, d_key: int, d_value: int, slots: int) -> None:
+        super().__init__(d_model=d_model, heads=heads, d_key=d_key, d_value=d_value)
+        self.slots = slots
+        self.memory_key = nn.Parameter(torch.randn(1, slots, heads * d_key) / d_key)  # [1, m, H * d_key]
+        self.memory_value = nn.Parameter(torch.randn(1, slots, heads * d_value) / slots)
+
+    def key_value(self, source: Rows) -> KeyValue:
+        """Rows of [B, C or 1, N, D] -> keys and values of these and of the slots, [B, C or 1, H, N + m, K]."""
+
+        def extended(x: Tensor, memory: Tensor) -> Tensor:
+            slots = Rows(memory[None]).split_heads(self.heads).to(x.dtype)  # [1, 1, H, m, K]
+            return torch.cat([x, slots.expand(*x.shape[:2], -1, -1, -1)], 3)
+
+        key, value = super().key_value(source)
+        key_memory, value_memory = self.memory_key * math.sqrt(key.shape[-1]), self.memory_value * math.sqrt(self.slots)
+        return extended(key, key_memory), extended(value, value_memory)
+
+    def attend(self, q: Tensor, key_value: KeyValue, attn_mask: Tensor | None) -> Tensor:
+        """As `DotProductAttention.attend`; the mask is of the N vectors without the slots."""
+        mask = None if attn_mask is None else pad(attn_mask, (0, self.slots), value=True)
+        return super().attend(q, key_value, mask)
+
+
+class MeshedGate(nn.Module):
+    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels): each encoder level k has a gate of its own."""
+
+    def __init__(self, *, d_model: int, levels: int) -> None:
+        super().__init__()
+        self.gates = Stack[Linear](Linear(2 * d_model, d_model) for _ in range(levels))
+
+    def forward(self, state: Tensor, attended: Sequence[Tensor]) -> Tensor:
+        """State s [..., D] and what each level gave for it, e_k [..., D] -> [..., D]."""
+        gated = [gate(torch.cat([state, e], -1)).sigmoid() * e for gate, e in zip(self.gates, attended, strict=True)]
+        return torch.stack(gated).sum(0) / math.sqrt(len(gated))
+
+
+class MeshedDecoderLayer(DecoderLayer):
+    """Causal self-attention, gated cross-attention over all encoder levels, feed-forward.
+
+    With s the tokens after self-attention and its norm, one cross-attention and one norm for all levels X_k:
+
+        e_k = norm(s + dropout(attention(s, X_k))),   out = feed_forward(sum_k gate_k(s, e_k) * e_k / sqrt(levels))
+
+    There is no other residual connection around the cross-attention.
+    """
+
+    cross: ProjectedAttention
+
+    def __init__(self, *, mesh: MeshedGate, **parts: Any) -> None:  # the parts of a `DecoderLayer`
+        super().__init__(**parts)
+        self.mesh = mesh
+
+    def image(self, memory: LevelMemory) -> KeyValue:  # type: ignore[override]
+        """Return keys and values of all levels, [B, levels, H, N, K]."""
+        return self.cross.key_value(Rows(memory.levels))
+
+    def forward(
+        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
+    ) -> Rows:
+        """As `DecoderLayer.forward`."""
+        s = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values)
+        levels = self.around_cross(s, lambda y: self.cross.each_level(x.like(y), image, attn_mask=cross_mask))
+        return x.like(self.around_feed_forward(self.mesh(s, levels.unbind()), self.feed_forward))
 
 
 class M2(TransformerDecoder[LevelMemory]):
@@ -74,13 +150,9 @@ class M2(TransformerDecoder[LevelMemory]):
         )
         self.decoder_norm = nn.Identity()
         self.output = Linear(d_model, inputs.vocabulary_size, bias=False)
-        self._initialise(settings.memory_init)
-
-    def _initialise(self, memory_init: str) -> None:
-        """Draw the initial weights; memory slots are drawn where they are made unless `memory_init` is xavier."""
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
-                if memory_init == "xavier" or "memory_" not in name:
+                if settings.memory_init == "xavier" or "memory_" not in name:
                     nn.init.xavier_uniform_(parameter)
             elif {"attention", "cross", "mesh"} & {*name.split(".")}:
                 nn.init.zeros_(parameter)  # their biases; what these modules hold has no other vectors

@@ -1,4 +1,4 @@
-"""From the parameter names of the released M2 (aimagelab/meshed-memory-transformer) to ours."""
+"""From the names of the released M2 (aimagelab/meshed-memory-transformer) to ours (docs/reference/parameters.md)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ LAYER_RULES = [
     (r"\.m_k$", ".memory_key"),
     (r"\.m_v$", ".memory_value"),
 ]
+WORD_RULES = [
+    (r"^decoder\.word_emb\.", "word_embedding."),
+    (r"^decoder\.pos_emb\.weight$", "positions"),
+    (r"^decoder\.fc\.", "output."),
+]
 KNOWN = (
     r"(feature_embedding|feature_norm|word_embedding|output|(encoder|decoder)\.\d+\.(attention|cross|feed_forward)\.\w+"
     r"|(encoder|decoder)\.\d+\.around_(attention|cross|feed_forward)\.norm|decoder\.\d+\.mesh\.gates\.\d)\.(weight|bias)"
@@ -37,27 +42,15 @@ KNOWN = (
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released M2's parameter names to ours (docs/reference/parameters.md), for `positions: noise`.
-
-    Row 0 of its table of positions is of padding and left out; `max_tokens` is the number of the others.
-    """
-    rules = [
-        *LAYER_RULES,
-        (r"^decoder\.word_emb\.", "word_embedding."),
-        (r"^decoder\.pos_emb\.weight$", "positions"),
-        (r"^decoder\.fc\.", "output."),
-    ]
-    renamed = rename(state, rules, known=KNOWN)
+    """Map the names, for `positions: noise`; row 0 of its table of positions is of padding and left out."""
+    renamed = rename(state, [*LAYER_RULES, *WORD_RULES], known=KNOWN)
     if "positions" in renamed:
         renamed["positions"] = renamed["positions"][1:]
     return renamed
 
 
 def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
-    """Return the settings of the model that tensors belong to: sizes from shapes, the rest as its code ran.
-
-    The release has no file of settings; 8 heads and 50 vectors are written in its code.
-    """
+    """Return the settings that tensors have; 8 heads and 50 vectors are written in the release's code."""
     inner = tensors["encoder.0.feed_forward.inner.weight"]
     return {
         "kind": "m2",

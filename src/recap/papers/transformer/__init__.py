@@ -10,4 +10,4 @@ from recap.settings.models import EXPLAINED, RELEASED
 __all__ = ["TransformerModel"]
 
 RELEASED.register("transformer", "recap.papers.transformer.released:RELEASE")
-EXPLAINED.register("transformer", "recap.papers.transformer.explained:EXPLAINED")
+EXPLAINED.register("transformer", "recap.papers.transformer.model:EXPLAINED")

@@ -11,12 +11,14 @@ Expected: 54.9 M parameters with 2048-d features, D 512, 6+6 layers and COCO's 9
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from recap.models.explained import Explained
 from recap.models.images import Images, InputSpec
 from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, MakeMasks, TransformerDecoder, make_masks
@@ -31,13 +33,9 @@ MakeAttention = Callable[[str], Attention]  # builds the attention of a place: e
 
 
 class Transformer(TransformerDecoder[Memory]):
-    """Encoder-decoder Transformer.
+    """Encoder-decoder Transformer; other papers give it attentions, masks and a decoder layer of their own.
 
-    Args:
-        inputs, settings: as of all models.
-        make_attention: builds an attention for a place ("encoder", "decoder", "cross").
-        make_masks: of the decoder, see `MakeMasks`.
-        keep_masks: whether attentions of the encoder get masks that hide nothing, too.
+    `make_attention` builds the attention of a place; `keep_masks` gives the encoder masks that hide nothing, too.
     """
 
     decoder_layer = DecoderLayer
@@ -64,10 +62,7 @@ class Transformer(TransformerDecoder[Memory]):
             activation=settings.feed_forward_activation,
             dropout=dropout,
         )
-
-        def final_norm() -> nn.Module:
-            return NORMS[settings.layer_norm](d_model) if settings.norm == "pre" else nn.Identity()
-
+        final_norm: Callable[..., nn.Module] = NORMS[settings.layer_norm] if settings.norm == "pre" else nn.Identity
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.visual_positions, self.keep_masks = settings.visual_positions, keep_masks
@@ -75,7 +70,7 @@ class Transformer(TransformerDecoder[Memory]):
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(settings.encoder_layers)
         )
-        self.encoder_norm = final_norm()
+        self.encoder_norm = final_norm(d_model)
         self.build_decoder(
             vocabulary_size=inputs.vocabulary_size,
             d_model=d_model,
@@ -86,16 +81,15 @@ class Transformer(TransformerDecoder[Memory]):
                 )
                 for _ in range(settings.decoder_layers)
             ),
-            norm=final_norm(),
+            norm=final_norm(d_model),
         )
 
     def encode(self, images: Images) -> Memory:
         """Images -> Memory; vectors that the mask hides change nothing."""
         x, mask = self.embed_image(images)
         x = self.feature_dropout(x)[:, None]  # [B, 1, N, D]
-        token_mask, attn_mask = (
-            given if self.keep_masks else needed(given) for given in (mask[:, None], key_mask(mask))
-        )
+        masks = mask[:, None], key_mask(mask)
+        token_mask, attn_mask = masks if self.keep_masks else map(needed, masks)
         rows = Rows(x, token_mask=token_mask)
         for layer in self.encoder:
             rows = self.run_layer(layer, rows, attn_mask)
@@ -105,13 +99,18 @@ class Transformer(TransformerDecoder[Memory]):
         """Return what the encoder reads, [B, N, D], and its mask [B, N]."""
         x = torch.relu(self.feature_embedding(images.main.values))
         if self.visual_positions == "grid":
-            x = x + _grid_positions(x)
+            side = math.isqrt(x.shape[1])
+            if side * side != x.shape[1]:
+                raise ValueError(
+                    f"grid positions need the cells of a square grid, but an image has {x.shape[1]} vectors"
+                )
+            x = x + grid_table(side, x.shape[2]).to(x)
         return x, images.main.mask
 
 
-def _grid_positions(x: Tensor) -> Tensor:
-    """Return the codes [N, D] of the cells that x [B, N, D] holds."""
-    side = math.isqrt(x.shape[1])
-    if side * side != x.shape[1]:
-        raise ValueError(f"grid positions need the cells of a square grid, but an image has {x.shape[1]} vectors")
-    return grid_table(side, x.shape[2]).to(x)
+def cross_attentions(model: Any) -> Sequence[Attention]:
+    """Return the cross-attentions of all decoder layers."""
+    return [layer.cross for layer in model.layers]
+
+
+EXPLAINED = Explained(cross_attentions)

@@ -5,38 +5,219 @@ Code: Vision-CAIR/VisualGPT (not opened here), whose form is the default: learne
 (`srau`); regions -> linear, GELU (tanh), dropout, norm; three post-norm encoder layers with ReLU, all of
 whose outputs are attended to; one norm of a GPT-2 block before self-attention, on the query and on the encoder's
 outputs; dropout on the residual stream itself; no boxes. `fusion` and `encoder` give its baselines and ablations, too.
-Departs: padded regions are hidden (`padded_vectors: attended` is the code's form, whose mask hides nothing); padded
-tokens are not set to zero, which no real token sees; matrices that the code never uses are left out.
+Eq. 1-2 are those of `recap.nn.attention`, GPT-2 is in `recap.models.gpt2`; here are the gates (Eq. 4-6) with what the
+baselines have in their place (Eq. 3), the blocks of decoder and encoder, the model, and the visual scores of section
+5.6. Departs: padded regions are hidden (`padded_vectors: attended` is the code's form, whose mask hides nothing);
+padded tokens are not set to zero, which no real token sees; matrices that the code never uses are left out.
 Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them gates (code: 216.5 M, 21.3 M unused).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, leaky_relu
 
+from recap.core.errors import ConfigError
+from recap.models.base import Captioner
 from recap.models.cache import KeyValueCache
-from recap.models.gpt2 import DEVIATION, Gpt2Decoder, initialize
+from recap.models.explained import Explained, Note
+from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize
 from recap.models.gpt2_weights import load_pretrained
 from recap.models.images import Images, InputSpec
-from recap.models.state import LevelMemory, first_vectors
-from recap.models.transformer import TransformerDecoder, own_mask
+from recap.models.state import LevelMemory, Memory, first_vectors
+from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, own_mask
+from recap.nn.attention import Attention, KeyValue, MultiHeadAttention, ProjectedAttention, head_width
 from recap.nn.fast import Dropout, Linear
-from recap.nn.layers import Stack
+from recap.nn.layers import FeedForward, Residual, Stack
 from recap.nn.masks import key_mask
 from recap.nn.rows import Rows
-from recap.papers.visualgpt.layers import (
-    AoaBaseline,
-    AttendedAgain,
-    Fusion,
-    Meshed,
-    Plain,
-    Srau,
-    VisualBlock,
-    encoder_layer,
-)
+from recap.papers.aoanet.model import AttentionOnAttention
+from recap.papers.m2.model import MemoryAttention, MeshedGate
 from recap.papers.visualgpt.settings import VisualGptModel
+
+# 4.1 Self-resurrecting activation units
+
+GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "leaky_relu": leaky_relu, "gelu": gelu}
+
+
+class SelfResurrecting(nn.Module):
+    """Eq. 4-6: two gates, one of which may be zero, weigh the state H against what L encoder levels gave for it.
+
+    Printed, `form` "paper", the gates have no parameters, and the sigmoid of the state weighs the visual side:
+
+        B_vis = sigmoid(H) 1(sigmoid(H) > tau),   B_lan = (1 - sigmoid(H)) 1(1 - sigmoid(H) > tau)           (5)
+        B_vis / (B_vis + B_lan),   B_lan / (B_vis + B_lan)                                    if `normalized` (6)
+        z = B_vis * EncDecAttn(H, I) + B_lan * H                                                              (4)
+
+    "released", from which the paper's numbers come, learns the gate of each encoder level k, sums over the levels and
+    lets the gate weigh the language side:
+
+        alpha_k = sigmoid(W_k [H ; E_k] + b_k)
+        B_lan = alpha_k 1(alpha_k > tau),   B_vis = (1 - alpha_k) 1(1 - alpha_k > tau)                        (5)
+        z = sum_k (B_vis * E_k + B_lan * H) / sqrt(L)                                                         (4)
+
+    With tau 0 the gates are complementary. An `activation` other than the sigmoid has no upper limit, and the training
+    diverges (section 5.4).
+    """
+
+    def __init__(self, *, d_model: int, levels: int, form: str, tau: float, activation: str, normalized: bool) -> None:
+        super().__init__()
+        self.tau, self.normalized, self.activation = tau, normalized, GATES[activation]
+        self.gates = nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels)) if form == "released" else None
+        self.visual, self.language = nn.Identity(), nn.Identity()  # which `visual_gates` reads
+
+    def forward(self, state: Tensor, levels: Tensor) -> Tensor:
+        """Eq. 4: state [..., D] and each level's [L, ..., D] -> [..., D]."""
+        total = torch.zeros_like(state)
+        for level, seen in enumerate(levels):
+            visual, language = self.pair(state, seen, level)
+            total = total + self.visual(visual) * seen + self.language(language) * state
+        return total / math.sqrt(len(levels))
+
+    def pair(self, state: Tensor, seen: Tensor, level: int) -> tuple[Tensor, Tensor]:
+        """Eq. 5-6: B_vis and B_lan of one level, each [..., D]."""
+        if self.gates is None:
+            visual = self.activation(state)
+        else:
+            visual = 1 - self.activation(self.gates[level](torch.cat([state, seen], -1)))
+        language = 1 - visual
+        visual, language = (gate * (gate > self.tau) for gate in (visual, language))
+        if not self.normalized:
+            return visual, language
+        both = visual + language
+        return visual / both, language / both
+
+
+# What the ablations and baselines have in place of the gates (section 5.4 and Table 1)
+
+ORDER = "query_attended"  # of the concatenations in the left-overs of VisualGPT's repository
+
+
+class Fusion(nn.Module):
+    """Joins the state a after self-attention with what the encoder's levels E_1 .. E_L gave for it.
+
+    srau            Eq. 4                                            VisualGPT
+    plain           a + E_L                                          Transformer; "Random init.", "GPT2 init."
+    meshed          sum_k sigmoid(W_k [a ; e_k] + b_k) e_k / sqrt(L), e_k = a + E_k      M2; "GPT2 init. + Meshed"
+    aoa             a + AoA(norm(a), E_L)                            "GPT2 init. + AoA"
+    aoa_baseline    AoA(a, a + E_L), and no feed-forward part after it                   AoA Transformer
+    """
+
+    def __init__(self, settings: VisualGptModel) -> None:
+        super().__init__()
+        self.kind = settings.fusion
+        self.every_level, self.feed_forward = self.kind in ("srau", "meshed"), self.kind != "aoa_baseline"
+        d_model, levels = settings.d_model, settings.encoder_layers
+        if self.kind == "srau":
+            self.gate: nn.Module = SelfResurrecting(
+                d_model=d_model,
+                levels=levels,
+                form=settings.gate,
+                tau=settings.tau,
+                activation=settings.gate_activation,
+                normalized=settings.normalized,
+            )
+        elif self.kind == "meshed":
+            self.gate = MeshedGate(d_model=d_model, levels=levels)
+        elif self.kind != "plain":
+            self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=settings.aoa_dropout)
+
+    def forward(self, state: Tensor, query: Tensor, levels: Tensor) -> Tensor:
+        """State a and normed query, each [..., D], and levels E [L, ..., D] -> [..., D]."""
+        joined: Tensor
+        match self.kind:
+            case "srau":
+                joined = self.gate(state, levels)
+            case "meshed":
+                joined = self.gate(state, (state + levels).unbind(0))
+            case "plain":
+                joined = state + levels[-1]
+            case "aoa":
+                joined = state + self.aoa(query, levels[-1])
+            case "aoa_baseline":
+                joined = self.aoa(state, state + levels[-1])
+        return joined
+
+
+# 4.2 Decoder and encoder
+
+
+class VisualBlock(Gpt2Block, TokenLayer):
+    """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B, C, T, D].
+
+    The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs.
+    """
+
+    def __init__(self, settings: VisualGptModel) -> None:
+        fusion, d_model, heads = Fusion(settings), settings.d_model, settings.heads
+        super().__init__(
+            d_model=d_model,
+            heads=heads,
+            d_feed_forward=settings.d_feed_forward,
+            dropout=settings.dropout,
+            feed_forward=fusion.feed_forward,
+        )
+        width = head_width(d_model, heads)
+        self.cross = ProjectedAttention(
+            d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=settings.cross_dropout
+        )
+        self.fusion = fusion
+
+    def image(self, memory: LevelMemory) -> KeyValue:
+        """Project the encoder's levels that are attended to -> keys and values [B, L or 1, H, N, K]."""
+        levels = memory.levels if self.fusion.every_level else memory.levels[:, -1:]
+        return self.cross.key_value(Rows(self.attention_norm(levels)))
+
+    def forward(  # type: ignore[override]
+        self, x: Rows, image: KeyValue, self_mask: Tensor | None, cross_mask: Tensor | None, past: Past | None = None
+    ) -> Rows:
+        """As `TokenLayer.forward`."""
+        state = self.attend(x, self_mask, past)
+        query = state.map(self.attention_norm)
+        levels = self.cross.each_level(query, image, attn_mask=cross_mask)
+        return self.after(x.like(self.fusion(state.values, query.values, levels)))
+
+
+class AoaEncoderLayer(nn.Module):
+    """Post-norm self-attention, then AoA(x, attended) with no feed-forward part: rows of [B, 1, N, D] -> the same."""
+
+    def __init__(self, *, d_model: int, heads: int, dropout: float, aoa_dropout: float) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
+        self.around_attention = Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+        self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=aoa_dropout)
+
+    def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
+        """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
+        y = self.around_attention(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
+        return x.like(self.aoa(x.values, y))
+
+
+def encoder_layer(
+    kind: str, *, d_model: int, heads: int, d_feed_forward: int, memory_slots: int, dropout: float, aoa_dropout: float
+) -> nn.Module:
+    """Return a layer of the image encoder: "plain", with "memory" slots (M2), or that of the "aoa_baseline"."""
+    if kind == "aoa_baseline":
+        return AoaEncoderLayer(d_model=d_model, heads=heads, dropout=dropout, aoa_dropout=aoa_dropout)
+    width = d_model // heads
+    attention: Attention = (
+        MemoryAttention(d_model=d_model, heads=heads, d_key=width, d_value=width, slots=memory_slots)
+        if kind == "memory"
+        else MultiHeadAttention(d_model=d_model, heads=heads)
+    )
+    return EncoderLayer(
+        attention=attention,
+        feed_forward=FeedForward(d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout),
+        residual=lambda: Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout),
+    )
+
+
+# The model
 
 
 class VisualGpt(TransformerDecoder[LevelMemory]):
@@ -67,19 +248,11 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
             )
             for _ in range(settings.encoder_layers)
         )
-        blocks = [
-            VisualBlock(
-                fusion=_fusion(settings),
-                cross_dropout=settings.cross_dropout,
-                d_model=d_model,
-                heads=settings.heads,
-                d_feed_forward=settings.d_feed_forward,
-                dropout=settings.dropout,
-            )
-            for _ in range(settings.decoder_layers)
-        ]
         self.decoder = Gpt2Decoder[VisualBlock](
-            vocabulary_size=inputs.vocabulary_size, d_model=d_model, positions=settings.positions, blocks=blocks
+            vocabulary_size=inputs.vocabulary_size,
+            d_model=d_model,
+            positions=settings.positions,
+            blocks=[VisualBlock(settings) for _ in range(settings.decoder_layers)],
         )
         self._initialize(settings.initialization, settings.copy_layers)
         if settings.pretrained and inputs.weights is not None:
@@ -141,27 +314,54 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         return [block.cross.weights for block in self.decoder.blocks]
 
 
-def _fusion(settings: VisualGptModel) -> Fusion:
-    """Return what joins the state of a block with what it found in the image."""
-    d_model, levels = settings.d_model, settings.encoder_layers
-    if settings.fusion == "plain":
-        return Plain()
-    if settings.fusion == "meshed":
-        return Meshed(d_model=d_model, levels=levels)
-    if settings.fusion == "aoa":
-        return AttendedAgain(d_model=d_model, dropout=settings.aoa_dropout)
-    if settings.fusion == "aoa_baseline":
-        return AoaBaseline(d_model=d_model, dropout=settings.aoa_dropout)
-    return Srau(
-        d_model=d_model,
-        levels=levels,
-        gate=settings.gate,
-        tau=settings.tau,
-        activation=settings.gate_activation,
-        normalized=settings.normalized,
-    )
-
-
 def masks(x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
     """Return the masks of the tokens and of the image; see `recap.models.transformer.MakeMasks`."""
     return own_mask(x, cache), key_mask(memory.mask)
+
+
+# 5.6 Visual scores: how much of each word the gates of the last layer took from the image
+
+
+def gates_of(model: nn.Module) -> list[SelfResurrecting]:
+    """Return the gates of all layers; there are none with other fusions than SRAU."""
+    return [module for module in model.modules() if isinstance(module, SelfResurrecting)]
+
+
+@torch.no_grad()
+def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]: means over the width and encoder levels.
+
+    The visual score of a word is B_vis of the last layer. Tokens [B, C, T] begin with <bos>; entry t is the gate behind
+    token t + 1.
+    """
+    gates = gates_of(model)
+    if not gates:
+        raise ConfigError(f"{type(model).__name__} has no visual gates; take kind visual_gpt with fusion srau")
+    visual: list[Tensor] = []
+    language: list[Tensor] = []
+
+    def reader(means: list[Tensor]) -> Callable[..., None]:
+        def read(_module: object, _inputs: object, gate: Tensor) -> None:
+            means.append(gate.mean(-1))
+
+        return read
+
+    with ExitStack() as hooks:
+        for gate in gates:
+            hooks.enter_context(gate.visual.register_forward_hook(reader(visual)))
+            hooks.enter_context(gate.language.register_forward_hook(reader(language)))
+        model.decode(tokens, memory)
+    # A layer's gates are called once per level.
+    per_layer = [torch.stack(means).unflatten(0, (len(gates), -1)).mean(1) for means in (visual, language)]
+    return per_layer[0], per_layer[1]
+
+
+def gate_notes(model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]) -> list[Note]:
+    """Return the visual gate of the last layer behind each word."""
+    if not gates_of(model):
+        return []
+    visual, _ = visual_gates(model, tokens, model.encode(images))
+    return [Note("visual gate of the last layer", values=visual[-1, 0, 0, : len(words)].tolist())]
+
+
+EXPLAINED = Explained(notes=gate_notes)

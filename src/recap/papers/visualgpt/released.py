@@ -1,4 +1,4 @@
-"""From the parameter names of VisualGPT's code base (Vision-CAIR/VisualGPT), and of its baselines, to ours."""
+"""From the names of VisualGPT's code base (Vision-CAIR/VisualGPT) and its baselines to ours, in parameters.md."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ BLOCK = [
     (r"\.enc_dec_attn\.fc_v\.", ".cross.value."),
     (r"\.enc_dec_attn\.c_proj\.", ".cross.output."),
     (r"\.(?:enc_dec_attn\.)?aoa_layer\.0\.", ".fusion.aoa.linear."),
-    (r"\.fc_alpha1\.", ".fusion.gate.gates.0."),
-    (r"\.fc_alpha2\.", ".fusion.gate.gates.1."),
-    (r"\.fc_alpha3\.", ".fusion.gate.gates.2."),
+    *((rf"\.fc_alpha{level + 1}\.", f".fusion.gate.gates.{level}.") for level in range(3)),
 ]
 KNOWN = (
     r"(feature_embedding|feature_norm)\.(weight|bias)"
@@ -45,10 +43,8 @@ UNUSED = [
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map VisualGPT's parameter names to ours (docs/reference/parameters.md)."""
-    encoder: dict[str, Tensor] = {}
-    added: dict[str, Tensor] = {}
-    gpt2: dict[str, Tensor] = {}
+    """Map VisualGPT's parameter names to ours."""
+    encoder, added, gpt2 = {}, {}, {}
     for name, value in state.items():
         short = name.removeprefix("decoder.").removeprefix("transformer.")
         if name.startswith("encoder."):
@@ -62,14 +58,12 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
-    """Return the settings of the model that tensors belong to: sizes from shapes, parts from names.
-
-    The release has no file of settings; heads are 64 wide, and tau (README: 0.2) is an option of its command line.
-    """
+    """Return sizes from shapes, parts from names; heads are 64 wide, tau is an option of the release's command."""
     inner, gpt2 = tensors["encoder.0.feed_forward.inner.weight"], tensors["decoder.blocks.0.feed_forward.inner.weight"]
     memory, gates, aoa = (any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa."))
     refined = any(name.startswith("encoder.") and ".aoa." in name for name in tensors)
     fusion = "aoa_baseline" if refined else "aoa" if aoa else "plain" if not gates else "meshed" if memory else "srau"
+    slots = {"memory_slots": tensors["encoder.0.attention.memory_key"].shape[-2]} if memory else {}
     return {
         "kind": "visual_gpt",
         "d_model": gpt2.shape[1],
@@ -81,7 +75,7 @@ def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
         "d_encoder_feed_forward": inner.shape[0],
         "encoder": "memory" if memory else "aoa_baseline" if refined else "plain",
         "fusion": fusion,
-        **({"memory_slots": tensors["encoder.0.attention.memory_key"].shape[-2]} if memory else {}),
+        **slots,
         "max_vectors": 50,
         "padded_vectors": "attended",
         "pretrained": False,

@@ -1,7 +1,6 @@
-"""X-LAN and the X-Transformer: X-Linear attention.
+"""X-LAN and the X-Transformer: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning".
 
-Pan et al. 2020, "X-Linear Attention Networks for Image Captioning". `x_linear` is the block (Eq. 1-6), `model` X-LAN
-around an LSTM (section 3.3), `x_transformer` the blocks in a Transformer.
+`model` has the block (Eq. 1-9) and X-LAN around an LSTM (section 3.3), `x_transformer` the blocks in a Transformer.
 """
 
 from recap.papers.xlan.settings import XLanModel, XTransformerModel
@@ -9,5 +8,5 @@ from recap.settings.models import RELEASED
 
 __all__ = ["XLanModel", "XTransformerModel"]
 
-RELEASED.register("xlan", "recap.papers.xlan.released:RELEASE")
-RELEASED.register("x_transformer", "recap.papers.xlan.released_x_transformer:RELEASE")
+RELEASED.register("xlan", "recap.papers.xlan.released:XLAN")
+RELEASED.register("x_transformer", "recap.papers.xlan.released:X_TRANSFORMER")

@@ -69,12 +69,5 @@ class XTransformerModel(XLinearSizes):
     @classmethod
     def example(cls) -> Self:
         """Two layers each side of width 16."""
-        return cls(
-            kind="x_transformer",
-            d_model=16,
-            heads=2,
-            d_joint=4,
-            d_feed_forward=24,
-            encoder_layers=2,
-            decoder_layers=2,
-        )
+        sizes = {"d_model": 16, "heads": 2, "d_joint": 4, "d_feed_forward": 24}
+        return cls(kind="x_transformer", **sizes, encoder_layers=2, decoder_layers=2)

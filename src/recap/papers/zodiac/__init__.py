@@ -1,7 +1,4 @@
-"""ZoDIAC-Transformer: refined attention, scaled by its intensity.
-
-"ZoDIAC: Zoneup Dropout Injection Attention Calculation". `zoneup` is the attention (Eq. 2-12).
-"""
+"""ZoDIAC-Transformer: refined attention, scaled by its intensity ("ZoDIAC: Zoneup Dropout Injection Attention...")."""
 
 from recap.papers.zodiac.settings import ZodiacModel
 from recap.settings.models import EXPLAINED, RELEASED
@@ -9,4 +6,4 @@ from recap.settings.models import EXPLAINED, RELEASED
 __all__ = ["ZodiacModel"]
 
 RELEASED.register("zodiac", "recap.papers.zodiac.released:RELEASE")
-EXPLAINED.register("zodiac", "recap.papers.zodiac.explained:EXPLAINED")
+EXPLAINED.register("zodiac", "recap.papers.zodiac.model:EXPLAINED")

@@ -1,60 +1,176 @@
 """ZoDIAC-Transformer: the Transformer with refined, intensity-scaled attention in every place.
 
-Paper: ZoDIAC ("Zoneup Dropout Injection Attention Calculation"), Eq. 2-12; code: zanyarz/zodiac (MIT), not opened here.
-Departs from the released code, on purpose:
-  - RAP (Eq. 6-7) is averaged per image and head as printed; in the decoder over the tokens so far (`prefix`), since the
-    whole-caption average shows training the future and makes decoding differ from teacher forcing. The code pools one
-    scalar over the batch with a denominator that is too small (`rap_scope: as_released` reproduces that).
-  - norms use the biased variance (`layer_norm: unbiased` gives the code's form).
-As the code, where the paper is silent: feed-forward without activation, dropout 0.2 on attended values, no positions
-on the visual side, feature dropout 0.5.
+Paper: "ZoDIAC: Zoneup Dropout Injection Attention Calculation"; code: zanyarz/zodiac (MIT), not opened here. With G the
+exact GELU (Eq. 1) and m the mask, one head is
+
+    RA_map = softmax(G(G(Q1) G(K)^T / sqrt(K)), m)                       (2)
+    RA     = dropout(RA_map G(V))                                        (3)
+    IV_map = G(G(Q2) G(V)^T / sqrt(K))                                   (4)
+    RAP    = sum of IV_map over allowed entries / their number           (5-7)
+    out    = RA * (zeta + gate(RAP))                                     (8-9)
+
+What one RAP is averaged over (`scope`; padded rows are left out of `head`, `image` and `global`):
+
+    prefix  per caption and head, row t averages rows 0..t: no look at future tokens, a running sum makes it cacheable,
+            and its last row equals `head` on that prefix
+    head    per caption and head, all rows (Eq. 6-7 as printed: each head is a separate ZoDIAC)
+    image   per caption, all heads and rows
+    global  one number per call
+    as_released  one number per call: divided by the sum of the mask before it is broadcast, so too large by H (causal
+            self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes); padded rows
+            count, so it moves with the padding; there is always a mask, if only one that hides nothing
+
+Departs from the released code: RAP is averaged as printed, and in the decoder over the tokens so far (`prefix`), since
+the whole caption shows training the future; norms use the biased variance (`layer_norm: unbiased` gives the code's).
+As the code, where the paper is silent: feed-forward without activation, no positions on the visual side.
 With rap_scope printed, image, global or as_released, `step` encodes the whole prefix for each token, as the released
 decoder does, and differs from teacher forcing because the formula itself does.
-With rap_scope as_released and `layer_norm: unbiased` the whole model gives the released one's numbers, in what else it
-does: an image's padded vectors are zero after their embedding; a caption's tokens see none of its padding; the image's
-mask counts once for each caption; a mask that hides nothing counts, too; positions are computed in float32.
-Not as released, with rap_scope as_released: the search. One intensity is shared by a batch, so a caption's numbers
-depend on its neighbors. The release keeps all images of a batch in the search and feeds captions that have ended. Our
-beam search drops an image once its captions have ended. From then on, the others of its batch get other numbers than
-the release gives them.
+With rap_scope as_released and `layer_norm: unbiased` the model gives the released one's numbers: an image's padded
+vectors are zero after their embedding; a caption's tokens see none of its padding; the image's mask counts once for
+each caption. The search is ours: it drops an image once its captions have ended, which the release keeps in the batch
+that shares one intensity, so from then on the others of the batch get other numbers.
 Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import dropout
 
 from recap.models.base import token_mask
 from recap.models.cache import KeyValueCache
+from recap.models.explained import Explained
 from recap.models.images import Images, InputSpec
 from recap.models.state import PER_BEAM, Memory
 from recap.models.transformer import DecoderLayer, Past, TransformerState, make_masks, own_mask
-from recap.nn.attention import KeyValue
+from recap.nn.attention import Attention, KeyValue
+from recap.nn.fast import Linear
+from recap.nn.layers import make_activation
 from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
-from recap.papers.transformer.model import Transformer
+from recap.nn.rows import Rows, shared_product
+from recap.papers.transformer.model import Transformer, cross_attentions
 from recap.papers.zodiac.settings import ZodiacModel
-from recap.papers.zodiac.zoneup import RunningPool, ZodiacMultiHead
-
-_LAYER_SCOPES = {"printed": "head"}
 
 
-class Pools(NamedTuple):
-    """What the self-attention and the cross-attention of a decoder layer have averaged so far."""
+def refined_map(q1: Tensor, k: Tensor, *, mask: Tensor | None, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    """Eq. 2: G(Q1) [B, C, H, T, K], G(K) [B, C or 1, H, N, K], mask broadcastable to the map -> [B, C, H, T, N]."""
+    scores = activation(shared_product(q1 / math.sqrt(k.shape[-1]), k.mT))
+    if mask is not None:  # after the GELU: unmasked keys keep a score of at least -0.17
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1)
 
-    own: RunningPool
-    cross: RunningPool
+
+def refined_attention(
+    q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, activation: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Eq. 3 before dropout: as `refined_map`, with G(V) [B, C or 1, H, N, K] -> [B, C, H, T, K]."""
+    return shared_product(refined_map(q1, k, mask=mask, activation=activation), v)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrefixState(TransformerState[Memory]):
-    """The tokens so far, [B, C, T], in place of their keys and values: the cache stays empty."""
+class RunningPool(NamedTuple):
+    """Sum of the intensity map over the tokens so far and the number of its entries, each [B, C, H] (`prefix`)."""
 
-    tokens: Tensor = field(metadata=PER_BEAM)
+    total: Tensor
+    entries: Tensor
+
+
+def intensity_pool(
+    intensity_map: Tensor,
+    *,
+    mask: Tensor | None,
+    scope: str,
+    token_mask: Tensor | None = None,
+    before: RunningPool | None = None,
+) -> tuple[Tensor, RunningPool | None]:
+    """RAP of Eq. 5-7: average IV_map [B, C, H, T, N] over what `scope` says -> broadcastable to [B, C, H, T].
+
+    `mask` is broadcastable to the map, `token_mask` to [B, C, H, T], True where a row is not padding. For `prefix`,
+    whose tokens see no padding, `before` has the tokens before these; the second result has these, too.
+    """
+    rows = intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)  # Eq. 5, summed: [B, C, H, T]
+    if scope == "as_released":
+        size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
+        return (rows.sum() / size).expand(1, 1, 1, 1), None
+    if mask is None:  # N of Eq. 6, or the sum of the mask in Eq. 7
+        counts = torch.full_like(rows, intensity_map.shape[-1])
+    else:
+        counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
+    # A caption may be padding alone, or a mask hide everything: then nothing is counted, and `clamp` divides by 1.
+    if scope == "prefix":
+        sums, counts = rows.cumsum(-1), counts.cumsum(-1)
+        if before is not None:
+            sums, counts = sums + before.total[..., None], counts + before.entries[..., None]
+        return sums / counts.clamp(min=1), RunningPool(sums[..., -1], counts[..., -1])
+    if token_mask is not None:
+        rows, counts = rows * token_mask, counts * token_mask
+    over = {"head": (3,), "image": (2, 3), "global": (0, 1, 2, 3)}[scope]
+    return rows.sum(over, keepdim=True) / counts.sum(over, keepdim=True).clamp(min=1), None
+
+
+class ZodiacMultiHead(Attention):
+    """ZoDIAC multi-head attention (Eq. 10-12): five projections with biases, inputs activated before them.
+
+    `gate` is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate none and zeta 0 nothing is injected:
+    the intensity is 1. `dropout` is on the attended values (Eq. 3), not on the weights; gelu False removes every G.
+    """
+
+    def __init__(
+        self, *, d_model: int, heads: int, gate: str, zeta: float, scope: str, dropout: float, gelu: bool
+    ) -> None:
+        super().__init__()
+        self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
+        self.gate = None if gate == "none" else make_activation(gate)
+        self.gelu: Callable[[Tensor], Tensor] = make_activation("gelu" if gelu else "none")
+        self.query = Linear(d_model, d_model)
+        self.intensity_query = Linear(d_model, d_model)
+        self.key = Linear(d_model, d_model)
+        self.value = Linear(d_model, d_model)
+        self.output = Linear(d_model, d_model)
+
+    def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
+        """Project and activate what is attended to: rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
+        key_input = source.map(self.gelu)
+        value_input = key_input if value_source is None else value_source.map(self.gelu)
+        return self.activated(self.key, key_input), self.activated(self.value, value_input)
+
+    def activated(self, linear: nn.Module, x: Rows) -> Tensor:
+        """G(W G(x)) of Eq. 10 and of Eq. 2-4, given G(x): rows of [B, C, T, D] -> [B, C, H, T, K]."""
+        # Activated before the heads are split: GELU and its gradient are twice as fast on contiguous rows.
+        return x.map(linear).map(self.gelu).split_heads(self.heads)
+
+    def empty_pool(self, like: Tensor) -> RunningPool:
+        """Return what `prefix` averages over before the first token of the images [B, ...], with one beam each."""
+        zeros = like.new_zeros(len(like), 1, self.heads)
+        return RunningPool(zeros, zeros.clone())
+
+    def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
+        """Eq. 2-12, as `Attention.forward`; `query.token_mask` says which rows are padding."""
+        return self.attend(query, key_value, attn_mask, None)[0]
+
+    def attend(
+        self, query: Rows, key_value: KeyValue, attn_mask: Tensor | None, pool: RunningPool | None
+    ) -> tuple[Rows, RunningPool | None]:
+        """As `forward` for tokens that continue captions; also takes and returns what `prefix` averages over."""
+        mask = None if attn_mask is None else attn_mask[:, :, None]  # broadcastable to [B, C, H, T, N]
+        token_mask = None if query.token_mask is None else query.token_mask[:, :, None]
+        x, (k, v) = query.map(self.gelu), key_value
+        q1 = self.activated(self.query, x)  # [B, C, H, T, K]
+        attended = refined_attention(q1, k, v, mask=mask, activation=self.gelu)
+        attended = dropout(attended, self.dropout, self.training)  # Eq. 3
+        if self.gate is not None:
+            q2 = self.activated(self.intensity_query, x)
+            intensity_map = self.gelu(shared_product(q2 / math.sqrt(v.shape[-1]), v.mT))  # Eq. 4
+            rap, pool = intensity_pool(intensity_map, mask=mask, scope=self.scope, token_mask=token_mask, before=pool)
+            attended = attended * (self.zeta + self.gate(rap))[..., None]  # Eq. 8-9
+        elif self.zeta:
+            attended = attended * self.zeta
+        return query.merge_heads(attended).map(self.output), pool  # Eq. 12
 
 
 class ZodiacDecoderLayer(DecoderLayer):
@@ -63,38 +179,42 @@ class ZodiacDecoderLayer(DecoderLayer):
     attention: ZodiacMultiHead
     cross: ZodiacMultiHead
 
-    def begin(self, like: Tensor) -> Pools:
-        """Return the averages before the first token."""
-        return Pools(self.attention.empty_pool(like), self.cross.empty_pool(like))
+    def begin(self, like: Tensor) -> tuple[RunningPool, RunningPool]:
+        """Return what self-attention and cross-attention have averaged before the first token."""
+        return self.attention.empty_pool(like), self.cross.empty_pool(like)
 
     def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any) -> Rows:
         """Attend to the tokens so far."""
         if past is None:
             return super().self_attend(x, attn_mask, past, **others)
-        key_value = past.extend(self.attention.key_value(x))
-        out, after = self.attention.resume(x, key_value, attn_mask=attn_mask, before=past.carried.own)
-        past.carried = past.carried._replace(own=after)
+        pool, cross_pool = past.carried
+        out, pool = self.attention.attend(x, past.extend(self.attention.key_value(x)), attn_mask, pool)
+        past.carried = pool, cross_pool
         return out
 
     def cross_attend(self, x: Rows, image: KeyValue, attn_mask: Tensor | None, past: Past | None) -> Rows:
         """Attend to the image."""
         if past is None:
             return super().cross_attend(x, image, attn_mask, past)
-        out, after = self.cross.resume(x, image, attn_mask=attn_mask, before=past.carried.cross)
-        past.carried = past.carried._replace(cross=after)
+        own_pool, pool = past.carried
+        out, pool = self.cross.attend(x, image, attn_mask, pool)
+        past.carried = own_pool, pool
         return out
 
 
 def counted_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
-    """Return masks whose size the released average divides by, as the release has them; see `MakeMasks`.
-
-    It hides a caption's padding from its tokens, repeats an image's mask for each of its captions, and decodes under
-    one causal mask that all beams share.
-    """
-    own = own_mask(x, cache)
+    """Return masks whose size the released average divides by, as the release has them; see `MakeMasks`."""
+    own = own_mask(x, cache)  # one for all beams; a caption's padding is hidden, an image's mask counts per caption
     if x.token_mask is not None:
         own = own & x.token_mask[:, :, None]
     return own, key_mask(memory.mask).expand(-1, x.shape[1], -1, -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixState(TransformerState[Memory]):
+    """The tokens so far, [B, C, T], in place of their keys and values: the cache stays empty."""
+
+    tokens: Tensor = field(metadata=PER_BEAM)
 
 
 class Zodiac(Transformer):
@@ -106,13 +226,13 @@ class Zodiac(Transformer):
         rap_scope = settings.rap_scope
 
         def attention(place: str) -> ZodiacMultiHead:
-            scope = "prefix" if rap_scope == "head" and place != "encoder" else _LAYER_SCOPES.get(rap_scope, rap_scope)
+            scope = "head" if rap_scope == "printed" else rap_scope
             return ZodiacMultiHead(
                 d_model=settings.d_model,
                 heads=settings.heads,
                 gate=settings.gate,
                 zeta=settings.zeta,
-                scope=scope,
+                scope="prefix" if rap_scope == "head" and place != "encoder" else scope,
                 dropout=settings.zodiac_dropout,
                 gelu=settings.gelu,
             )
@@ -127,8 +247,8 @@ class Zodiac(Transformer):
             keep_masks=counts_masks,
         )
         self.counts_masks = counts_masks
-        self.packs = rap_scope == "head"  # only a prefix holds no padding: other scopes average over padded rows, too
-        self.cached = rap_scope == "head"
+        # Only a prefix holds no padding and can be cached: other scopes average over padded and later rows, too.
+        self.packs = rap_scope == "head"
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
         """As `Transformer.embed_image`; as released, real vectors alone are embedded and padding is zero after that."""
@@ -137,11 +257,11 @@ class Zodiac(Transformer):
 
     def start(self, memory: Memory) -> TransformerState[Memory]:
         """As `Transformer.start`; without a cache, only the tokens so far are carried."""
-        if self.cached:
+        if self.packs:
             return super().start(memory)
         images, device = len(memory.values), memory.values.device
-        none = torch.empty(images, 1, 0, dtype=torch.long, device=device)
-        return PrefixState(memory, cache=KeyValueCache.empty(images, 0, device), carried=(), image=(), tokens=none)
+        tokens = torch.empty(images, 1, 0, dtype=torch.long, device=device)
+        return PrefixState(memory, cache=KeyValueCache.empty(images, 0, device), carried=(), image=(), tokens=tokens)
 
     def step(self, tokens: Tensor, state: TransformerState[Memory]) -> tuple[Tensor, TransformerState[Memory]]:
         """As `Transformer.step`; without a cache the prefix is encoded again."""
@@ -151,3 +271,13 @@ class Zodiac(Transformer):
         mask = None if self.counts_masks else token_mask(prefix)
         hidden = self.decode_padded(prefix, mask, state.memory)[:, :, -1]
         return self.log_probabilities(hidden), replace(state, position=state.position + 1, tokens=prefix)
+
+
+def refined_weights(attention: ZodiacMultiHead, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Tensor:
+    """Return what a word looked at, without its intensity: RA_map [B, C, H, T, N]."""
+    q1 = attention.activated(attention.query, query.map(attention.gelu))
+    mask = None if mask is None else mask[:, :, None]
+    return refined_map(q1, key_value[0], mask=mask, activation=attention.gelu)
+
+
+EXPLAINED = Explained(cross_attentions, refined_weights)

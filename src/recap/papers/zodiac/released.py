@@ -19,11 +19,11 @@ GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
     """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor."""
-    named = options.get("caption_model", "zodiac-sigmoid")
-    if named not in GATES:
-        raise ConfigError(f"the option caption_model is {named!r}, which is no ZoDIAC; known are: {', '.join(GATES)}")
+    name = options.get("caption_model", "zodiac-sigmoid")
+    if name not in GATES:
+        raise ConfigError(f"the option caption_model is {name!r}, which is no ZoDIAC; known are: {', '.join(GATES)}")
     sizes = annotated_settings(tensors, options)
-    return {"kind": "zodiac", **sizes, "gate": GATES[named], "rap_scope": "as_released"}
+    return {"kind": "zodiac", **sizes, "gate": GATES[name], "rap_scope": "as_released"}
 
 
 RELEASE = Release(

@@ -18,27 +18,24 @@ function say(text, wrong = false) {
   line.textContent = text;
 }
 
-function keep() {
+function stored(action) {
   try {
-    localStorage.setItem(KEY, JSON.stringify(state));
-  } catch (error) {
-    say("This browser cannot keep your answers. Save a copy before you close the page (see below).", true);
-  }
-}
-
-function kept() {
-  try {
-    return JSON.parse(localStorage.getItem(KEY) || "null");
+    return action();
   } catch (error) {
     say("This browser cannot keep your answers. Save a copy before you close the page (see below).", true);
     return null;
   }
 }
 
-const numberOf = (item) => item.dataset.item;
+const keep = () => stored(() => localStorage.setItem(KEY, JSON.stringify(state)));
+const numberOf = (part) => part.closest(".item").dataset.item;
 const questionsOf = (item) => [...item.querySelectorAll(".question")];
-const answered = (item) =>
-  questionsOf(item).every((question) => (state.answers[numberOf(item)] || {})[question.dataset.question]);
+const answerTo = (question, values = state) => values.answers?.[numberOf(question)]?.[question.dataset.question];
+const answered = (item) => questionsOf(item).every((question) => answerTo(question));
+
+function answer(question, value, values = state) {
+  (values.answers[numberOf(question)] ??= {})[question.dataset.question] = value;
+}
 
 // Adds the seconds since the last call to the item on the screen; a hidden page does not count.
 function count() {
@@ -53,9 +50,7 @@ function count() {
 
 function mark() {
   for (const input of document.querySelectorAll(".question input")) {
-    const question = input.closest(".question").dataset.question;
-    const number = input.closest(".item").dataset.item;
-    input.checked = (state.answers[number] || {})[question] === input.value;
+    input.checked = answerTo(input.closest(".question")) === input.value;
   }
   element("agree").checked = state.consent;
   const done = items.filter(answered).length;
@@ -94,11 +89,7 @@ function end() {
   );
   element("open-part").hidden = open.length === 0;
   element("finish").disabled = open.length > 0;
-  finished();
-}
-
-// Says at the end whether the answers were handed in; a changed answer has to be handed in again.
-function finished() {
+  // Whether the answers were handed in; a changed answer has to be handed in again.
   element("to-do").hidden = state.finished;
   element("done-part").hidden = !state.finished;
   element("finish").className = state.finished ? "" : "main";
@@ -136,30 +127,21 @@ function save(name) {
 
 // Takes what fits this form from a copy or from the browser's store, and nothing else.
 function take(values) {
-  const found = empty();
-  found.consent = values.consent === true;
-  found.finished = values.finished === true;
+  const taken = { ...empty(), consent: values.consent === true, finished: values.finished === true };
   for (const item of items) {
-    const number = numberOf(item);
     for (const question of questionsOf(item)) {
-      const value = ((values.answers || {})[number] || {})[question.dataset.question];
-      if ([...question.querySelectorAll("input")].some((input) => input.value === value)) {
-        (found.answers[number] = found.answers[number] || {})[question.dataset.question] = value;
-      }
+      const value = answerTo(question, values);
+      const inputs = [...question.querySelectorAll("input")];
+      if (inputs.some((input) => input.value === value)) answer(question, value, taken);
     }
-    const seconds = (values.seconds || {})[number];
-    if (Number.isFinite(seconds) && seconds >= 0) found.seconds[number] = seconds;
+    const seconds = values.seconds?.[numberOf(item)];
+    if (Number.isFinite(seconds) && seconds >= 0) taken.seconds[numberOf(item)] = seconds;
   }
-  state = found;
+  state = taken;
 }
 
 async function load(file) {
-  let values = null;
-  try {
-    values = JSON.parse(await file.text());
-  } catch (error) {
-    values = null;
-  }
+  const values = await file.text().then(JSON.parse).catch(() => null);
   if (!values || values.form !== FORM) return say("This file is no copy of a form.", true);
   if (values.study !== page.study || values.sheet !== page.sheet) {
     return say(`This is a copy of another form${values.sheet ? ` (${values.sheet})` : ""}, not of ${page.sheet}.`, true);
@@ -176,7 +158,7 @@ async function finish() {
     state.finished = true;
     keep();
     save(`response-${page.sheet}.json`);
-    finished();
+    end();
     say(`Saved as response-${page.sheet}.json.`);
     return;
   }
@@ -184,15 +166,15 @@ async function finish() {
   button.disabled = true; // a second click while the first is under way would send the same again
   say("Sending…");
   try {
-    const answer = await fetch(location.pathname, {
+    const reply = await fetch(location.pathname, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: response(true),
     });
-    if (!answer.ok) throw new Error((await answer.text()).trim().replace(/\.$/, "") || String(answer.status));
+    if (!reply.ok) throw new Error((await reply.text()).trim().replace(/\.$/, "") || String(reply.status));
     state.finished = true;
     keep();
-    finished();
+    end();
     say("Your answers have arrived. Thank you!");
   } catch (error) {
     say(`Not sent: ${error.message}. Your answers are kept in this browser: try again, or save a copy.`, true);
@@ -209,9 +191,8 @@ function start() {
 document.addEventListener("change", (event) => {
   const question = event.target.closest(".question");
   if (question) {
-    const number = question.closest(".item").dataset.item;
     state.finished = false;
-    (state.answers[number] = state.answers[number] || {})[question.dataset.question] = event.target.value;
+    answer(question, event.target.value);
     say("");
     count();
   } else if (event.target.id === "agree") {
@@ -242,15 +223,13 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-document.addEventListener("visibilitychange", () => {
-  count();
-  visible = document.visibilityState === "visible";
-  keep();
-});
-window.addEventListener("pagehide", () => {
-  count();
-  keep();
-});
+for (const name of ["visibilitychange", "pagehide"]) {
+  window.addEventListener(name, () => {
+    count();
+    visible = document.visibilityState === "visible";
+    keep();
+  });
+}
 
 element("form").addEventListener("submit", (event) => event.preventDefault());
 element("next").addEventListener("click", next);
@@ -259,7 +238,7 @@ element("finish").addEventListener("click", finish);
 element("save").addEventListener("click", () => save(`copy-${page.sheet}.json`));
 element("print").addEventListener("click", () => window.print());
 for (const part of document.querySelectorAll(".screen[hidden]")) part.hidden = false;
-const before = kept();
+const before = stored(() => JSON.parse(localStorage.getItem(KEY) || "null"));
 if (before) take(before);
 mark();
 show(start(), false);

@@ -10,9 +10,7 @@ from recap.core.errors import ConfigError
 from recap.models.images import Images, Stream
 from recap.models.state import Memory
 from recap.nn.rows import Rows
-from recap.papers.acf.cluster_windows import GridWindow, LineWindow
-from recap.papers.acf.clusters import GridClusters, LineClusters
-from recap.papers.acf.region_grid import region_cells
+from recap.papers.acf.model import GridClusters, GridWindow, LineClusters, LineWindow, region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
 from recap.settings.params import validate

@@ -9,7 +9,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
-from recap.papers.fusion.relative_spatial import (
+from recap.papers.fusion.model import (
     SMALLEST_SIDE,
     Boxes,
     RelativeSpatialEncoding,

@@ -9,9 +9,9 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.evaluation.figures import DrawnModels, write_figure
-from recap.papers.visualgpt.figure_settings import GateFunctionsFigure
-from recap.papers.visualgpt.gate_functions import _broken, gate_values
-from recap.papers.visualgpt.srau import SelfResurrecting
+from recap.papers.visualgpt.figures import broken, gate_values
+from recap.papers.visualgpt.model import SelfResurrecting
+from recap.papers.visualgpt.settings import GateFunctionsFigure
 from recap.settings.figures import AttentionFigure
 
 pytestmark = pytest.mark.seconds
@@ -43,7 +43,7 @@ def test_a_change_of_the_layer_changes_the_figure(monkeypatch, tmp_path):
 
 
 def test_no_line_joins_the_ends_of_a_jump():
-    found = _broken(torch.tensor([0.0, 0.0, 0.2, 0.21, 1.0, 1.0]))
+    found = broken(torch.tensor([0.0, 0.0, 0.2, 0.21, 1.0, 1.0]))
     assert found.isnan().tolist() == [False, False, True, False, True, False]
 
 

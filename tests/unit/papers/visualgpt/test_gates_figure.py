@@ -12,12 +12,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.data.byte_pairs import SPECIAL_PIECES, load_byte_pairs
+from recap.data.files.images import ImageSource
 from recap.data.vocabulary import UNK, Vocabulary
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.papers.visualgpt.figure_settings import GatesFigure
-from recap.papers.visualgpt.figures import pieces_of_words, visual_gates
-from recap.papers.visualgpt.gates_figure import CaptionGates, write_gates
+from recap.papers.visualgpt.figures import CaptionGates, pieces_of_words, write_gates, write_words
+from recap.papers.visualgpt.model import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 
 pytestmark = pytest.mark.seconds
@@ -39,37 +39,31 @@ def captions():
     return [caption(image) for image in range(8)]
 
 
-def write(captions, tmp_path, **changes):
-    Image.new("RGB", (40, 20), (0, 200, 0)).save(tmp_path / "a.png")
-    settings = {
-        "captions": captions,
-        "shown": captions[:3],
-        "files": {caption.image_id: "a.png" for caption in captions},
-        "image_roots": [tmp_path],
-        "heading": "Gates of VisualGPT $x$  |  Scale of this run: small",
-        "out": {name: tmp_path / "out" / f"t1_{name}" for name in GatesFigure.files},
-    }
-    write_gates(**{**settings, **changes})
-    return tmp_path / "out"
+HEADING = "Gates of VisualGPT $x$  |  Scale of this run: small"
 
 
 def test_scores_are_normalized_over_all_captions(captions, tmp_path):
-    out = write(captions, tmp_path)
-    rows = list(csv.DictReader((out / "t1_gates.csv").open()))
+    out = {name: tmp_path / name for name in ("gates.png", "gates.csv")}
+    write_gates(captions, heading=HEADING, out=out)
+    rows = list(csv.DictReader(out["gates.csv"].open()))
     scores = {row["word"]: float(row["visual_score"]) for row in rows}
     assert scores == pytest.approx({(f"'{w}" if w[0] == "=" else w): n / 9 for n, w in enumerate(WORDS)})
     assert [row["word"] for row in rows][-1] == "a"
     assert {row["occurrences"] for row in rows} == {"8", "9", "10"}
+    with Image.open(out["gates.png"]) as figure:
+        assert figure.width == 1350
 
 
-def test_the_figures_have_a_line_for_each_caption(captions, tmp_path):
-    out = write(captions, tmp_path)
-    with Image.open(out / "t1_words.png") as sheet, Image.open(out / "t1_gates.png") as figure:
-        three, size = sheet.size, figure.size
-    assert size[0] > 1300
-    write(captions, tmp_path, shown=captions[:5])
-    with Image.open(out / "t1_words.png") as sheet:
-        assert sheet.size == (three[0], three[1] + 2 * 200)
+def test_the_sheet_has_a_row_for_each_caption(captions, tmp_path):
+    Image.new("RGB", (40, 20), (0, 200, 0)).save(tmp_path / "a.png")
+    files, sheets = {caption.image_id: "a.png" for caption in captions}, []
+    for count in (3, 5):
+        png = tmp_path / f"{count}.png"
+        write_words(captions, range(count), images=ImageSource([tmp_path]), files=files, heading=HEADING, png=png)
+        with Image.open(png) as sheet:
+            sheets.append(sheet.size)
+            assert (0, 200, 0) in {color for _, color in sheet.convert("RGB").getcolors(1 << 20)}
+    assert sheets[1] == (sheets[0][0], sheets[0][1] + 2 * 200)
 
 
 def test_gates_of_a_model_are_one_number_per_layer_and_token():

@@ -16,7 +16,7 @@ from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_m
 from recap.models.registry import build_model
 from recap.nn.attention import ProjectedAttention, head_width
 from recap.nn.rows import Rows
-from recap.papers.visualgpt.figures import visual_gates
+from recap.papers.visualgpt.model import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.inputs import pretrained_file
 

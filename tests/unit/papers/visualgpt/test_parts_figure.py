@@ -10,10 +10,9 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.corpus import Caption, write_corpus
 from recap.evaluation.figures import DrawnModels, write_figure
-from recap.papers.visualgpt import parts_figure
-from recap.papers.visualgpt.figure_settings import PartsOfSpeechFigure
-from recap.papers.visualgpt.gates_figure import CaptionGates, VisualScores
-from recap.papers.visualgpt.parts_figure import part_scores, write_part_scores
+from recap.papers.visualgpt import figures
+from recap.papers.visualgpt.figures import CaptionGates, write_part_scores
+from recap.papers.visualgpt.settings import PartsOfSpeechFigure
 
 pytestmark = pytest.mark.seconds
 
@@ -28,7 +27,7 @@ def by_lexicon(lists):
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts_figure, "needed_tagger", lambda: ("mine", by_lexicon))
+    monkeypatch.setattr(figures, "needed_tagger", lambda: ("mine", by_lexicon))
     rows = [
         Caption(1, "1.jpg", "train", 1, "A dog saw a dog.", ["a", "dog", "saw", "a", "dog"]),
         Caption(2, "2.jpg", "test", 2, "It was it", ["it", "was", "it"]),
@@ -91,16 +90,13 @@ def captions():
 
 
 def test_visual_scores_of_a_part_of_speech_stand_beside_the_printed_ones(captions, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts_figure, "needed_tagger", lambda: ("mine", by_lexicon))
-    assert part_scores(captions, VisualScores.of(captions)) == (
-        "mine",
-        {"nouns": [1.0, 1.0], "determiners": [0.0, 0.0]},
-    )
+    monkeypatch.setattr(figures, "needed_tagger", lambda: ("mine", by_lexicon))
     out = {name: tmp_path / name for name in ("parts.png", "parts.csv")}
     write_part_scores(captions, printed={"nouns": 0.71, "verbs": 0.72}, heading="$x$ <b>", out=out)
     rows = table(out["parts.csv"])
     assert list(rows) == ["nouns", "determiners", "verbs"]
     assert rows["nouns"] == {"part_of_speech": "nouns", "words": "2", "visual_score": "1.0", "printed": "0.71"}
+    assert (rows["determiners"]["words"], rows["determiners"]["visual_score"]) == ("2", "0.0")
     assert (rows["verbs"]["words"], rows["verbs"]["visual_score"], rows["determiners"]["printed"]) == ("0", "", "")
     with Image.open(out["parts.png"]) as picture:
         assert picture.width == 1360

@@ -1,1 +1,0 @@
-"""What a plan needs and costs before its first job: missing files and tools, disk, steps, hours."""

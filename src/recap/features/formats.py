@@ -1,0 +1,411 @@
+"""Feature files of others: text, folders of arrays and HDF5 (docs/reference/feature_files.md)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recap.core.errors import DamagedFeatures, FeatureError
+from recap.core.files import reading
+from recap.core.log import progress
+from recap.core.process import cause
+from recap.features.hdf5 import UnreadableHdf5, ask, names, numbers
+from recap.features.importers import EntryIndex, ImageIdLookup, no_rows, only_path, plain_files
+from recap.features.origins import Mark, Origins, file_mark, of_files
+from recap.features.records import GRID, REGION, ImageFeatures, image_digest
+from recap.settings.features import ImportedFeatures
+
+_LONGEST_ID = 1024
+_LONGEST_SIDE = 2**20  # pixels
+_HEADERS = (b"image_id", b"img_id", b"id")  # what the first column is called
+_MOST = 2**31 - 1  # of a whole number: sides are stored as int32
+_WITH_BOX = 2054  # numbers of a VinVL vector, which ends with its box
+_NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
+
+# ---- regions as text, one image a line of base64
+
+
+class Lines(ABC):
+    """The lines of several files by image id: bottom-up features (Anderson et al. 2018), and VinVL's and Oscar's.
+
+    Files have gigabytes and lines have megabytes: memory holds the positions of lines, never their content.
+    """
+
+    streams = (REGION,)
+
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+        """Find all lines; of an image in ``spec.damaged``, the first that can be read, if there is one.
+
+        As many lines without an image id as there are damaged images are passed over.
+        """
+        files = plain_files(paths, "TSV files")
+        self._entries = EntryIndex()  # file, position and what messages call it
+        doubtful: dict[int, list[tuple[Path, int, str]]] = {}
+        broken = 0
+        for file in files:
+            lines = progress(self._starts(file), name=file.name, unit="lines")
+            for number, (start, beginning) in enumerate(lines, start=1):
+                where = f"{file}, line {number}"
+                try:
+                    with _parsing(where):
+                        image_id = lookup.image_id(_name(beginning), where)
+                except FeatureError:
+                    broken += 1
+                    if broken > len(spec.damaged):
+                        raise
+                    continue
+                if image_id is not None and image_id in spec.damaged:
+                    doubtful.setdefault(image_id, []).append((file, start, where))
+                else:
+                    self._entries.add(image_id, (file, start, where), where)
+        if not self._entries and not lookup.unfit:
+            raise FeatureError(f"{files[0]}: holds no lines; fetch it again")
+        for image_id, entries in doubtful.items():
+            for entry in entries:
+                self._entries[image_id] = entry
+                try:
+                    self.read(image_id)
+                    break
+                except FeatureError:
+                    del self._entries[image_id]
+        self.ids, self.origins = list(self._entries), Origins(self._mark, self._content)
+
+    def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
+        """Yield byte position and beginning of each line."""
+        position = 0
+        with path.open("rb") as file:
+            for line in file:
+                if line.strip():
+                    yield position, line[:_LONGEST_ID]
+                position += len(line)
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the features of one image."""
+        where = self._entries[image_id][2]
+        with _parsing(where):
+            fields = [_plain(field) for field in self._line(image_id).rstrip(b"\r\n").split(b"\t")]
+            size, arrays = self.parse(fields)
+        if not len(arrays[REGION]):
+            raise no_rows(image_id, where)
+        return ImageFeatures(image_id, size, arrays)
+
+    @abstractmethod
+    def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
+        """Return width and height of a picture, and its arrays; ValueError of other fields."""
+
+    def _mark(self, image_id: int) -> Mark:
+        path, start, _ = self._entries[image_id]
+        return [[start, 0], file_mark(path)]
+
+    def _content(self, image_id: int) -> str:
+        return hashlib.sha256(self._line(image_id)).hexdigest()
+
+    def _line(self, image_id: int) -> bytes:
+        path, start, _ = self._entries[image_id]
+        with path.open("rb") as file:
+            file.seek(start)
+            return bytes(file.readline())
+
+
+class BottomUpTsv(Lines):
+    """The original six columns, or ten with classes and attributes.
+
+    Six: image_id, image_w, image_h, num_boxes, boxes, features. Ten: img_id, img_h, img_w, objects_id, objects_conf,
+    attrs_id, attrs_conf, num_boxes, boxes, features; ids are int64, all other arrays float32.
+    """
+
+    def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
+        """Return vectors and boxes of one image, and classes and attributes where the file has them."""
+        if len(fields) not in (6, 10):
+            raise ValueError(f"has {len(fields)} fields, expected 6 or 10")
+        first, second = (_whole(field, "a side of the image") for field in fields[1:3])
+        count = _whole(fields[-3], "num_boxes")
+        if not count:
+            return _NO_ROWS
+        arrays = {REGION: _vectors(fields[-1], count), f"{REGION}/boxes": _array(fields[-2], "float32", (count, 4))}
+        if len(fields) == 6:
+            return (first, second), arrays
+        columns = {"classes": "int64", "class_scores": "float32", "attributes": "int64", "attribute_scores": "float32"}
+        for (name, dtype), field in zip(columns.items(), fields[3:7], strict=True):
+            arrays[f"{REGION}/{name}"] = _array(field, dtype, (count,))
+        return (second, first), arrays
+
+
+class VinvlTsv(Lines):
+    """``features.tsv`` with its ``features.lineidx`` (position of each line), or both for each split.
+
+    A line is image id, number of boxes, base64 of float32 [boxes, 2054]; in the packs for captioning, image id and a
+    JSON with ``num_boxes`` and ``features``. The last six numbers are x1/W, y1/H, x2/W, y2/H, w/W, h/H and stay part
+    of the vector. The file does not say W and H: boxes are those of a picture of 1 x 1.
+    """
+
+    def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
+        """Yield byte position and beginning of the lines that the index names."""
+        index, size = path.with_suffix(".lineidx"), path.stat().st_size
+        with reading(index, FeatureError, missing="it must be beside the TSV: fetch it, too"):
+            positions = index.read_bytes().split()
+        if not positions or not all(line.isdigit() and len(line) < 19 for line in positions):
+            raise FeatureError(f"{index}: expected one byte position per line; fetch it again")
+        with path.open("rb") as file:
+            for position in map(int, positions):
+                file.seek(max(position - 1, 0))
+                before = file.read(1) if position else b"\n"
+                if position >= size or before != b"\n":
+                    raise FeatureError(
+                        f"{path}: no line starts at byte {position}, where its .lineidx says; the two files do not "
+                        "belong together or one is truncated: fetch both again"
+                    )
+                yield position, file.read(_LONGEST_ID)
+
+    def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
+        """Return the vectors of one image, and the boxes that end them."""
+        if len(fields) not in (2, 3):
+            raise ValueError(f"has {len(fields)} fields, expected 2 or 3")
+        text, content = fields[1:] if len(fields) == 3 else _from_json(fields[1])
+        count = _whole(text, "the number of boxes")
+        if not count:
+            return _NO_ROWS
+        values = _vectors(content, count)
+        if values.shape[1] != _WITH_BOX:
+            return (0, 0), {REGION: values}
+        boxes = values[:, -6:-2].clip(0, 1)  # float32 may be a little above 1
+        return (1, 1), {REGION: values, f"{REGION}/boxes": boxes}
+
+
+@contextmanager
+def _parsing(where: str) -> Iterator[None]:
+    """Turn what is wrong with a line into a sentence with its place."""
+    try:
+        yield
+    except ValueError as error:
+        raise FeatureError(f"{where}: {error}; the file is truncated, damaged or of another format") from error
+
+
+def _name(line: bytes) -> str:
+    name, tab, _ = line.partition(b"\t")
+    if not tab:
+        raise ValueError("has no tab after an image id")
+    if name in _HEADERS:
+        raise ValueError("is a header, which these files do not have: remove the line")
+    return _plain(name).decode("utf-8", "replace").strip()
+
+
+def _plain(field: bytes) -> bytes:
+    if field[:2] in (b"b'", b'b"'):
+        raise ValueError(f"{field[:12]!r} is Python's print of bytes: write what is between the quotes alone")
+    return field
+
+
+def _from_json(field: bytes) -> tuple[bytes, bytes]:
+    try:
+        values = json.loads(field)
+        return str(values["num_boxes"]).encode(), str(values["features"]).encode()
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"no JSON with num_boxes and features ({' '.join(str(error).split())[:120]})") from error
+
+
+def _whole(field: bytes, name: str) -> int:
+    """Return a field as a whole number of zero or more."""
+    if not field.isdigit() or len(field) > 10 or int(field) > _MOST:
+        raise ValueError(f"{name} is {field[:40]!r}, expected a whole number up to {_MOST}")
+    return int(field)
+
+
+def _vectors(field: bytes, rows: int) -> np.ndarray:
+    """Return float32 [rows, width] from base64; the width follows from its length."""
+    size = len(field) // 4 * 3 - field[-2:].count(b"=")
+    if size < 4 * rows or size % (4 * rows):
+        raise ValueError(f"{size} bytes of features do not make {rows} vectors of float32")
+    return _array(field, "float32", (rows, size // (4 * rows)))
+
+
+def _array(field: bytes, dtype: str, shape: Sequence[int]) -> np.ndarray:
+    """Return an array from base64, whose bytes must be exactly those of ``shape``."""
+    content = base64.b64decode(field, validate=True)
+    size = np.dtype(dtype).itemsize * math.prod(shape)
+    if len(content) != size:
+        numbers = " x ".join(map(str, shape))
+        raise ValueError(f"holds {len(content)} bytes where {numbers} numbers of {dtype} take {size}")
+    return np.frombuffer(content, dtype).reshape(*shape)
+
+
+# ---- a folder with one file an image
+
+
+class GridFeatsPth:
+    """``<id>.pth`` with a tensor [1, 2048, h, w] (or [2048, h, w]), averaged to ``grid`` x ``grid`` cells."""
+
+    streams = (GRID,)
+
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+        """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
+        self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
+        self.ids = list(self._files)
+        self.origins = of_files(lambda image_id: [self._files[image_id]])
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the cells of one image in raster order."""
+        import torch
+        from torch.nn.functional import adaptive_avg_pool2d
+
+        from recap.features.tensors import read_tensors
+
+        path = self._files[image_id]
+        maps = read_tensors(path, DamagedFeatures)
+        is_map = isinstance(maps, torch.Tensor) and maps.ndim > 2 and maps.shape[:-3] in ((), (1,))
+        if not is_map or not maps.is_floating_point():
+            kind, shape = getattr(maps, "dtype", type(maps).__name__), list(getattr(maps, "shape", []))
+            raise FeatureError(
+                f"{path}: holds {kind} {shape}, expected floating-point numbers [1, dim, h, w]; it is of another format"
+            )
+        maps = maps.detach().reshape(maps.shape[-3:]).float()
+        if not maps.numel():
+            raise no_rows(image_id, str(path))
+        maps = adaptive_avg_pool2d(maps, self._grid) if self._grid else maps
+        return ImageFeatures(image_id, (0, 0), {GRID: maps.flatten(1).T.contiguous().numpy()})
+
+
+class NpzFolder:
+    """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps; ``<name>_box/<id>.npy`` boxes."""
+
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``."""
+        folder = only_path(paths, "folder")
+        self._files = _files(folder, ".npz", lookup)
+        self.ids = list(self._files)
+        boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
+        self._boxes = _files(boxes, ".npy", lookup) if folder.name.endswith("_att") and boxes.is_dir() else None
+        if self._boxes is not None and (missing := self._files.keys() - self._boxes.keys()):
+            raise FeatureError(f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder away")
+        self.origins = of_files(lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files])
+
+    @cached_property
+    def streams(self) -> tuple[str]:
+        """The one stream, told from the first image."""
+        return (REGION,) if _npy(self._files[self.ids[0]]).ndim == 2 else (GRID,)
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return the vectors of one image, and its boxes where there are any."""
+        path = self._files[image_id]
+        values = _npy(path)
+        if values.ndim not in (2, 3):
+            raise FeatureError(f"{path}: `feat` has the shape {list(values.shape)}, expected [n, dim] or [h, w, dim]")
+        if not values.size:
+            raise no_rows(image_id, str(path))
+        arrays = {self.streams[0]: values.reshape(-1, values.shape[-1])}
+        if self._boxes is not None:
+            arrays[f"{self.streams[0]}/boxes"] = _npy(self._boxes[image_id])
+        return ImageFeatures(image_id, (0, 0), arrays)
+
+
+def _files(folder: Path, suffix: str, lookup: ImageIdLookup) -> EntryIndex:
+    """Find the files of a folder and of those in it: published maps are in one for each split."""
+    paths = sorted(folder.rglob(f"*{suffix}")) if folder.is_dir() else []
+    if not paths:
+        raise FeatureError(f"{folder}: no folder with *{suffix} files; correct the path")
+    files = EntryIndex()
+    for path in paths:
+        name = path.relative_to(folder).with_suffix("").as_posix()
+        files.add(lookup.image_id(name, str(path)), path, str(path))
+    return files
+
+
+def _npy(path: Path) -> np.ndarray:
+    """Return the array of a .npy, or the one named ``feat`` of a .npz."""
+    try:
+        array = np.load(path, allow_pickle=False)
+        if path.suffix == ".npz":
+            with array as arrays:
+                array = arrays["feat"]
+        array = np.asarray(array)
+    except Exception as error:  # numpy and zipfile raise whatever the damaged bytes happen to mean
+        reason = cause(error)[:120]
+        raise DamagedFeatures(f"{path}: truncated, damaged or without an array ({reason}); fetch it again") from error
+    if array.dtype.kind not in "fiu":
+        raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another format")
+    return array
+
+
+# ---- one HDF5 file
+
+
+class M2Hdf5:
+    """One HDF5 file with some datasets per image, as the code of M2 and those built on it read them.
+
+    ``<id>_features`` [n, 2048], ``<id>_boxes`` [n, 4], ``<id>_cls_prob`` [n, classes]; DLCT and RSTNet: ``<id>_grids``
+    [49, 2048], ``<id>_size`` (height, width) of the resized picture that its boxes refer to, ``<id>_mask`` [n, 49] the
+    cells a region touches.
+    """
+
+    _COLUMNS = (("boxes", "boxes"), ("cls_prob", "class_probabilities"), ("mask", "cells"))
+
+    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+        """Find the images and what there is of each."""
+        (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
+        self._names, self._datasets = EntryIndex(), set(self._ask(str(self._path), names))
+        suffixes = {key.rpartition("_")[2] for key in self._datasets}
+        self.streams = tuple(s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes)
+        if not self.streams:
+            raise FeatureError(
+                f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another format"
+            )
+        main = "features" if REGION in self.streams else "grids"
+        for name, _, suffix in (key.rpartition("_") for key in sorted(self._datasets)):
+            if suffix == main:
+                self._names.add(lookup.image_id(name, str(self._path)), name, str(self._path))
+        self.ids = list(self._names)
+        self.origins = Origins(lambda image_id: [file_mark(self._path)], self._content)
+
+    def read(self, image_id: int) -> ImageFeatures:
+        """Return all streams and columns of one image."""
+        arrays: dict[str, np.ndarray] = {}
+        if REGION in self.streams:
+            arrays[REGION] = self._dataset(image_id, "features")
+            for suffix, column in self._COLUMNS:
+                if self._has(image_id, suffix):
+                    arrays[f"{REGION}/{column}"] = self._dataset(image_id, suffix)
+        if GRID in self.streams:
+            arrays[GRID] = self._dataset(image_id, "grids")
+        size = (0, 0)
+        if self._has(image_id, "size"):
+            sides = self._dataset(image_id, "size").ravel()
+            if len(sides) != 2 or not ((sides >= 1) & (sides <= _LONGEST_SIDE)).all():
+                raise FeatureError(
+                    f"{self._path}, {self._names[image_id]}_size: holds {' '.join(map(str, sides[:4].tolist()))}, "
+                    "expected height and width in pixels; the file is damaged or of another format"
+                )
+            size = round(float(sides[1])), round(float(sides[0]))
+        return ImageFeatures(image_id, size, arrays)
+
+    def _content(self, image_id: int) -> str:
+        record = self.read(image_id)
+        return image_digest({**dict(record.values), "size": np.asarray(record.size)}).hex()
+
+    def _has(self, image_id: int, suffix: str) -> bool:
+        return f"{self._names[image_id]}_{suffix}" in self._datasets
+
+    def _dataset(self, image_id: int, suffix: str) -> np.ndarray:
+        name = f"{self._names[image_id]}_{suffix}"
+        where = f"{self._path}, {name}"
+        if name not in self._datasets:
+            raise FeatureError(f"{where}: missing, though other images have it; fetch the file again")
+        array = np.asarray(self._ask(where, numbers, name))
+        if not array.shape[:1] or not array.shape[0]:
+            raise no_rows(image_id, where)
+        return array
+
+    def _ask(self, where: str, function: Any, *arguments: str) -> Any:
+        try:
+            return ask(function, self._path, *arguments)
+        except UnreadableHdf5 as error:
+            raise DamagedFeatures(f"{where}: truncated or no HDF5 file ({error}); fetch it again") from error

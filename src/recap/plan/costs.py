@@ -1,0 +1,367 @@
+"""What the jobs of a plan cost, from a table of measured steps: operations, seconds, memory, disk, limits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from recap.core.errors import ConfigError
+from recap.core.files import write_text
+from recap.plan.amounts import Amounts, StepShape, UnknownSize, Work
+from recap.plan.jobs import nodes
+from recap.plan.paths import used_stores
+from recap.plan.profiles import uses_gpus
+from recap.plan.run import VAL, Run, Submission
+from recap.plan.run_plan import RunPlan
+from recap.settings.base import Strict
+from recap.settings.datasets import COCO_PARTS, PICTURES
+from recap.settings.params import validate
+
+TABLE = "measured_steps.csv"  # in `params/`, and below `work/` for what was timed here
+TIMED = Path("work") / TABLE
+ASSUMED_TFLOPS = 10.0  # 10^12 operations per second of a GPU that was not measured; named wherever it is used
+Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
+# Where no model of the kind was measured: a product of a weight is 2 operations forwards and 4 backwards.
+_OPERATIONS = {"xe": 6, "scst": 8, "decode": 2}
+_SAVED = 0.05  # bytes kept for the backward pass per operation: more than any model of the table
+_FLOAT = 4  # bytes
+_TRAINED = 4  # copies of the parameters in memory: weights, gradients, two moments of Adam
+_STATE = 3  # copies in a checkpoint: weights, two moments
+_PER_IMAGE = 8 + 8 + 32 + 32  # bytes of an image's id, size and two digests in a store: of its vectors, of its sources
+_OFFSET = 8  # bytes of an image in the index of each stream
+_PAGE = 2**12  # bytes at most that are lost where an array of a store begins
+_PAGES = 8  # of a store's header, the records of HDF5, and the arrays that every store has
+_NUMBER_BYTES = {"float16": 2, "float32": 4}
+
+
+class StepCost(Strict):
+    """What one image costs in a step of one shape, measured once on one machine; a line of the table."""
+
+    kind: str = Field(description="kind of model")
+    work: Work
+    key: str = Field(description="of the shape")
+    parameters: PositiveInt
+    vectors: PositiveFloat = Field(description="of an image")
+    tokens: PositiveFloat = Field(description="of an image")
+    images: PositiveInt = Field(description="of the step that was measured")
+    gflop: PositiveFloat = Field(description="10^9 floating-point operations per image, counted")
+    saved_mb: NonNegativeFloat = Field(description="10^6 bytes per image kept for the backward pass, counted")
+    seconds: PositiveFloat = Field(description="per image, timed")
+    device: str = Field(description="cpu (one thread) or cuda")
+    machine: str = Field(description="name of the processor")
+    torch: str
+    measured_on: date
+
+    @property
+    def size(self) -> float:
+        """What costs of a kind of model are in proportion to."""
+        return self.parameters * (self.vectors + self.tokens)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one image of a shape costs."""
+
+    gflop: float  #: 10^9 floating-point operations
+    saved_mb: float  #: 10^6 bytes kept for the backward pass
+    seconds: Mapping[str, float]  #: by machine (`cpu, NAME`) of those that measured the kind
+    measured: bool  #: of this very shape; else scaled from one of the same kind, or from the parameters alone
+
+
+class StepCosts:
+    """Measured costs; rows of the first table count before others."""
+
+    def __init__(self, rows: Iterable[StepCost]) -> None:
+        self.rows = list(rows)
+
+    @classmethod
+    def read(cls, paths: Sequence[Path]) -> StepCosts:
+        """Read tables; those that do not exist are left out."""
+        return cls(row for path in paths if path.exists() for row in _rows(path))
+
+    @classmethod
+    def of_project(cls, params: Path) -> StepCosts:
+        """Read what was timed in this folder, then the project's own table."""
+        return cls.read([TIMED, params / TABLE])
+
+    def of(self, shape: StepShape, parameters: int) -> Estimate:
+        """Return what an image of a shape costs.
+
+        A shape that was not measured costs as much as the nearest one of its kind and work, in proportion to
+        parameters x (vectors + tokens); of a kind that was not measured, operations are a multiple of these.
+        """
+        size = parameters * (shape.inputs.vectors + shape.tokens)
+        same = [row for row in self.rows if (row.kind, row.work) == (shape.model.kind, shape.work)]
+        nearest = sorted(same, key=lambda row: (row.key != shape.key, abs(math.log(row.size / size))))
+        if not nearest:
+            gflop = _OPERATIONS[shape.work] * size / 1e9
+            return Estimate(gflop, _SAVED * gflop * 1e3 if shape.work != "decode" else 0.0, {}, measured=False)
+        ratios = [1.0 if row.key == shape.key else size / row.size for row in nearest]
+        seconds: dict[str, float] = {}
+        for row, ratio in zip(nearest, ratios, strict=True):
+            machine = f"{row.machine}, one core" if row.device == "cpu" else row.machine
+            seconds.setdefault(machine, row.seconds * ratio)
+        first = nearest[0]
+        return Estimate(first.gflop * ratios[0], first.saved_mb * ratios[0], seconds, first.key == shape.key)
+
+
+def add_costs(path: Path, rows: Iterable[StepCost]) -> None:
+    """Add lines to a table; they take the place of those of the same shape and machine."""
+    old = _rows(path) if path.exists() else []
+    by_shape = {(row.key, row.device, row.machine): row for row in [*old, *rows]}
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(StepCost.model_fields), lineterminator="\n")
+    writer.writeheader()
+    ordered = sorted(by_shape.values(), key=lambda row: (row.kind, row.work, row.parameters, row.key, row.machine))
+    writer.writerows(row.model_dump(mode="json") for row in ordered)
+    write_text(path, text.getvalue())
+
+
+def _rows(path: Path) -> list[StepCost]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            return [validate(StepCost, dict(row), f"{path} line {reader.line_num}") for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path}: cannot be read as CSV ({error}); restore it, or delete it") from error
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """One training."""
+
+    steps: int  #: of the optimizer, if no patience ends it earlier
+    gflop: float  #: 10^9 operations, of steps and validations
+    memory: float  #: bytes of parameters, gradients, moments and of what a step keeps for its backward pass
+    weights: int  #: bytes of the weights
+    seconds: Mapping[str, float]  #: by the name of a machine that was measured
+    measured: bool  #: its steps were measured at this very size
+
+    @property
+    def state(self) -> int:
+        """Bytes of its resumable state: the full state, and the best weights so far."""
+        return (_STATE + 1) * self.weights
+
+
+@dataclass(frozen=True)
+class EvaluationCost:
+    """The decoding of images by a scored run, without its metrics."""
+
+    images: int
+    gflop: float
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StoreCost:
+    """One feature store."""
+
+    dataset: str  #: the one whose name its folder has
+    features: str
+    images: int  #: in it
+    all_images: int  #: of its data set
+    bytes: int | None  #: of the file; None where a parameter file does not say how large its vectors are
+    at_most: bool  #: pictures may have fewer vectors
+
+
+def inputs_of(run: Run) -> tuple[str, str, str]:
+    """Return what decides the number of a run's parameters."""
+    return run.model, run.features, run.dataset
+
+
+class Costs:
+    """The costs of one plan, from the parameters of each model and what was measured."""
+
+    def __init__(self, plan: RunPlan, parameters: Parameters, steps: StepCosts) -> None:
+        self.plan, self.parameters, self.measured = plan, parameters, steps
+        self.amounts = Amounts(plan)
+        self._estimates: dict[str, Estimate] = {}
+
+    def training(self, training: Run) -> TrainingCost:
+        """Return the cost of a training, on one processor."""
+        shape = self.amounts.training_shape(training)
+        step, steps = self._of(shape, training), self.amounts.steps(training)
+        beam = self.amounts.stage(training).validation_beam
+        validation = self._of(self.amounts.decoding_shape(training, beam=beam), training)
+        images = steps * shape.images * self.plan.recipe(training.recipe).processes
+        validated = self.amounts.validations(training) * self.amounts.counts(training.dataset).val
+        weights = _FLOAT * self.parameters[inputs_of(training)]
+        return TrainingCost(
+            steps=steps,
+            gflop=step.gflop * images + validation.gflop * validated,
+            memory=_TRAINED * weights + 1e6 * step.saved_mb * shape.images,
+            weights=weights,
+            # on the machines that both were measured on
+            seconds={
+                name: seconds * images + validation.seconds[name] * validated
+                for name, seconds in step.seconds.items()
+                if name in validation.seconds
+            },
+            measured=step.measured,
+        )
+
+    def evaluation(self, scored: Run) -> EvaluationCost:
+        """Return the cost of decoding the test images; all members of an ensemble decode each."""
+        return self._decoding(scored, self.amounts.counts(scored.dataset).test)
+
+    def submission(self, submission: Submission) -> EvaluationCost:
+        """Return the cost of captions of the pictures that COCO's server scores."""
+        images = COCO_PARTS[VAL] + self.amounts.counts(submission.test.dataset).test
+        return self._decoding(submission.run, images)
+
+    def _decoding(self, scored: Run, images: int) -> EvaluationCost:
+        first, *others = scored.parts()
+        estimate, times = self._of(self.amounts.decoding_shape(first), first), images * (1 + len(others))
+        seconds = {name: each * times for name, each in estimate.seconds.items()}
+        return EvaluationCost(images, estimate.gflop * times, seconds)
+
+    def _of(self, shape: StepShape, run: Run) -> Estimate:
+        if shape.key not in self._estimates:
+            self._estimates[shape.key] = self.measured.of(shape, self.parameters[inputs_of(run)])
+        return self._estimates[shape.key]
+
+    @cached_property
+    def stores(self) -> list[StoreCost]:
+        """The feature stores, with those that they are made from."""
+        return [self._store(run) for run in used_stores(self.plan)]
+
+    def _store(self, store: Run) -> StoreCost:
+        dataset, features = store.dataset, store.features
+        streams = self.amounts.stored(dataset, features)
+        number = _NUMBER_BYTES[self.plan.get("features", features).dtype]
+        images = self.amounts.used_images(store)
+        of_vectors = (stream.vectors * (stream.width * number + stream.beside) for stream in streams.values())
+        each = _PER_IMAGE + _OFFSET * len(streams) + sum(of_vectors)
+        return StoreCost(
+            dataset,
+            features,
+            images,
+            self.amounts.pictured(store).images,
+            round(_PAGE * (_PAGES + 2 * len(streams)) + images * each) if streams else None,
+            any(stream.at_most for stream in streams.values()),
+        )
+
+    def shapes(self) -> list[StepShape]:
+        """Return what can be measured for the plan: each once, one of every kind and work first."""
+        trainings = [self.amounts.training_shape(run) for run in self.plan.trained()]
+        decodings = [self.amounts.decoding_shape(run.parts()[0]) for run in self.plan.scored()]
+        groups: dict[tuple[str, str], list[StepShape]] = defaultdict(list)
+        for shape in {shape.key: shape for shape in [*trainings, *decodings]}.values():
+            if shape.inputs.streams and shape.inputs.ids:
+                groups[shape.model.kind, shape.work].append(shape)
+        first = [group[0] for group in groups.values()]
+        return first + [shape for group in groups.values() for shape in group[1:]]
+
+
+_MB = 10**6
+_PROGRAM_MB = 1500  # Python with torch, a corpus and a part of a mapped store
+_METRICS_MB, _SPICE_MB = 3000, 9000  # Java of METEOR and of the tokenizer; of SPICE
+_PICTURES_MB = 6000  # a backbone or a detector, with a batch of pictures
+_MINUTES = 30  # to begin, to read, to write
+_LOGS_MB = 100  # and other small files
+_LATER = 3  # times the estimate of a machine that was measured: others are slower
+_ASSUMED_LATER = 10  # times the estimate of a GPU that was not measured
+_CPU_TFLOPS = 0.01  # of a core, where no model of the kind was measured
+_PICTURE_SECONDS = {True: 1.0, False: 20.0}  # a limit for one picture, on a GPU or not
+_SCORING_MINUTES = 60
+_CAPTION_MB, _PICTURE_MB, _READ_SECONDS = 0.004, 1.0, 0.1  # of a corpus: more than any data set here takes
+
+
+@dataclass(frozen=True)
+class Need:
+    """Limits of one job."""
+
+    mem_mb: int  #: memory in MB, of each node
+    runtime: int  #: minutes
+    disk_mb: int  #: MB that it writes, the work that it leaves in case it is killed among them
+
+
+# Where a parameter file does not say how large something is.
+UNKNOWN = Need(mem_mb=16_000, runtime=24 * 60, disk_mb=20_000)
+
+
+class Resources:
+    """The limits of the jobs of a plan on the cluster that runs them: memory, time and disk, from its costs.
+
+    They are limits, not predictions: a training that is stopped at its limit saves its state and continues in the next
+    job.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs, self.plan = costs, costs.plan
+        self.gpus = uses_gpus(self.plan.profile.execution)
+        self.training, self.evaluation = _known_sizes(self._training), _known_sizes(self._evaluation)
+        self.submission, self.store = _known_sizes(self._submission), _known_sizes(self._store)
+        self.corpus = _known_sizes(self._corpus)
+
+    def _training(self, run: Run) -> Need:
+        cost, processes = self.costs.training(run), self.plan.recipe(run.recipe).processes
+        memory = processes / nodes(self.plan, run.recipe) * (_PROGRAM_MB + cost.memory / _MB)
+        return _need(memory, self._minutes(cost) / processes, (cost.weights + cost.state) / _MB)
+
+    def _evaluation(self, run: Run) -> Need:
+        return self._decoding(run, self.costs.evaluation(run))
+
+    def _submission(self, submission: Submission) -> Need:
+        return self._decoding(submission.run, self.costs.submission(submission))
+
+    def _decoding(self, run: Run, cost: EvaluationCost) -> Need:
+        """Return the limits of an evaluation, its metrics among them, or of captions for COCO's server."""
+        weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
+        spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
+        memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
+        return _need(memory, self._minutes(cost) + _SCORING_MINUTES, _PROGRAM_MB)
+
+    def _store(self, dataset: str, features: str) -> Need:
+        """Return the limits of a feature store, whose shards are there beside it at the end."""
+        cost = next(each for each in self.costs.stores if (each.dataset, each.features) == (dataset, features))
+        settings = self.plan.get("features", features)
+        pictures = cost.images * self.plan.get("datasets", dataset).pictures_per_image()
+        seconds = pictures * _PICTURE_SECONDS[self.gpus or not settings.from_pictures]
+        seconds /= self.plan.profile.execution.extraction_parts  # each part is a job
+        disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
+        return _need(_PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk)
+
+    def _corpus(self, dataset: str) -> Need:
+        """Return the limits of a corpus, with the pictures that its reader packs."""
+        counts = self.costs.amounts.counts(dataset)
+        packed = counts.images * _PICTURE_MB if PICTURES in self.plan.get("datasets", dataset).products else 0.0
+        megabytes = counts.captions * _CAPTION_MB
+        return _need(_PROGRAM_MB + megabytes, counts.images * _READ_SECONDS / 60, _PROGRAM_MB + packed + megabytes)
+
+    def weights(self, _: object) -> Need:
+        """Return the limits of a training of a backbone or of a language model, whose steps are not counted."""
+        return UNKNOWN
+
+    def _minutes(self, cost: TrainingCost | EvaluationCost) -> float:
+        """Return the minutes of computing: of this kind of processor if one was measured, else assumed."""
+        timed = {name: seconds for name, seconds in cost.seconds.items() if name.endswith("one core") != self.gpus}
+        if timed:
+            return _LATER * max(timed.values()) / 60
+        return _ASSUMED_LATER * cost.gflop / 1e3 / (ASSUMED_TFLOPS if self.gpus else _CPU_TFLOPS) / 60
+
+
+def _need(memory: float, minutes: float, disk: float) -> Need:
+    return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), _LOGS_MB + math.ceil(disk))
+
+
+def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
+    """Return the limits of a job, computed once, or wide ones where a parameter file does not say a size."""
+
+    @lru_cache(None)
+    def or_wide(*job: object) -> Need:
+        try:
+            return limits(*job)
+        except UnknownSize:
+            return UNKNOWN
+
+    return or_wide

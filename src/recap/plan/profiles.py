@@ -1,0 +1,182 @@
+"""Plans of profiles: as Snakemake reads them, by the name of a paper, and of one row that is trained alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from recap.core.documents import parse, read_mapping
+from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.core.process import devices
+from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
+from recap.plan.run import Run, row_runs
+from recap.plan.run_plan import RunPlan
+from recap.settings import EvaluationSpec, Execution, ExecutionFile, RunSpec
+from recap.settings.params import load_profile, merged, profiles, refuse_other_scale, validate
+
+PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
+PAPER = "paper"  # the scale of papers at which nothing is replaced
+SINGLE = "single"  # name of the profile of a row that is trained alone, and of its folder below work/
+UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
+
+
+def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> RunPlan:
+    """Return the plan of a profile, refused before the first job if it cannot be made here.
+
+    `config` is as `unchecked_plan` takes it; Snakemake read it from `files`, and takes the last of two equal keys.
+    """
+    for file in files:
+        refuse_other_scale(config, read_mapping(Path(file)), str(file))
+    plan = unchecked_plan(config)
+    for section, name in sorted(plan.names()):
+        if UNUSABLE.search(name):
+            raise ConfigError(
+                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths"
+            )
+    inputs = plan.profile.inputs
+    if set("{}") & set(inputs):
+        raise ConfigError(f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them")
+    gpus, number = uses_gpus(plan.profile.execution), len(devices())
+    for name in sorted({run.recipe for run in plan.scored()}):
+        recipe = plan.recipe(name)
+        if recipe.evaluation.split != "test":
+            raise ConfigError(
+                f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test"
+            )
+        here = recipe.processes // nodes(plan, name)
+        # No GPU here: the jobs are those of a cluster, whose nodes have them.
+        if gpus and number and here > number:
+            raise ConfigError(
+                f"recipe {name!r}: {here} processes want a GPU each, but there are {number}; set `processes` lower"
+            )
+    return plan
+
+
+def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
+    """Return the plan of a profile, which may want other names or GPUs than there can be.
+
+    `config` has the keys of the profile, and two more: `params_dir`, the folder of the parameter files, and `row`
+    (``TABLE/ROW``), whose runs alone are planned.
+    """
+    values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
+    profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
+    return RunPlan(profile, Path(config.get(PARAMS, "params")), row=config.get(ROW))
+
+
+def uses_gpus(execution: Execution) -> bool:
+    """Return whether jobs use GPUs: where there are none, `auto` means the CPU."""
+    return execution.device == "cuda" or (execution.device == "auto" and bool(devices()))
+
+
+def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
+    """Return the plan of a paper (`params/NAME/profile.yaml`) or another profile (`params/NAME.yaml`, or a file).
+
+    It may want GPUs that are not here. Without a scale it is at `paper` where the profile has it, else at its first or
+    only one.
+    """
+    shipped = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
+    file = Path(name) if name.endswith((".yaml", ".yml", ".json")) else shipped.get(name)
+    if file is None or not file.is_file():
+        raise UnknownName(f"{name}: no such profile; {nearest(name, shipped)}")
+    config = read_mapping(file)
+    scales = list(config.get("scales") or {})
+    if scale is None and scales:
+        scale = PAPER if PAPER in scales else scales[0]
+    changes = {"scale": scale, "inputs": inputs}
+    return unchecked_plan({**config, **{key: value for key, value in changes.items() if value}, PARAMS: str(params)})
+
+
+def row_config(
+    params: Path,
+    row: str,
+    *,
+    profile: Path | None = None,
+    scale: str | None = None,
+    seed: int | None = None,
+    inputs: Path | None = None,
+) -> dict[str, Any]:
+    """Return the config of a workflow that plans one row (``TABLE/ROW``), as `load_plan` and Snakemake take it.
+
+    The folders and other settings are those of a profile's file, if one is named; scale, seed and inputs take the place
+    of its own. Without any, the row is planned as its table is, with all its seeds.
+    """
+    table, slash, _ = row.rpartition("/")
+    if not slash:
+        raise ConfigError(f"--row {row}: name table and row: TABLE/ROW (`recap params list tables` lists the tables)")
+    name = re.sub("[^a-z0-9_]", "_", f"{SINGLE}_{scale}") if scale else SINGLE
+    config = {"name": name, "scale": scale} if profile is None else read_mapping(profile)
+    if scale is not None and "scales" not in config and config.get("scale") != scale:
+        own = f"at scale {config['scale']}" if config.get("scale") else "without a scale"
+        raise ConfigError(f"--scale {scale}: {profile} is {own}; leave --scale or --profile out")
+    changes = {
+        "scale": scale,
+        "seeds": None if seed is None else [seed],
+        "inputs": None if inputs is None else str(inputs),
+    }
+    config |= {key: value for key, value in changes.items() if value is not None}
+    return config | {"tables": [table], "figures": [], "studies": [], PARAMS: str(params), ROW: row}
+
+
+@dataclass(frozen=True)
+class SingleRun:
+    """A training stage of a row, which may have other settings than the row, and how its captions are decoded."""
+
+    row: str
+    plan: RunPlan
+    run: Run
+    spec: RunSpec
+    execution: ExecutionFile
+    evaluation: EvaluationSpec
+
+    @property
+    def folder(self) -> Path:
+        """Where its state and its results are: never among those of a profile."""
+        return Path("work") / SINGLE / "runs" / self.row / f"seed-{self.run.seed}" / self.run.stage
+
+
+def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
+    """Return one training stage of a table's row: that of `row_config` with one seed, or another of it.
+
+    Each change is ``KEY=VALUE``; the first part of KEY is xe, scst, model, evaluation or execution.
+    """
+    plan = load_plan(config)
+    first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]
+    run = plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")
+    spec = run_spec(plan, run).model_dump(mode="json")
+    parts: dict[str, dict[str, Any]] = {
+        run.stage: spec["stage_settings"],
+        "model": spec["model_settings"],
+        "evaluation": evaluation_spec(plan, run.recipe).evaluation.model_dump(mode="json"),
+        "execution": execution(plan, run.recipe).model_dump(mode="json"),
+    }
+    for change in changes:
+        part, values = _parsed(change, list(parts))
+        parts[part] = merged(parts[part], values)
+    spec |= {"stage_settings": parts[run.stage], "model_settings": parts["model"]}
+    return SingleRun(
+        config[ROW],
+        plan,
+        run,
+        validate(RunSpec, spec, "--set"),
+        validate(ExecutionFile, parts["execution"], "--set"),
+        validate(EvaluationSpec, {"evaluation": parts["evaluation"]}, "--set"),
+    )
+
+
+def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
+    """Return what ``xe.schedule.learning_rate=1e-4`` changes: ``xe``, and the mapping laid over it."""
+    key, equals, text = change.partition("=")
+    part, *names = key.split(".")
+    if not (equals and names and all(names)):
+        raise ConfigError(f"--set {change}: write KEY=VALUE with KEY as xe.epochs or model.d_model")
+    if part in ("xe", "scst") and part not in parts:
+        raise ConfigError(f"--set {change}: this run is of stage {parts[0]}; add --stage {part} to train that one")
+    if part not in parts:
+        raise UnknownName(f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}")
+    value = parse(text, f"--set {key}")
+    for name in reversed(names):
+        value = {name: value}
+    return part, value

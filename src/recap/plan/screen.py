@@ -1,0 +1,299 @@
+"""What `recap plan` prints, about one screen: missing files and tools, disk, steps, and hours if jobs run at once."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from dataclasses import dataclass
+from textwrap import shorten
+from typing import Any, Literal, TypeVar
+
+from recap.core.errors import counted
+from recap.plan.costs import Costs, EvaluationCost, TrainingCost
+from recap.plan.outside import Requirement, requirements
+from recap.plan.paths import Paths
+from recap.plan.run import Run
+from recap.plan.run_plan import RunPlan
+from recap.settings.base import HUB
+from recap.settings.params import file_and_part
+
+Cost = TrainingCost | EvaluationCost
+Work = tuple[Literal["train", "evaluate", "submit"], Run]
+Name = TypeVar("Name", bound=Hashable)
+
+_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_NOTE = 110  # characters of a note that are shown
+_PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that a plan needs."""
+
+    name: str
+    here: bool  #: whether it is installed
+    without: str  #: what is lost without it
+    get: str  #: the command or the page that gets it
+
+
+def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float, places: int | None) -> str:
+    """Return all that a person wants to know before the first job.
+
+    A GPU is assumed to sustain so many `tflops`; `places` are the jobs that run at once, of several numbers if None.
+    """
+    profile, missing = plan.profile, requirements(Paths(plan))
+    at = f" at scale {profile.scale}" if profile.scale else ""
+    tables = table_work(plan, costs)
+    trainings = [cost for table in tables for cost in table.costs if isinstance(cost, TrainingCost)]
+    lines = [
+        f"{profile.name}{at}, outside files in {profile.inputs}/",
+        *_missing(plan, missing),
+        *_tools(tools),
+        *_disk(missing, costs, trainings),
+        *_work(tables),
+        *_memory(trainings),
+        *_hours(plan, costs, tables, tflops, [places] if places else _PLACES),
+    ]
+    return "\n".join(lines)
+
+
+def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
+    if not missing:
+        yield "Outside files: all are here."
+        return
+    by_hand, others = (any((each.how == "hand") is hand for each in missing) for hand in (True, False))
+    hint = "; the workflow makes all but those by hand with --config fetch=true" * (others and not plan.profile.fetch)
+    hint += "; `recap data by-hand` prints the steps" * by_hand
+    words = {"fetch": "to fetch", "unpack": "to unpack", "hub": "from the hub", "hand": "by hand"}
+    counts = {word: sum(each.how == how for each in missing) for how, word in words.items()}
+    ways = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    yield f"Missing outside files: {len(missing)} ({ways}){hint}"
+    inputs = f"{plan.profile.inputs}/"
+    rows = [_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))]
+    yield from _columns(list(dict.fromkeys(rows)))  # the files of one archive are one line
+
+
+def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
+    entry = each.entry
+    size = _size(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "?"
+    digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
+    if each.archive:
+        source = f"from {each.archive.name}"
+    elif entry and entry.urls:
+        source = entry.urls[0]
+    else:
+        source = entry.note if entry and entry.note else f"named by {each.named_by}"
+    licence = _cut(entry.licence, 24) if entry else ""
+    path = each.path.removeprefix(inputs).removeprefix(HUB)
+    if each.archive and entry:
+        path, digest = f"{entry.name}/", "-"
+    return each.how, path, size, digest, licence, source if source.startswith("http") else _cut(source)
+
+
+def _tools(tools: Sequence[Tool]) -> Iterator[str]:
+    missing = [tool for tool in tools if not tool.here]
+    here = ", ".join(tool.name for tool in tools if tool.here)
+    if missing:
+        yield f"Missing tools{f' (here: {here})' if here else ''}:"
+        yield from _columns([[tool.name, tool.without, tool.get] for tool in missing])
+    else:
+        yield f"Tools: {here}, all are here."
+
+
+def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[TrainingCost]) -> Iterator[str]:
+    whole = [each.entry for each in missing if each.how != "unpack"]
+    published = [entry.bytes for entry in whole if entry and entry.bytes]
+    unknown = len(whole) - len(published)
+    archives = {each.archive.name for each in missing if each.archive}
+    stores = sum(store.bytes or 0 for store in costs.stores)
+    weights = sum(cost.weights for cost in trainings)
+    state = max((cost.state for cost in trainings), default=0)
+    yield "Disk:"
+    rows = [["downloads", _size(sum(published)), f"and {unknown} whose size is not published" if unknown else ""]]
+    if archives:
+        rows.append(["unpacked", "?", f"what is needed of {', '.join(sorted(archives))}"])
+    rows.append(["feature stores", _size(stores, any(store.at_most for store in costs.stores)), ""])
+    for store in costs.stores:
+        images = counted(store.images, "image")
+        if store.images < store.all_images:
+            images = f"{store.images:,} of {store.all_images:,} images"
+        size = "?" if store.bytes is None else _size(store.bytes, store.at_most)
+        rows.append([f"  {store.dataset}/{store.features}", size, images])
+    rows.append(["weights", _size(weights), f"and up to {_size(state)} for the state of each training that is running"])
+    parser = ConfigParser()
+    parser.read([".dvc/config", ".dvc/config.local"])
+    links = parser.get("cache", "type", fallback="copy").strip('"').split(",")[0].strip() != "copy"
+    copy = "links to these files" if links else "a second copy: set `dvc config cache.type` to link instead"
+    rows.append(["DVC's cache", _size(0 if links else stores + weights), copy])
+    yield from _columns(rows)
+
+
+@dataclass(frozen=True)
+class TableWork:
+    """What a table, with all its parts, adds to the tables before it."""
+
+    table: str  #: name of its file
+    rows: int  #: that are trained or decoded
+    trainings: dict[str, int]  #: of cross-entropy and of the second stage
+    evaluations: int  #: of scored runs, and captions for COCO's server
+    costs: tuple[Cost, ...]  #: of all of them
+
+    @property
+    def numbers(self) -> list[float]:
+        """Rows, trainings of both stages, optimizer steps, evaluations, 10^15 operations."""
+        steps = sum(cost.steps for cost in self.costs if isinstance(cost, TrainingCost))
+        gflop = sum(cost.gflop for cost in self.costs)
+        return [self.rows, *self.trainings.values(), steps, self.evaluations, gflop]
+
+
+def table_work(plan: RunPlan, costs: Costs) -> list[TableWork]:
+    """Return the work of each table; a training that two tables share is counted in the first."""
+    tables, counted_runs = [], set[Run]()
+    parts: dict[str, list[str]] = {}
+    for name in plan.tables:
+        parts.setdefault(file_and_part(plan.params, name)[0], []).append(name)
+    for file, names in parts.items():
+        scored = list(dict.fromkeys(run for name in names for run in plan.table_runs(name) if run not in counted_runs))
+        trained = [run for run in _trainings(plan, scored) if run not in counted_runs]
+        counted_runs.update(scored, trained)
+        of_stages = {stage: sum(run.stage == stage for run in trained) for stage in ("xe", "scst")}
+        sent = [costs.submission(each) for each in plan.submissions(*names)]
+        every: tuple[Cost, ...] = (*map(costs.training, trained), *map(costs.evaluation, scored), *sent)
+        rows = sum(len(plan.tables[name].rows) for name in names)
+        tables.append(TableWork(file, rows, of_stages, len(scored) + len(sent), every))
+    return tables
+
+
+def _work(tables: Sequence[TableWork]) -> Iterator[str]:
+    yield "Work (what tables share is in the first of them):"
+    head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
+    numbers = {table.table: table.numbers for table in tables}
+    numbers |= {"all": [sum(column) for column in zip(*numbers.values(), strict=True)]}
+    rows = [[name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"] for name, (*counts, gflop) in numbers.items()]
+    yield from _columns([head, *rows], numbers=range(1, len(head)))
+
+
+def _memory(trainings: Sequence[TrainingCost]) -> Iterator[str]:
+    exact, memory = sum(cost.measured for cost in trainings), [cost.memory for cost in trainings]
+    held = "weights, gradients, Adam's moments, and what a step keeps for its backward pass"
+    yield f"A training holds {_size(min(memory))} to {_size(max(memory))}: {held}."
+    scaled = f"; {len(trainings) - exact} are scaled from others of their kind" if exact < len(trainings) else ""
+    yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
+
+
+def _hours(
+    plan: RunPlan, costs: Costs, tables: Sequence[TableWork], tflops: float, numbers: Sequence[int]
+) -> Iterator[str]:
+    every = [cost for table in tables for cost in table.costs]
+    # The machine that was measured last of those whose seconds are known for all jobs.
+    machine = next((name for name in every[0].seconds if all(name in cost.seconds for cost in every)), None)
+    schedules: dict[str, Callable[[Cost], float]] = {}
+    if machine is not None:
+        schedules[f"{machine}, measured"] = lambda cost: cost.seconds[machine]
+    assumed = f"GPUs of {tflops:g} TFLOP/s, assumed, not measured (--tflops)"
+    schedules[assumed] = lambda cost: cost.gflop * 1e9 / (tflops * 1e12)
+    yield "Time of trainings and decoding, without features, metrics and early stops:"
+    rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
+    for name, seconds in schedules.items():
+        scheduled = jobs(plan, costs, seconds)
+        each = [job.seconds for (kind, _), job in scheduled.items() if kind == "train"]
+        spans = [makespan(scheduled, n) for n in numbers]
+        total, longest = sum(job.seconds for job in scheduled.values()), max(chains(scheduled).values())
+        rows.append([name, f"{_time(min(each))} to {_time(max(each))}", *map(_time, (total, *spans, longest))])
+    yield from _columns(rows)
+    if machine is None:
+        yield "No machine was measured for these kinds of models: `recap plan ... --time` times some steps here."
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: its seconds, and the jobs that must have ended before it begins."""
+
+    seconds: float
+    after: tuple[Hashable, ...] = ()
+
+
+def jobs(plan: RunPlan, costs: Costs, seconds: Callable[[Any], float]) -> dict[Work, Job]:
+    """Return the trainings and evaluations of a plan as jobs, each after those that it waits for."""
+    scheduled: dict[Work, Job] = {}
+    for run in _trainings(plan, plan.scored()):
+        first = plan.first_stage(run)
+        scheduled["train", run] = Job(seconds(costs.training(run)), (("train", first),) if first != run else ())
+    for run in plan.scored():
+        weights = tuple(("train", plan.weights(part)) for part in run.parts())
+        scheduled["evaluate", run] = Job(seconds(costs.evaluation(run)), weights)
+    for submission in plan.submissions():
+        after = scheduled["evaluate", submission.run].after
+        scheduled["submit", submission.run] = Job(seconds(costs.submission(submission)), after)
+    return scheduled
+
+
+def _trainings(plan: RunPlan, scored: Iterable[Run]) -> list[Run]:
+    """Return the trainings that scored runs need, each once, in the order in which they can run."""
+    return list(dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part)))
+
+
+def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
+    """Return the seconds from the beginning of each job to the end of the last one that waits for it."""
+    left: dict[Hashable, float] = {}
+    for name in reversed(list(jobs)):  # each is after those that it waits for
+        left[name] = left.get(name, 0.0) + jobs[name].seconds
+        for before in jobs[name].after:
+            left[before] = max(left.get(before, 0.0), left[name])
+    return left
+
+
+def makespan(jobs: Mapping[Name, Job], places: int) -> float:
+    """Return the seconds until all jobs have ended, so many at a time, the one with the longest chain first.
+
+    This is a list schedule: at most twice as long as the best one.
+    """
+    left, now = chains(jobs), 0.0
+    waiting = {name: set(job.after) for name, job in jobs.items()}
+    following: dict[Hashable, list[Name]] = {name: [] for name in jobs}
+    for name, job in jobs.items():
+        for before in set(job.after):
+            following[before].append(name)
+    order = {name: index for index, name in enumerate(jobs)}
+    ready = [(-left[name], order[name], name) for name, before in waiting.items() if not before]
+    heapq.heapify(ready)
+    running: list[tuple[float, int, Name]] = []
+    while ready or running:
+        while ready and len(running) < places:
+            *_, name = heapq.heappop(ready)
+            heapq.heappush(running, (now + jobs[name].seconds, order[name], name))
+        now, _, ended = heapq.heappop(running)
+        for name in following[ended]:
+            waiting[name].discard(ended)
+            if not waiting[name]:
+                heapq.heappush(ready, (-left[name], order[name], name))
+    return now
+
+
+def _columns(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> Iterator[str]:
+    """Yield rows with aligned columns, those of numbers to the right."""
+    right = set(numbers)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        yield "  " + "  ".join(f"{text:{'>' if n in right else '<'}{width}}" for n, (text, width) in cells).rstrip()
+
+
+def _cut(text: str, width: int = _NOTE) -> str:
+    return shorten(text, width, placeholder=" ...", break_on_hyphens=False)
+
+
+def _size(size: float, at_most: bool = False) -> str:
+    if not size:
+        return "0"
+    unit, name = next(((unit, name) for name, unit in _UNITS if size >= unit), (_UNITS[0][1], _UNITS[0][0]))
+    return f"{'at most ' if at_most else ''}{size / unit:.1f} {name}"
+
+
+def _time(seconds: float) -> str:
+    """Return seconds, minutes, hours or days, whichever is short."""
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return counted(round(seconds), "second")

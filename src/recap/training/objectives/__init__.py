@@ -1,1 +1,0 @@
-"""What a training stage minimises: one stage per file."""

@@ -1,0 +1,61 @@
+"""What is found on a machine is told with its version, what is not with what is lost and how to get it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from recap import cli
+from recap.cli import doctor
+
+
+def found(name, **changed):
+    return next(each for each in doctor.examine(Path()) if each.name == name)
+
+
+def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
+    monkeypatch.setattr(doctor, "java_executable", lambda: None)
+    monkeypatch.setattr(doctor, "spice_models_missing", lambda: True)
+    monkeypatch.setattr(doctor, "tagger", lambda: None)
+    monkeypatch.setattr(doctor, "_installed", lambda name: None)
+    every = doctor.examine(Path())
+    lacking = {each.name: each for each in every if each.version is None}
+    assert {"LaTeX", "browser", "Slurm", "Java", "SPICE's models", "detectron2", "torch", "tagger"} <= set(lacking)
+    assert all(each.without and each.get for each in lacking.values())
+    page = doctor.report(every)
+    assert all(each.without in page and f"get it: {each.get}" in page for each in lacking.values())
+
+
+def test_what_is_here_has_its_version():
+    assert found("torch").version == torch.__version__ and found("Python").version.startswith("3.")
+    assert "GiB" in found("free disk").version
+
+
+def test_a_gpu_that_torch_cannot_use_is_told(monkeypatch):
+    monkeypatch.setattr(doctor, "devices", lambda: ["0"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    gpu = found("GPU")
+    assert gpu.version is None and "GPU 0 is there" in gpu.without and "CUDA build" in gpu.get
+
+
+@pytest.mark.parametrize("script", ["exit 3", "sleep 60", None], ids=["fails", "hangs", "missing"])
+def test_a_program_that_cannot_say_its_version_is_not_there(tmp_path, monkeypatch, script):
+    monkeypatch.setattr(doctor, "_SECONDS", 0.5)
+    program = tmp_path / "sbatch"
+    if script:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    assert doctor.version_of(program, "--version") is None
+
+
+def test_the_command_prints_both_parts(capsys, tmp_path):
+    cli.main(["doctor", "--folder", str(tmp_path)])
+    page = capsys.readouterr().out
+    assert page.startswith("Here:\n") and "torch" in page and str(tmp_path) in page
+
+
+def test_a_folder_that_is_not_there_is_refused(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        cli.main(["doctor", "--folder", str(tmp_path / "none")])
+    assert "none: no such folder" in capsys.readouterr().err

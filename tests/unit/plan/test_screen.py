@@ -1,0 +1,113 @@
+"""`recap plan`: one screen."""
+
+import pytest
+
+from helpers.plans import PARAMS
+from recap.cli import main
+from recap.cli.doctor import plan_tools
+from recap.models.check import costs_of
+from recap.plan.profiles import named_plan
+from recap.plan.screen import jobs, screen, table_work
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder that has the parameters."""
+    (tmp_path / "params").symlink_to(PARAMS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shown(words, capsys):
+    main(["plan", *words])
+    return capsys.readouterr().out
+
+
+def test_everything_that_is_missing_is_said_at_once(folder, capsys):
+    text = shown(["acf", "--jobs", "4"], capsys)
+    for said in (
+        "coco/train2014.zip",
+        "12.6 GiB",
+        "sha256 ede4087e",
+        "http://images.cocodataset.org/zips/train2014.zip",
+        "  hand    oscar/coco_caption.zip",
+        "  hub     timm/swin_large_patch4_window12_384",
+        "coco/swin_l_384_grid",
+        "at most 23.7 GiB",
+        "acf/t1",
+        "--jobs 4",
+        "assumed, not measured (--tflops)",
+    ):
+        assert said in text, text
+    assert len(text.splitlines()) <= 45
+    assert [path.name for path in folder.iterdir() if path.name != "params"] == ["work"]
+
+
+def test_a_scale_is_named_and_a_misspelt_one_gets_the_nearest(folder, capsys):
+    assert shown(["xlan", "--scale", "scenes"], capsys).startswith("xlan_scenes at scale scenes")
+    with pytest.raises(SystemExit):
+        main(["plan", "xlan", "--scale", "scene"])
+    assert "scenes" in capsys.readouterr().err
+
+
+def test_files_that_are_there_are_not_missing(folder, capsys):
+    (folder / "mine" / "coco").mkdir(parents=True)
+    (folder / "mine" / "coco" / "train2014.zip").touch()
+    text = shown(["acf", "--inputs", "mine"], capsys)
+    assert "coco/val2014.zip" in text and "coco/train2014.zip" not in text
+
+
+def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
+    plan = named_plan(PARAMS, "visualgpt")
+    found = table_work(plan, costs_of(plan))
+    assert sum(sum(table.trainings.values()) for table in found) == len(plan.trained())
+    assert sum(table.evaluations for table in found) == len(plan.scored())
+    assert [table.table for table in found][:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
+
+
+def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
+    plan = named_plan(PARAMS, "xlan")
+    costs = costs_of(plan)
+    found = jobs(plan, costs, lambda cost: cost.gflop)
+    assert len(found) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
+    place = {name: index for index, name in enumerate(found)}
+    assert all(place[before] < place[name] for name, job in found.items() for before in job.after)
+    ensemble = next(run for run in plan.scored() if run.members)
+    assert len(found["evaluate", ensemble].after) == len(ensemble.members)
+
+
+def test_a_cache_that_links_makes_no_second_copy(folder):
+    plan = named_plan(PARAMS, "fusion", scale="photos")
+    assert "a second copy: set `dvc config cache.type`" in screen(plan, costs_of(plan), [], tflops=10, places=None)
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc" / "config").write_text('[cache]\n    type = "reflink,hardlink,symlink,copy"\n')
+    assert "links to these files" in screen(plan, costs_of(plan), [], tflops=10, places=None)
+
+
+def test_only_tools_that_a_plan_needs_are_asked_for():
+    names = {paper: {tool.name for tool in plan_tools(named_plan(PARAMS, paper))} for paper in ("acf", "visualgpt")}
+    assert names["visualgpt"] - names["acf"] == {"detectron2"}
+    assert {"SPICE's models", "Java"} <= names["acf"]
+    demo = {tool.name for tool in plan_tools(named_plan(PARAMS, str(PARAMS / "demo.yaml")))}
+    assert "detectron2" not in demo
+
+
+def test_steps_are_timed_here_and_then_known(folder, capsys):
+    words = ["fusion", "--scale", "scenes", "--time", "0.001"]
+    first = shown(words, capsys)
+    table = (folder / "work" / "measured_steps.csv").read_text()
+    assert len(table.splitlines()) == 2  # the minutes were over after one
+    shown(words, capsys)
+    assert len((folder / "work" / "measured_steps.csv").read_text().splitlines()) == 3
+    assert "measured" in first
+
+
+def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted(folder, capsys):
+    text = shown(["xlan"], capsys)
+    assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
+    assert "coco_test2014/bottom_up_adaptive_test2014" in text
+    plan = named_plan(PARAMS, "xlan")
+    found = {table.table: table for table in table_work(plan, costs_of(plan))}
+    alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
+    assert found["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
+    assert {cost.images for cost in found["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}
