@@ -89,6 +89,7 @@ class Things:
 class Group(Things):
     """Things in a picture; ``edge`` is the side of their bounding square."""
 
+    size: str
     edge: float
     centres: tuple[Point, ...]
 
@@ -296,7 +297,9 @@ def _statement(parts: Mapping[str, str | None]) -> Statement | None:
         line = parts.get("line") if count > 2 else None
         arrangement = line or _PLACES[min(count, 3)].get(parts.get("place") or "")
     else:
-        arrangement = _LINKS.get(parts.get("link") or "") or _SIDES.get((parts.get("left"), parts.get("right")), "")
+        arrangement = _LINKS.get(parts.get("link") or "") or _SIDES.get(
+            (parts.get("left") or "", parts.get("right") or ""), ""
+        )
     if arrangement in _REVERSED:
         groups, arrangement = groups[::-1], _REVERSED[arrangement]
     return Statement(groups, arrangement, background) if arrangement else None

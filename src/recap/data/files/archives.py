@@ -68,8 +68,8 @@ def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
                 if not entry.is_dir():
                     yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
     else:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
+        with path.open("rb") as start:
+            packed = start.read(2) == b"\x1f\x8b"
         # tarfile's own stream of a gzip does not look at the check sum; gzip does, at its end.
         with gzip.open(path) if packed else path.open("rb") as stream:
             with tarfile.open(fileobj=stream, mode="r|") as tar:
