@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from helpers.commands import refused_command as refused
 from recap import __version__
 from recap.cli import build_parser, main
 from recap.cli.frame import Parser
 from recap.cli.options import mapping
 from recap.cli.steps import STEPS
-from recap.core.errors import nearest
 from recap.core.plugins import resolve
 from recap.settings import RunSpec
 from recap.settings.params import load_named, names, validate
@@ -43,16 +43,6 @@ COMMANDS = {parser.prog: parser for parser in leaves(build_parser())}
 
 def run(*words, **options):
     return subprocess.run([sys.executable, "-m", "recap", *words], capture_output=True, text=True, **options)
-
-
-def refused(capsys, *words):
-    """Return the one line of a command that is refused."""
-    with pytest.raises(SystemExit) as end:
-        main(list(words))
-    assert end.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    return said.err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -103,9 +93,7 @@ def test_the_version_and_the_bare_command(capsys):
         (["data", "corpsu"], "recap data: command 'corpsu' is unknown; did you mean 'corpus'?"),
         (["data", "card", "--corpsu", "x"], "recap data card: there is no option --corpsu; did you mean '--corpus'?"),
         (["train", "--spec", "no.json"], "recap train: argument --spec: no.json: cannot be read"),
-        (["params", "list", "modles"], "recap params list: argument section: invalid choice: 'modles' (choose from"),
         (["params", "list", "--params", "none"], "none: there is no such folder; name that of the parameter files"),
-        (["data", "card"], "the following arguments are required: --name, --corpus, --out"),
         (["data", "vocabulary", "--spec", "[" * 100_000], "--spec: nested too deeply"),
         (["data", "vocabulary", "--spec", "[1"], "--spec: not valid JSON"),
         (["data", "vocabulary", "--spec", "[1]"], "--spec: expected a JSON object"),
@@ -136,36 +124,30 @@ DEFAULTS_ALONE = ("recap data vocabulary",)  # here an empty spec is a whole one
 
 @pytest.mark.parametrize("name", WITH_SPEC)
 def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name):
-    said = refused(capsys, *filled(name, {"kind": "nonsense", "stage": "xe"}, tmp_path))
-    assert "nonsense" in said or "unknown key 'kind'" in said or "unknown key 'stage'" in said
+    sentence = refused(capsys, *filled(name, {"kind": "nonsense", "stage": "xe"}, tmp_path))
+    assert any(word in sentence for word in ("nonsense", "'kind'", "'stage'"))
     if name not in DEFAULTS_ALONE:
-        assert "is missing" in refused(capsys, *filled(name, {}, tmp_path))
+        assert "--spec" in refused(capsys, *filled(name, {}, tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_key_of_a_spec_gets_the_nearest(capsys, tmp_path):
-    spec = {"evaluation": {}, "evaluations": 2}
-    said = refused(capsys, *filled("recap evaluate", spec, tmp_path))
-    assert said == "recap: --spec: unknown key 'evaluations'; did you mean 'evaluation'?\n"
-    spec = {"evaluation": {"beem": 3}}
-    said = refused(capsys, *filled("recap evaluate", spec, tmp_path))
-    assert said == "recap: --spec: unknown key 'evaluation.beem'; did you mean 'beam'?\n"
+    sentence = refused(capsys, *filled("recap evaluate", {"evaluation": {"beem": 3}}, tmp_path))
+    assert sentence == "recap: --spec: unknown key 'evaluation.beem'; did you mean 'beam'?\n"
 
 
 def complete_specs():
     """Yield every spec of a run that the parameters of this repository can ask for, as the workflow passes it."""
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
-        named = {
-            section: {
-                name: load_named(params, section, name).model_dump(mode="json") for name in names(params, section)
-            }
+        models, recipes = (
+            [load_named(params, section, name).model_dump(mode="json") for name in names(params, section)]
             for section in ("models", "recipes")
-        }
-        stages = [(stage, recipe[stage]) for recipe in named["recipes"].values() for stage in ("xe", "scst")]
+        )
+        stages = [(stage, recipe[stage]) for recipe in recipes for stage in ("xe", "scst")]
         named_parts = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "name")
-        for number in range(max(len(named["models"]), len(stages))):
+        for number in range(max(len(models), len(stages))):
             stage, settings = stages[number % len(stages)]
-            model = list(named["models"].values())[number % len(named["models"])]
+            model = models[number % len(models)]
             if settings:
                 yield {**named_parts, "seed": 1, "stage": stage, "model_settings": model, "stage_settings": settings}
 
@@ -181,35 +163,26 @@ def test_a_complete_spec_comes_back_byte_for_byte():
         assert yaml.safe_dump(again) == yaml.safe_dump(passed)
 
 
-def test_many_names_are_cut_to_the_likest():
-    assert nearest("q", ["a", "b"]) == "known are: a, b"
-    said = nearest("12345", [f"name_{letter}" for letter in "abcdefghijklmnop"])
-    assert said.startswith("known are: ") and said.endswith(" and 8 more") and said.count(",") == 7
-
-
 @pytest.mark.parametrize("out, named", [("/proc/no/out.json", "/proc/no"), ("file/out.json", "file"), (".", ".")])
 def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeypatch, out, named):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
-    said = refused(capsys, "run-step", "summary", "--spec", '{"rows": {}}', "--scores", ".", "--out", out)
-    assert said.startswith(f"recap: {named}")
+    sentence = refused(capsys, "run-step", "summary", "--spec", '{"rows": {}}', "--scores", ".", "--out", out)
+    assert sentence.startswith(f"recap: {named}")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_training_hears_at_once_of_an_output_that_cannot_be_made(capsys, tmp_path):
     words = ["train", "--spec", json.dumps(next(complete_specs())), "--out", "/proc/no/run"]
-    for option in ("corpus", "vocabulary", "subset", "features", "state"):
-        words += [f"--{option}", str(tmp_path / "x")]
+    words += [f"--{option}={tmp_path}/x" for option in ("corpus", "vocabulary", "subset", "features", "state")]
     assert refused(capsys, *words).startswith("recap: /proc/no")
 
 
 def test_a_wrong_spec_of_a_training_is_one_sentence(capsys, tmp_path):
-    words = [
-        word for name in ("corpus", "vocabulary", "subset", "features", "state", "out") for word in (f"--{name}", "x")
-    ]
-    said = refused(capsys, "train", "--spec", '{"stage": "xe", "kind": "nonsense"}', *words)
-    assert "unknown key 'kind'" in said
-    assert "the key 'stage' is missing" in refused(capsys, "train", "--spec", "{}", *words)
+    options = ("corpus", "vocabulary", "subset", "features", "state", "out")
+    words = [word for name in options for word in (f"--{name}", str(tmp_path / "x"))]
+    assert "'kind'" in refused(capsys, "train", "--spec", '{"stage": "xe", "kind": "nonsense"}', *words)
+    assert "'stage'" in refused(capsys, "train", "--spec", "{}", *words)
     assert not list(tmp_path.iterdir())
 
 
@@ -281,22 +254,16 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "words, sentence",
+    ("words", "named"),
     [
-        ([], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
-        (["--spec", "{}", "--row", "a/b"], "give a run with --spec, or a row of a table with --row TABLE/ROW"),
-        (["--spec", "{}", "--out", "o"], "--spec goes with --corpus, --vocabulary, --subset, --features, --state"),
-        (
-            ["--spec", "{}", "--profile", "p.yaml", "--set", "xe.epochs=1"],
-            "--spec is not for --profile, --set, which --row alone knows; leave them out",
-        ),
-        (
-            ["--row", "a/b", "--state", "s", "--execution", "e.yaml"],
-            "--row is not for --state, --execution, which --spec alone knows; leave them out",
-        ),
+        ([], ["--spec", "--row TABLE/ROW"]),
+        (["--spec", "{}", "--row", "a/b"], ["--spec", "--row TABLE/ROW"]),
+        (["--spec", "{}", "--out", "o"], ["--spec", "--corpus, --vocabulary, --subset, --features, --state"]),
+        (["--spec", "{}", "--profile", "p.yaml", "--set", "xe.epochs=1"], ["--spec", "--profile, --set", "--row"]),
+        (["--row", "a/b", "--state", "s", "--execution", "e.yaml"], ["--row", "--state, --execution", "--spec"]),
     ],
 )
-def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, sentence):
+def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, named):
     spec = json.dumps(next(complete_specs()))
-    words = [spec if word == "{}" else word for word in words]
-    assert refused(capsys, "train", *words) == f"recap: {sentence}\n"
+    sentence = refused(capsys, "train", *(spec if word == "{}" else word for word in words))
+    assert all(name in sentence for name in named)

@@ -119,11 +119,6 @@ def test_what_is_computed_counts(toy, old, new):
     assert toy(**{name: replaced(text, old, new)}) != toy()
 
 
-def test_an_error_counts_by_its_condition_and_its_class(toy):
-    assert toy(layer=replaced(LAYER, "is too large", "exceeds the scale")) == toy()
-    assert toy(layer=replaced(LAYER, "x > SCALE", "x >= SCALE")) != toy()
-
-
 def test_a_move_to_another_file_changes_nothing(toy):
     elsewhere = replaced(LAYER, "toy.numbers", "toy.scales")
     assert toy(layer=elsewhere, numbers=None, scales="SCALE = 1.5\n") == toy()
@@ -172,13 +167,10 @@ def test_a_model_is_followed_only_where_it_is_named():
     assert "recap.papers.xlan.model" not in modules
 
 
-@pytest.mark.parametrize("start", ["recap.training.runn", "recap.training.run:trane", "nowhere.job"])
-def test_an_unknown_start_is_refused(start):
-    with pytest.raises(LookupError, match=start.rpartition(":")[2]):
-        code_digest(start)
-
-
-def test_an_unknown_module_to_leave_out_is_refused():
+def test_an_unknown_name_is_refused():
+    for start in ("recap.training.runn", "recap.training.run:trane", "nowhere.job"):
+        with pytest.raises(LookupError, match=start.rpartition(":")[2]):
+            code_digest(start)
     with pytest.raises(LookupError, match="recap.models.registri"):
         code_digest(TRAINING, without=["recap.models.registri"])
 
@@ -191,21 +183,14 @@ CARRIERS = (
     "recap.settings.metrics",
     "recap.evaluation.job._line",
 )
+NOAM = {"kind": "noam", "factor": 1.0, "warmup": 10}
 
 
 @pytest.mark.parametrize(
     "kind, stage, settings",
     [
         ("zodiac", "xe", {"learning_rate": 0.005}),
-        (
-            "xlan",
-            "xe",
-            {
-                "schedule": {"kind": "noam", "factor": 1.0, "warmup": 10},
-                "scheduled_sampling": {"interval": 1, "increment": 0.5},
-                "epochs": 2,
-            },
-        ),
+        ("xlan", "xe", {"schedule": NOAM, "scheduled_sampling": {"interval": 1, "increment": 0.5}, "epochs": 2}),
         ("transformer", "scst", {"learning_rate": 0.001, "samples": 2}),
     ],
 )
@@ -269,7 +254,9 @@ def traced(call, **arguments):
 
     def note(frame, event, _):
         code = frame.f_code
-        is_function = code.co_flags & inspect.CO_OPTIMIZED  # no body of a class or module: the first import runs these
+        # What the body of a class or module runs depends on which test imports it first.
+        imported = frame.f_back is not None and frame.f_back.f_code.co_name == "<module>"
+        is_function = code.co_flags & inspect.CO_OPTIMIZED and not imported
         if event == "call" and is_function and code.co_filename.startswith(f"{package}/"):
             path = Path(code.co_filename).relative_to(package.parent).with_suffix("")
             module = ".".join(path.parts).removesuffix(".__init__")

@@ -23,7 +23,8 @@ def write_run(results: Path, *, setting=SETTING, seed=1, stage="xe", cider=None,
     path = f"{setting}/seed-{seed}/{stage}"
     run, scores = results / "runs" / path, results / "scores" / path
     run.mkdir(parents=True, exist_ok=True)
-    settings = {"model": "transformer", "model_settings": {"d_model": 16}, "stage_settings": {"betas": [0.9, 0.98]}}
+    settings = {"model": "transformer", "model_settings": {"d_model": 16}, "init": None, "empty": {}}
+    settings["stage_settings"] = {"betas": [0.9, 0.98]}
     config = {"code": "c0de", "feature_hash": "feed", "init_sha256": None, "spec": settings, "stage": stage}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     lines = ["epoch,step,loss,learning_rate,val_cider_d,seconds", f"0,10,{loss},0.1,0.5,1", "1,20,1.0,0.1,,1"]
@@ -33,13 +34,8 @@ def write_run(results: Path, *, setting=SETTING, seed=1, stage="xe", cider=None,
     if cider is not None:
         scores.mkdir(parents=True, exist_ok=True)
         (scores / "captions.test.json").write_text("[]")
-        metrics = {
-            "scores": {"BLEU-1": 0.5, "CIDEr": cider, "SPICE": None},
-            "not_run": {"SPICE": "no jar"},
-            "signature": "s",
-            "split": "test",
-            "decoding": {},
-        }
+        metrics = {"scores": {"BLEU-1": 0.5, "CIDEr": cider, "SPICE": None}, "not_run": {"SPICE": "no jar"}}
+        metrics |= {"signature": "s", "split": "test", "decoding": {}}
         (scores / "metrics.json").write_text(json.dumps(metrics))
 
 
@@ -48,15 +44,8 @@ def write_table(results: Path, reports: Path, *, name="two"):
     row = dict(zip(("dataset", "subset", "features"), SETTING.split("/"), strict=False))
     row |= {"id": "t", "label": "Transformer <big>", "model": "transformer", "recipe": "demo", "stage": "scst"}
     row["cells"] = {"CIDEr": {"mean": 4.67981}, "SPICE": {"mean": None}}
-    table = {
-        "table": name,
-        "title": "Two rows",
-        "scale": "Scale of this run: small",
-        "baseline": "t",
-        "seeds": [1, 2],
-        "rows": [row],
-    }
-    table["columns"] = ["CIDEr", "SPICE"]
+    table = {"table": name, "title": "Two rows", "scale": "Scale of this run: small", "baseline": "t", "rows": [row]}
+    table |= {"seeds": [1, 2], "columns": ["CIDEr", "SPICE"]}
     for folder in (results / "statistics", reports / "tables", reports / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
     (results / "statistics" / f"{name}.json").write_text(json.dumps(table))
@@ -81,11 +70,15 @@ def store(mlflow_store):
     return mlflow_store
 
 
-def active(store):
-    """Return the runs that are not deleted."""
+def client_of(store):
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{store}")
+    return MlflowClient(tracking_uri=f"sqlite:///{store}")
+
+
+def active(store):
+    """Return the runs that are not deleted."""
+    client = client_of(store)
     return client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
 
 
@@ -101,16 +94,12 @@ def publish(tmp_path, results, store):
     return run
 
 
-def by_name(runs, name):
-    return runs["demo", name]
-
-
 def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
     runs = publish()
     assert {name for _, name in runs} == {
         f"transformer seed {seed} {stage}" for seed in (1, 2) for stage in ("xe", "scst")
     }
-    run = by_name(runs, "transformer seed 2 scst")
+    run = runs["demo", "transformer seed 2 scst"]
     assert run.data.metrics["CIDEr"] == 60.0  # percent, as in the tables
     assert "SPICE" not in run.data.metrics
     assert run.data.metrics["loss"] == 1.0
@@ -118,17 +107,13 @@ def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
     assert run.info.status == "FINISHED"
     assert run.info.end_time - run.info.start_time == 2000
     tags = run.data.tags
-    assert {name: tags[name] for name in ("model", "seed", "stage")} == {
-        "model": "transformer",
-        "seed": "2",
-        "stage": "scst",
-    }
+    assert [tags[name] for name in ("model", "seed", "stage")] == ["transformer", "2", "scst"]
     assert tags["not_run.SPICE"] == "no jar"
     assert "mlflow.parentRunId" not in tags
 
 
 def test_settings_are_params_and_no_tag_is_a_hash_but_the_last(publish):
-    run = by_name(publish(), "transformer seed 1 xe")
+    run = publish()["demo", "transformer seed 1 xe"]
     own = [name for name in run.data.tags if not name.startswith("mlflow.")]
     assert own[:3] == ["label", "stage", "seed"]
     assert own[-2:] == ["job_key", "content_hash"]
@@ -136,6 +121,7 @@ def test_settings_are_params_and_no_tag_is_a_hash_but_the_last(publish):
     assert run.data.tags["git_commit"] == "abc"
     assert run.data.params == {
         "label": "transformer",
+        "init": "null",
         "model": "transformer",
         "model_settings.d_model": "16",
         "stage_settings.betas": "[0.9, 0.98]",
@@ -149,12 +135,12 @@ def test_runs_have_the_labels_of_the_tables_and_their_first_stages_too(publish, 
         "table two",
         *(f"Transformer <big> seed {seed} {stage}" for seed in (1, 2) for stage in ("xe", "scst")),
     }
-    assert by_name(runs, "Transformer <big> seed 1 xe").data.tags["label"] == "Transformer <big>"
+    assert runs["demo", "Transformer <big> seed 1 xe"].data.tags["label"] == "Transformer <big>"
 
 
 def test_a_table_shows_its_means_and_what_it_compares(publish, results, tmp_path):
     write_table(results, tmp_path / "reports" / "demo")
-    table = by_name(publish(), "table two").data
+    table = publish()["demo", "table two"].data
     assert table.metrics == {"mean CIDEr: Transformer big": 467.981}
     assert table.params == {"baseline": "Transformer <big>", "seeds": "1, 2", "setting: Transformer big": SETTING}
 
@@ -166,7 +152,7 @@ def test_a_row_may_have_any_label(publish, results, tmp_path, label):
     table = json.loads(file.read_text())
     row = table["rows"][0] | {"label": label}
     file.write_text(json.dumps({**table, "baseline": "u", "rows": [row, row | {"id": "u"}]}))
-    data = by_name(publish(), "table two").data
+    data = publish()["demo", "table two"].data
     assert list(data.metrics.values()) == [467.981] * 2
     assert data.params["seeds"] == "1, 2" and data.params["baseline"] == label
     assert list(data.params.values()).count(SETTING) == 2
@@ -205,28 +191,19 @@ def test_a_table_is_a_run_of_its_own_and_describes_the_runs_behind_it(publish, r
     card.parent.mkdir(parents=True)
     card.write_text("# Corpus card: scenes")
     runs = publish()
-    table = by_name(runs, "table two")
+    table = runs["demo", "table two"]
     assert table.data.tags["mlflow.note.content"] == "| the table |"
     below = store.parent / "artifacts" / table.info.run_id / "artifacts"
     kept = {file.relative_to(below).as_posix() for file in below.rglob("*") if file.is_file()}
-    assert kept == {
-        "tables/two.md",
-        "tables/two.html",
-        "figures/two_captions.png",
-        "figures/curves.png",
-        "data/scenes.md",
-    }
-    note = by_name(runs, "Transformer <big> seed 1 scst").data.tags["mlflow.note.content"]
-    assert "**Transformer <big>** in table `two`: Two rows." in note
-    assert "Scale of this run: small" in note
-    assert "Seed 1, self-critical training." in note
+    figures = {"figures/two_captions.png", "figures/curves.png"}
+    assert kept == {"tables/two.md", "tables/two.html", *figures, "data/scenes.md"}
+    note = runs["demo", "Transformer <big> seed 1 scst"].data.tags["mlflow.note.content"]
+    assert "Transformer <big>" in note and "Two rows" in note and "Scale of this run: small" in note
 
 
 def test_run_lists_have_addresses_and_experiments_no_tags_of_mlflows_own(publish, store):
-    from mlflow.tracking import MlflowClient
-
     publish()
-    experiment = MlflowClient(tracking_uri=f"sqlite:///{store}").get_experiment_by_name("scenes")
+    experiment = client_of(store).get_experiment_by_name("scenes")
     assert not [name for name in experiment.tags if name.startswith("mlflow.")]
     assert run_list_urls(store=store, port=5) == {
         "scenes": f"http://127.0.0.1:5/#/experiments/{experiment.experiment_id}"
@@ -239,16 +216,9 @@ def test_no_path_of_this_machine_stands_in_the_store(publish, store, tmp_path):
 
 
 def test_an_experiment_whose_files_are_elsewhere_is_left_alone(publish, store, tmp_path):
-    from mlflow.tracking import MlflowClient
-
-    MlflowClient(tracking_uri=f"sqlite:///{store}").create_experiment("scenes", artifact_location=f"file://{tmp_path}")
+    client_of(store).create_experiment("scenes", artifact_location=f"file://{tmp_path}")
     with refused(RecapError, "'scenes'", f"file://{tmp_path}", "mlflow-artifacts:/"):
         publish()
-
-
-def test_publishing_again_changes_nothing(publish):
-    first = {run.info.run_id for run in publish().values()}
-    assert {run.info.run_id for run in publish().values()} == first
 
 
 def test_a_changed_run_replaces_itself_alone(publish, results):
@@ -266,17 +236,9 @@ def test_results_without_a_run_are_an_error_that_removes_nothing(publish, tmp_pa
     elsewhere = tmp_path / "mistyped"
     if not missing:
         (elsewhere / "runs").mkdir(parents=True)
-    with refused(RecapError, "mistyped", "nothing was published and nothing removed"):
+    with refused(RecapError, "mistyped"):
         publish("demo", elsewhere)
     assert {run.info.run_id for run in active(store)} == before
-
-
-def test_a_file_that_changed_after_it_was_finished_is_named(publish, results):
-    history = results / "runs" / SETTING / "seed-1" / "xe" / "history.csv"
-    record(history)
-    history.write_text(history.read_text().replace("2.0", "3.0"))
-    with refused(ChangedFile, "seed-1/xe/history.csv"):
-        publish()
 
 
 def test_runs_whose_results_are_gone_leave_and_other_profiles_stay(publish, results, tmp_path):
@@ -299,12 +261,10 @@ def test_a_profile_is_withdrawn_and_others_stay(publish, tmp_path, store):
 
 
 def test_a_half_written_run_is_written_again(publish, store):
-    from mlflow.tracking import MlflowClient
-
     name = "transformer seed 1 xe"
-    run_id = by_name(publish(), name).info.run_id
-    MlflowClient(tracking_uri=f"sqlite:///{store}").delete_tag(run_id, "content_hash")
-    assert by_name(publish(), name).info.run_id != run_id
+    run_id = publish()["demo", name].info.run_id
+    client_of(store).delete_tag(run_id, "content_hash")
+    assert publish()["demo", name].info.run_id != run_id
 
 
 @pytest.mark.parametrize("history", ["epoch,loss\nfirst,1\n", "loss\n1\n", "epoch,loss\n0,1,2,3\n"])
@@ -323,11 +283,3 @@ def test_a_run_that_changed_since_it_was_finished_is_not_published(results, name
     (run / name).write_text((run / name).read_text().replace("1", "7", 1))
     with refused(ChangedFile, name):
         read_records(profile="demo", results=results, reports=results)
-
-
-def test_params_keep_their_path(results):
-    values = {"a": {"b": {"c": 1}}, "d": [1, 2], "e": "text", "f": None, "g": {}}
-    (results / "runs" / SETTING / "seed-1" / "xe" / "config.yaml").write_text(yaml.safe_dump({"spec": values}))
-    params = read_records(profile="demo", results=results, reports=results)[1].params
-    del params["label"]
-    assert params == {"a.b.c": "1", "d": "[1, 2]", "e": "text", "f": "null"}
