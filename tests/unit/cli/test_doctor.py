@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recap import cli
+from helpers.commands import printed, refused_command
 from recap.cli import doctor
 
 
@@ -50,12 +50,9 @@ def test_a_program_that_cannot_say_its_version_is_not_there(tmp_path, monkeypatc
 
 
 def test_the_command_prints_both_parts(capsys, tmp_path):
-    cli.main(["doctor", "--folder", str(tmp_path)])
-    page = capsys.readouterr().out
+    page = printed(capsys, "doctor", "--folder", tmp_path)
     assert page.startswith("Here:\n") and "torch" in page and str(tmp_path) in page
 
 
 def test_a_folder_that_is_not_there_is_refused(capsys, tmp_path):
-    with pytest.raises(SystemExit):
-        cli.main(["doctor", "--folder", str(tmp_path / "none")])
-    assert "none: no such folder" in capsys.readouterr().err
+    assert str(tmp_path / "none") in refused_command(capsys, "doctor", "--folder", tmp_path / "none")

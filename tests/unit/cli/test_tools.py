@@ -1,14 +1,11 @@
 """Which tools a plan needs is found without loading them."""
 
-from pathlib import Path
-
 import pytest
 
+from helpers.plans import PARAMS
 from recap.cli.doctor import plan_tools
 from recap.data import parts_of_speech
 from recap.plan.profiles import named_plan
-
-PARAMS = Path(__file__).resolve().parents[3] / "params"
 
 
 def never(*_):

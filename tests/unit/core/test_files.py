@@ -48,10 +48,7 @@ def test_the_second_waits_says_so_and_goes_on_when_the_first_ends(tmp_path, caps
 def test_a_wait_ends_in_one_sentence(tmp_path):
     holder = hold(tmp_path / "lock", 30)
     start = time.monotonic()
-    with (
-        refused(InUse, "the folder"),
-        exclusive(tmp_path / "lock", wait_seconds=0.3, what="the folder"),
-    ):
+    with refused(InUse, "the folder"), exclusive(tmp_path / "lock", wait_seconds=0.3, what="the folder"):
         pass
     assert time.monotonic() - start < 5
     holder.kill()
@@ -69,10 +66,7 @@ def test_a_lock_dies_with_its_process(tmp_path, capsys):
 
 def test_a_lock_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with (
-        refused(RecapError, "file/x"),
-        exclusive(tmp_path / "file" / "x", wait_seconds=0, what="x"),
-    ):
+    with refused(RecapError, "file/x"), exclusive(tmp_path / "file" / "x", wait_seconds=0, what="x"):
         pass
 
 
@@ -93,17 +87,15 @@ def test_a_lock_that_cannot_be_made_is_one_sentence(tmp_path):
     ],
 )
 def test_whatever_a_library_raises_over_a_foreign_file_is_one_sentence(tmp_path, error):
-    with (
-        refused(DamagedData, tmp_path / "a.zip", "fetch it again"),
-        reading(tmp_path / "a.zip", damaged="fetch it again"),
-    ):
+    path = tmp_path / "a.zip"
+    with refused(DamagedData, path, "fetch it again"), reading(path, damaged="fetch it again"):
         raise error
 
 
-@pytest.mark.parametrize("mistake", [TypeError, AttributeError, NameError, AssertionError])
-def test_a_mistake_of_the_program_stays_one(mistake):
-    with pytest.raises(mistake), reading("a.zip"):
-        raise mistake
+def test_a_mistake_of_the_program_stays_one():
+    for mistake in (TypeError, AttributeError, NameError, AssertionError):
+        with pytest.raises(mistake), reading("a.zip"):
+            raise mistake
 
 
 def test_a_refusal_is_of_the_room_and_one_made_within_passes(tmp_path):

@@ -41,6 +41,10 @@ def test_messages_are_plain_and_a_warning_says_so(capsys):
     out, err = capsys.readouterr()
     assert err == "tiny, epoch 1/3\nWARNING: tiny: no epoch was better\nrecap: the loss is nan\n"
     assert out == ""
+    configure("warning")
+    log.info("tiny, epoch 1/3")
+    log.warning("damaged")
+    assert capsys.readouterr().err == "WARNING: damaged\n"
 
 
 def test_messages_of_a_run_begin_with_its_label_and_paths_stay(capsys):
@@ -53,13 +57,6 @@ def test_messages_of_a_run_begin_with_its_label_and_paths_stay(capsys):
     assert capsys.readouterr().err == (
         "ACF seed 1 xe, epoch 1/5\nruns/acf+heads=2@demo/seed-1: taken\nacf+heads=2@demo seed 1 xe, epoch 2/5\n"
     )
-
-
-def test_a_level_leaves_out_what_is_below_it(capsys):
-    configure("warning")
-    log.info("tiny, epoch 1/3")
-    log.warning("damaged")
-    assert capsys.readouterr().err == "WARNING: damaged\n"
 
 
 def test_the_file_has_time_level_and_module_and_grows(tmp_path, capsys):
@@ -114,15 +111,9 @@ def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):
     assert {len(set(line.split())) for line in (tmp_path / "log").read_text().splitlines()} == {1}
 
 
-@pytest.mark.parametrize(
-    "seconds, words",
-    [(0.4, "0 s"), (45, "45 s"), (59.6, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (273_600, "3 d 4 h")],
-)
-def test_times_are_words_of_two_units(seconds, words):
-    assert duration(seconds) == words
-
-
-def test_what_is_left_follows_from_what_was_done():
+def test_times_are_words_of_two_units():
+    seconds = (0.4, 45, 59.6, 200, 7500, 273_600)
+    assert [*map(duration, seconds)] == ["0 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "3 d 4 h"]
     assert time_left(3, 12, 60.0) == "about 3 min left"
 
 

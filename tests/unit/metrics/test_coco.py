@@ -47,14 +47,20 @@ PER_IMAGE = {
 }
 
 
+def evaluate(out, *metrics, **options):
+    captions = {"references": REFERENCES, "hypotheses": HYPOTHESES}
+    return evaluate_captions(**captions, metrics=metrics, **SETTINGS, out=out, **options)
+
+
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):
     out = tmp_path_factory.mktemp("scores")
-    metrics = ["BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]
-    scores = evaluate_captions(
-        references=REFERENCES, hypotheses=HYPOTHESES, metrics=metrics, **SETTINGS, out=out, timeout_seconds=120
-    )
-    return scores, out
+    return evaluate(out, "BLEU", "METEOR", "ROUGE-L", "CIDEr", "SPICE", timeout_seconds=120), out
+
+
+@pytest.fixture
+def no_java(monkeypatch):
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
 
 
 def test_corpus_scores_equal_pycocoevalcap(evaluated):
@@ -65,10 +71,9 @@ def test_corpus_scores_equal_pycocoevalcap(evaluated):
 
 def test_image_scores_equal_pycocoevalcap_in_the_order_of_the_ids(evaluated):
     scores, _ = evaluated
-    for name, expected in PER_IMAGE.items():
-        assert scores.per_image[name] == pytest.approx(
-            dict(zip([3, 7, 11, 20], expected, strict=True)), rel=1e-9, abs=1e-15
-        )
+    for name, values in PER_IMAGE.items():
+        expected = dict(zip([3, 7, 11, 20], values, strict=True))
+        assert scores.per_image[name] == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
 def test_spice_without_models_is_none_with_a_reason(evaluated):
@@ -117,63 +122,38 @@ def test_java_home_then_path_without_the_wheel(tmp_path, monkeypatch):
     assert java_executable() == tmp_path / "home" / "bin" / "java"
 
 
-def test_without_java_the_tokenizer_is_named_in_the_signature(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
-    scores = evaluate_captions(
-        references=REFERENCES,
-        hypotheses=HYPOTHESES,
-        metrics=["BLEU", "SPICE", "ROUGE-L", "CIDEr"],
-        **SETTINGS,
-        out=tmp_path,
-    )
+def test_without_java_the_tokenizer_is_named_in_the_signature(tmp_path, no_java):
+    scores = evaluate(tmp_path, "BLEU", "SPICE", "ROUGE-L", "CIDEr")
     assert set(scores.not_run) == {"METEOR", "SPICE"} and not scores.failed
-    assert scores.corpus["BLEU-1"] is not None and scores.corpus["BLEU-1"] > 0.5
+    assert scores.corpus["BLEU-1"] > 0.5
     assert parse_signature(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"] == "simple"
 
 
-def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
+def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, no_java):
     with refused(MetricError, "METEOR", "Java"):
-        evaluate_captions(
-            references=REFERENCES,
-            hypotheses=HYPOTHESES,
-            metrics=["BLEU", "METEOR", "SPICE"],
-            **SETTINGS,
-            out=tmp_path / "scores",
-        )
+        evaluate(tmp_path / "scores", "BLEU", "METEOR", "SPICE")
     assert not (tmp_path / "scores").exists()
 
 
-def test_a_metric_that_was_not_asked_for_says_so(monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
-    scores = score(REFERENCES, HYPOTHESES, metrics=["ROUGE-L"])
-    assert scores.not_run["BLEU-4"] == "not asked for"
-    assert set(scores.per_image) == {"ROUGE-L"}
-
-
-def test_cider_of_one_image_is_not_zero_but_not_run(monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
+def test_cider_of_one_image_and_a_metric_that_was_not_asked_for_are_not_run(no_java):
     scores = score({3: REFERENCES[3]}, {3: HYPOTHESES[3]}, metrics=["BLEU", "CIDEr"])
-    assert scores.corpus["CIDEr"] is None
-    assert "one image" in scores.not_run["CIDEr"]
-    assert scores.corpus["BLEU-1"] is not None
+    assert scores.corpus["CIDEr"] is None and {"CIDEr", "ROUGE-L"} <= set(scores.not_run)
+    assert scores.corpus["BLEU-1"] is not None and "ROUGE-L" not in scores.per_image
 
 
 @pytest.mark.parametrize(
-    ("references", "hypotheses", "metrics", "words"),
+    ("references", "hypotheses", "metrics", "named"),
     [
-        (REFERENCES, {i: c for i, c in HYPOTHESES.items() if i != 7}, ["BLEU"], ["image 7 has no caption", "1 such"]),
-        ({i: c for i, c in REFERENCES.items() if i < 10}, HYPOTHESES, ["BLEU"], ["image 11 has no ref", "2 such"]),
-        ({**REFERENCES, 11: []}, HYPOTHESES, ["BLEU"], ["image 11 has no reference captions"]),
-        ({}, {}, ["BLEU"], ["is the split empty"]),
-        (REFERENCES, HYPOTHESES, ["CIDER"], ["unknown metric 'CIDER'", "did you mean 'CIDEr'"]),
+        (REFERENCES, {i: c for i, c in HYPOTHESES.items() if i != 7}, ["BLEU"], ["image 7 ", "1 such"]),
+        ({i: c for i, c in REFERENCES.items() if i < 10}, HYPOTHESES, ["BLEU"], ["image 11 ", "2 such"]),
+        ({**REFERENCES, 11: []}, HYPOTHESES, ["BLEU"], ["image 11 "]),
+        ({}, {}, ["BLEU"], []),
+        (REFERENCES, HYPOTHESES, ["CIDER"], ["'CIDER'", "'CIDEr'"]),
     ],
 )
-def test_what_does_not_fit_together_is_refused(references, hypotheses, metrics, words):
-    with pytest.raises(MetricError) as caught:
+def test_what_does_not_fit_together_is_refused(references, hypotheses, metrics, named):
+    with refused(MetricError, *named):
         score(references, hypotheses, metrics=metrics)
-    for word in words:
-        assert word in str(caught.value)
 
 
 @pytest.mark.slow

@@ -94,14 +94,6 @@ def test_ratings_that_do_not_fit_are_refused(tmp_path, text, named):
     assert not (tmp_path / "metrics.json").exists()
 
 
-def test_the_files_of_todays_metrics_name_no_others(tmp_path):
-    evaluated(tmp_path, "BLEU")
-    written = json.loads((tmp_path / "metrics.json").read_text())
-    coco = ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE"]
-    assert sorted(written["scores"]) == sorted(coco)
-    assert "ratings" not in parse_signature(written["signature"])
-
-
 def test_a_metric_may_need_pictures_and_be_better_when_lower(tmp_path, chair):
     colours = {3: "red", 7: "blue"}
     scores = evaluated(tmp_path, "CHAIR", pictures=lambda image_id: Image.new("RGB", (2, 2), colours[image_id]))

@@ -41,11 +41,8 @@ def test_the_simple_tokenizer_keeps_the_number_of_captions(captions):
     assert all(len(line.splitlines()) <= 1 for line in tokenized)
 
 
-def test_the_simple_tokenizer_drops_punctuation_and_case():
+def test_the_simple_tokenizer_drops_punctuation_and_case_and_keeps_marks_with_their_letters():
     assert simple_tokenize(["A Dog's ball, well-worn!", "..."]) == ["a dog's ball well-worn", ""]
-
-
-def test_the_simple_tokenizer_keeps_marks_with_their_letters():
     assert simple_tokenize(["कुत्ता दौड़ रहा है।", "Cafe\u0301"]) == ["कुत्ता दौड़ रहा है", "café"]
 
 

@@ -2,15 +2,13 @@
 
 import json
 import re
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.plans import edited
+from helpers.plans import edited, planned
 from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, DataError, MetricError
@@ -30,14 +28,11 @@ from recap.data.datasets.scene_captions import (
 )
 from recap.data.datasets.scenes import invent_scene
 from recap.metrics.scores import evaluate_captions
-from recap.plan.run_plan import RunPlan
 from recap.settings import DecodingSettings
 from recap.settings.metrics import score_info
-from recap.settings.params import load_profile
 
 pytestmark = pytest.mark.seconds
 
-PARAMS = Path(__file__).parents[3] / "params"
 SETTINGS = {"split": "test", "split_hash": "none", "decoding": DecodingSettings()}
 TWO = Statement(
     (Things(2, "small", "red", "striped", "circle"), Things(1, "large", "orange", "plain", "cross")), "left", "white"
@@ -106,30 +101,19 @@ def test_a_sentence_is_false_where_any_fact_that_it_says_is_another(seed):
     [
         ("two small red striped circles to the left of a large orange cross on a white background", TWO, True),
         ("a pair of red discs with white stripes left of a big orange plus sign", TWO, True),
-        ("an orange cross is to the right of two red striped circles", TWO, True),
-        ("two red striped circles on the left and one large orange cross on the right", TWO, True),
         ("there are two red striped circles left of an orange cross in front of a white wall", TWO, True),
-        ("two red striped circles to the right of an orange cross", TWO, False),
         ("an orange cross to the left of two red striped circles", TWO, False),
-        ("two red striped circles at the top and an orange cross at the bottom", TWO, False),
-        ("two red circles to the left of an orange cross", TWO, False),
         ("two striped red circles to the left of an orange cross", TWO, False),
-        ("two red striped circles with white dots to the left of an orange cross", TWO, False),
         ("two red striped circles to the left of a orange cross", TWO, False),
         ("two red striped circle to the left of an orange cross", TWO, False),
         ("there is two red striped circles left of an orange cross", TWO, False),
         ("two red striped circles side by side", TWO, False),
-        ("two red striped circles to the left of an orange cross on a dark background", TWO, False),
         ("a row of three big blue hearts with white dots on a dark background", ONE, True),
-        ("a drawing of three blue dotted hearts lined up in a row", ONE, True),
-        ("a row of two blue dotted hearts", ONE, False),
         ("three blue dotted hearts side by side", ONE, False),
-        ("three blue dotted hearts in a column", ONE, False),
         ("three blue dotted hearts", ONE, False),
         ("three blue dotted hearts in a row on a black background on a black background", ONE, False),
         ("in the upper left corner of the picture there is an orange star", CORNER, True),
         ("in the upper left corner there are an orange star", CORNER, False),
-        ("a small orange star in the centre", CORNER, False),
         ("", CORNER, False),
         ("a dog runs", CORNER, False),
     ],
@@ -144,14 +128,8 @@ def test_the_metric_scores_images_and_corpus(corpus, tmp_path, monkeypatch):
     hypotheses = {image_id: texts[0] for image_id, texts in references.items()}
     wrong = sorted(hypotheses)[:10]
     hypotheses |= dict.fromkeys(wrong, "a dog runs")
-    scores = evaluate_captions(
-        references=references,
-        hypotheses=hypotheses,
-        metrics=["True captions"],
-        **SETTINGS,
-        out=tmp_path,
-        dataset=corpus.parent,
-    )
+    options = {"metrics": ["True captions"], "out": tmp_path, "dataset": corpus.parent, **SETTINGS}
+    scores = evaluate_captions(references=references, hypotheses=hypotheses, **options)
     assert scores.corpus["True captions"] == 0.75
     assert [i for i, value in scores.per_image["True captions"].items() if value == 0] == wrong
     assert re.search(r"\bscenes:1\b", json.loads((tmp_path / "metrics.json").read_text())["signature"])
@@ -162,14 +140,8 @@ def test_the_metric_scores_images_and_corpus(corpus, tmp_path, monkeypatch):
 def test_captions_of_other_data_sets_have_no_truth(tmp_path, monkeypatch):
     monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
     with refused(MetricError, "boxes.json", "True captions"):
-        evaluate_captions(
-            references={1: ["a dog runs"]},
-            hypotheses={1: "a dog"},
-            metrics=["True captions"],
-            **SETTINGS,
-            out=tmp_path / "out",
-            dataset=tmp_path,
-        )
+        options = {"metrics": ["True captions"], "out": tmp_path / "out", "dataset": tmp_path, **SETTINGS}
+        evaluate_captions(references={1: ["a dog runs"]}, hypotheses={1: "a dog"}, **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -181,12 +153,10 @@ def test_a_file_of_other_boxes_is_one_sentence(tmp_path):
         read_truth(path)
 
 
-def test_a_recipe_with_this_metric_is_refused_for_other_data_sets(tmp_path):
-    params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
+def test_a_recipe_with_this_metric_is_refused_for_other_data_sets(params):
     edited(params, "recipes/mine.yaml", base="photos", evaluation={"metrics": ["True captions"]})
     row = {"id": "t", "label": "T", "dataset": "flickr8k", "features": "mobilenetv2_grid", "model": "transformer"}
     rows = [{**row, "recipe": "mine"}]
     edited(params, "tables/mine.yaml", title="Mine", columns=["True captions"], baseline="t", rows=rows)
-    profile = load_profile({"name": "mine", "tables": ["mine"]}, "mine")
     with refused(ConfigError, "'True captions'", "boxes.json", "'flickr8k'"):
-        RunPlan(profile, params)
+        planned(params, None, ["mine"])

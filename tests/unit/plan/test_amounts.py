@@ -1,6 +1,5 @@
 """Images, steps and the sizes of stores are known from the parameter files alone."""
 
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -50,10 +49,9 @@ def test_small_draws_of_a_large_data_set_use_few_of_its_images():
     assert amounts.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
 
 
-def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(tmp_path):
-    shutil.copytree(PARAMS, tmp_path / "params")
-    edited(tmp_path / "params", "datasets/flickr8k.yaml", counts=None)
-    amounts = Amounts(planned(tmp_path / "params", scale="photos"))
+def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(params):
+    edited(params, "datasets/flickr8k.yaml", counts=None)
+    amounts = Amounts(planned(params, scale="photos"))
     with refused(UnknownSize, "datasets/flickr8k.yaml", "`counts: {train: IMAGES"):
         amounts.counts("flickr8k")
 

@@ -44,13 +44,6 @@ def test_an_evaluation_decodes_the_test_images_once(costs):
     assert (cost.images, cost.gflop, cost.seconds) == (200, 200.0, {"here": 200.0})
 
 
-def test_each_model_of_an_ensemble_decodes_every_image():
-    plan = planned(PARAMS, scale="paper", tables=["xlan/t1"])
-    ensemble = next(run for run in plan.scored() if run.members)
-    costs = Costs(plan, {inputs_of(run): MILLION for run in plan.scored()}, OneEach(xe=5.0, scst=7.0, decode=1.0))
-    assert costs.evaluation(ensemble).gflop == len(ensemble.members) * 5_000
-
-
 def test_a_store_has_the_vectors_of_its_images(costs):
     (store,) = costs.stores
     values = 3300 * 7 * 7 * 192 * 2

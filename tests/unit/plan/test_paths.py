@@ -69,67 +69,40 @@ def test_wildcards_stand_for_a_run(params):
     assert paths_of().features(wildcards) == ["results/tiny/features/tiny_photos/tiny_grid.h5"]
 
 
-def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(params):
+def fusion_paths(params, **grid):
+    """Plan a row with two features, the second made from the cells of the first."""
     edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
-    edited(params, "features/tiny_grid.yaml", weights="boxes", pretraining={"epochs": 1})
+    edited(params, "features/tiny_grid.yaml", **grid)
     edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
     changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
-    paths = paths_of()
+    return paths_of()
+
+
+def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(params):
+    paths = fusion_paths(params, weights="boxes", pretraining={"epochs": 1})
     assert used_features(paths.plan) == ["boxes", "tiny_grid"]
     folder = "results/tiny/features/tiny_scenes"
     notes = [f"{name}.{note}" for name in ("boxes", "tiny_grid") for note in ("extractor.json", "images.txt")]
     names = sorted(["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5", *notes])
     assert feature_files(paths) == [f"{folder}/{name}" for name in names]
-    assert {Path(file).name for file in data_files(paths)} == {
-        "card.md",
-        "corpus.parquet",
-        "images.zip",
-        "seed-1.json",
-        "vocabulary.json",
-    }
+    made = {"card.md", "corpus.parquet", "images.zip", "seed-1.json", "vocabulary.json"}
+    assert {Path(file).name for file in data_files(paths)} == made
 
 
-def test_weights_of_the_hub_are_those_of_stores_that_are_not_there(params):
-    edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
-    edited(params, "features/tiny_grid.yaml", weights="pretrained")
-    edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
-    changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
-    paths = paths_of()
+@pytest.mark.parametrize("of_the_hub", [True, False])
+def test_what_a_store_is_made_from_is_missing_while_the_store_is(params, of_the_hub):
+    if of_the_hub:
+        paths = fusion_paths(params, weights="pretrained")
+        file, features = "hub:timm/test_resnet", "tiny_grid"
+    else:
+        changed_table(params, features="tiny_imported")
+        paths, file, features = paths_of(inputs="in"), "in/regions.tsv", "tiny_imported"
     (needed,) = requirements(paths)
-    assert (needed.path, needed.named_by) == ("hub:timm/test_resnet", "features/tiny_grid.yaml")
-    store = Path(paths.store("tiny_scenes", "tiny_grid"))
+    assert (needed.path, needed.named_by) == (file, f"features/{features}.yaml")
+    store = Path(paths.store("tiny_scenes", features))
     store.parent.mkdir(parents=True)
     store.touch()
     assert requirements(paths) == []
-
-
-def test_an_outside_file_is_missing_while_what_is_made_from_it_is_missing_too(params):
-    changed_table(params, features="tiny_imported")
-    paths = paths_of(inputs="in")
-    (needed,) = requirements(paths)
-    assert (needed.path, needed.named_by) == ("in/regions.tsv", "features/tiny_imported.yaml")
-    store = Path(paths.store("tiny_scenes", "tiny_imported"))
-    store.parent.mkdir(parents=True)
-    store.touch()
-    assert requirements(paths) == []
-
-
-def test_one_row_needs_nothing_of_the_others(params):
-    table = yaml.safe_load((params / "tables/tiny.yaml").read_text())
-    table["rows"][1]["features"] = "tiny_imported"
-    edited(params, "tables/tiny.yaml", rows=table["rows"], figures=[])
-    assert requirements(paths_of())
-    alone = paths_of(row="tiny/transformer")
-    assert requirements(alone) == []
-    assert [run.model for run in alone.plan.scored()] == ["transformer"]
-    assert {run.stage for run in alone.plan.trained()} == {"xe", "scst"}
-
-
-def test_a_key_that_stands_twice_in_a_profile_is_refused(params):
-    file = params / "tiny.yaml"
-    file.write_text(file.read_text() + "seeds: [2]\n")
-    with refused(ConfigError, "tiny.yaml", "seeds"):
-        load_plan(yaml.safe_load(file.read_text()), [file])
 
 
 def test_boxes_are_cut_out_of_features_that_have_some(params):

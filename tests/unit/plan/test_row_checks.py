@@ -37,8 +37,7 @@ def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pr
     assert found["paper"] == [(3, None), (12, gpt2)]
     assert found["photos"] == [(3, None), (6, "language_model:photos")]
     assert found["scenes"] == [(3, None), (6, "language_model:scenes")]
-    stands_in = "weights of a small GPT-2 trained on captions of other scenes in place of GPT-2's weights"
-    assert plan.tables["v"].scale.count(stands_in) == 1
+    assert plan.tables["v"].scale.count("in place of GPT-2's weights") == 1
 
 
 @pytest.mark.parametrize(
@@ -47,10 +46,7 @@ def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pr
         ({"heads": 2}, ["heads 2", "4"]),
         ({"decoder_layers": 7}, ["decoder_layers 7", "6"]),
         ({"positions": 40}, ["positions 40", "32"]),
-        (
-            {"weights": "language_model:scene"},
-            ["'scene'", "language_models"],
-        ),
+        ({"weights": "language_model:scene"}, ["'scene'", "language_models"]),
     ],
 )
 def test_a_language_model_that_does_not_fit_is_refused_before_it_is_trained(params, changes, named):

@@ -122,6 +122,5 @@ def test_the_plan_names_the_trainings_of_a_table_that_has_such_columns():
     found = trainings(plan, "xlan/t1")
     assert {run for run, stages in found.items() if len(stages) == 2 and stages[1] == run} == set(found) != set()
     assert all(stages[0].endswith("/seed-1/xe") for stages in found.values())
-    assert set(training_files(plan, "xlan/t1")) == {
-        f"{path}/training.json" for stages in found.values() for path in stages
-    }
+    files = {f"{path}/training.json" for stages in found.values() for path in stages}
+    assert set(training_files(plan, "xlan/t1")) == files

@@ -1,6 +1,5 @@
 """A row of a table trains in this process: what it is made from, what may be different, and what it ends with."""
 
-import json
 import shutil
 import signal
 import subprocess
@@ -9,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
+from helpers.commands import refused_command
 from helpers.plans import edited
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
 from helpers.training import training
-from recap.cli import main, train_row
+from recap.cli import train_row
 from recap.core.errors import ConfigError
 from recap.evaluation.job import caption_few
 from recap.plan.outside import requirements
@@ -43,23 +42,21 @@ def test_a_row_is_a_spec_with_some_other_values():
 
 
 @pytest.mark.parametrize(
-    "row, changes, sentence",
+    ("row", "changes", "named"),
     [
-        ("zodiac", [], "name table and row: TABLE/ROW"),
-        ("tiny/zodiak", [], "there is no row 'tiny/zodiak'; did you mean 'tiny/zodiac'?"),
-        ("tiny/zodiac", ["xe.epochs"], "write KEY=VALUE"),
-        ("tiny/zodiac", ["scst.epochs=1"], "this run is of stage xe; add --stage scst to train that one"),
-        ("tiny/zodiac", ["modle.d_model=8"], "there is nothing called 'modle' in this run; did you mean 'model'?"),
-        ("tiny/zodiac", ["xe.epoch=1"], "unknown key 'stage_settings.epoch'; did you mean 'epochs'?"),
-        ("tiny/zodiac", ["xe.epochs=[1"], "--set xe.epochs line 1: not valid YAML"),
-        ("tiny/zodiac", ["xe.epochs=2001-13-45"], "--set xe.epochs line 1: '2001-13-45' is no value (month must be"),
-        ("tiny/zodiac", ["xe.epochs=" + "- " * 5000], "nested too deep"),
+        ("zodiac", [], ["TABLE/ROW"]),
+        ("tiny/zodiak", [], ["'tiny/zodiak'", "'tiny/zodiac'"]),
+        ("tiny/zodiac", ["xe.epochs"], ["KEY=VALUE"]),
+        ("tiny/zodiac", ["scst.epochs=1"], ["xe", "--stage scst"]),
+        ("tiny/zodiac", ["modle.d_model=8"], ["'modle'", "'model'"]),
+        ("tiny/zodiac", ["xe.epoch=1"], ["'stage_settings.epoch'", "'epochs'"]),
+        ("tiny/zodiac", ["xe.epochs=[1"], ["--set xe.epochs line 1"]),
+        ("tiny/zodiac", ["xe.epochs=" + "- " * 5000], ["xe.epochs"]),
     ],
 )
-def test_a_wrong_row_or_value_is_one_sentence(row, changes, sentence):
-    with pytest.raises(ConfigError) as refusal:
+def test_a_wrong_row_or_value_is_one_sentence(row, changes, named):
+    with refused(ConfigError, *named):
         chosen_run(row, *changes)
-    assert sentence in str(refusal.value)
 
 
 def test_a_profile_gives_its_folders_and_settings_and_options_go_before_them(tmp_path):
@@ -121,59 +118,16 @@ def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
     assert missing and set(missing.values()) == {"language_models/photos.yaml"}
 
 
-def test_it_trains_on_the_files_of_its_rule_in_a_folder_of_its_own(tmp_path, monkeypatch, capsys, prepare):
-    """Snakemake is asked for the files of its rule; in its place stands who copies them."""
-    shutil.copytree(PARAMS, tmp_path / "params")
-    files = prepare()
-    data, features = (tmp_path / "results/single" / kind / "tiny_scenes" for kind in ("data", "features"))
-    features.mkdir(parents=True)
-    asked = []
-
-    def make(*words):
-        asked.extend(map(str, words))
-        (data / "subsets/full").mkdir(parents=True)
-        for name in ("corpus.parquet", "vocabulary.json"):
-            shutil.copy(files.folder / name, data / name)
-        shutil.copy(files.folder / "subset.json", data / "subsets/full/seed-1.json")
-        shutil.copy(files.folder / "features.h5", features / "tiny_grid.h5")
-        return 0
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_row, "_snakemake", make)
-    main(["train", "--row", "tiny/transformer", "--stage", "xe", "--set", "execution.max_steps=2"])
-    expected = ["data/tiny_scenes/corpus.parquet", "data/tiny_scenes/vocabulary.json"]
-    expected += ["data/tiny_scenes/subsets/full/seed-1.json", "features/tiny_scenes/tiny_grid.h5"]
-    expected += ["features/tiny_scenes/tiny_grid.extractor.json"]
-    assert asked[: asked.index("--snakefile")] == [f"results/single/{name}" for name in expected]
-    out = Path("work/single/runs/tiny/transformer/seed-1/xe/run")
-    spec = yaml.safe_load((out / "config.yaml").read_text())["spec"]
-    assert (spec["max_steps"], spec["overfit_one_batch"]) == (2, False)
-    assert json.loads((out / "training.json").read_text())["steps"] == 2
-    assert not Path("results/single/runs").exists()
-    printed = capsys.readouterr()
-    assert "at step 1, " in printed.err and " at step 2\n" in printed.err and "(a reference: '" in printed.out
-
-
-def test_without_a_clone_or_snakemake_it_says_what_is_missing(monkeypatch, capsys, tmp_path):
+def test_what_a_row_needs_and_is_missing_is_one_sentence(monkeypatch, capsys, tmp_path):
     words = ["train", "--row", "tiny/transformer", "--params", str(PARAMS)]
     monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(train_row, "_snakemake", lambda *words: 1)
+        assert "tiny/transformer" in refused_command(capsys, *words)
     monkeypatch.setattr(train_row, "SNAKEFILE", tmp_path / "Snakefile")
-    with pytest.raises(SystemExit):
-        main(words)
-    assert f"recap: {tmp_path / 'Snakefile'}: no such file; --row needs a clone of recap" in capsys.readouterr().err
+    assert str(tmp_path / "Snakefile") in refused_command(capsys, *words)
     monkeypatch.setattr(train_row, "find_spec", lambda name: None)
-    with pytest.raises(SystemExit):
-        main(words)
-    assert "recap: snakemake is not installed; install all of recap" in capsys.readouterr().err
-
-
-def test_files_that_snakemake_cannot_make_are_one_sentence(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_row, "_snakemake", lambda *words: 1)
-    with pytest.raises(SystemExit):
-        main(["train", "--row", "tiny/transformer", "--params", str(PARAMS)])
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1 and "tiny/transformer" in message
+    assert "snakemake is not installed" in refused_command(capsys, *words)
 
 
 def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from helpers.plans import PARAMS
-from recap.plan.paths import Paths, not_fewer, sent_parts, sources, used_subsets, web_draws
+from recap.plan.paths import Paths, not_fewer, sources, used_subsets, web_draws
 from recap.plan.profiles import load_plan
 from recap.plan.run import Run
 
@@ -25,13 +25,6 @@ def test_a_store_serves_the_subsets_of_all_runs_that_read_it_or_what_is_made_fro
     crops = paths_of("zodiac/t1").plan
     (name,) = {name for name in sources(crops, "clip_rn50_crops") if name != "clip_rn50_crops"}
     assert crops.get("features", name).has_boxes
-
-
-def test_pictures_that_a_server_scores_may_be_any_of_a_data_set():
-    paths = paths_of("xlan/t2")
-    assert sent_parts(paths, store("coco", "bottom_up_adaptive")) == ["val2014"]
-    assert sent_parts(paths, store("coco", "bottom_up_36")) == []
-    assert sent_parts(paths_of("xlan/t3"), store("coco", "bottom_up_adaptive")) == []
 
 
 def test_a_list_that_serves_more_runs_is_left_as_it_is(tmp_path):

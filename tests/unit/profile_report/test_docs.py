@@ -10,8 +10,6 @@ from recap.cli import main
 from recap.core.errors import DataError
 from recap.profile_report.docs import EARLIER, write_docs
 
-RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
-
 pytestmark = pytest.mark.seconds
 
 
@@ -27,11 +25,8 @@ def test_a_page_has_every_finished_table_with_seeds_signature_and_verdicts(profi
     page = write_docs("tiny", [profile.plan()], Path("docs/results")).read_text()
     lines = page.splitlines()
     assert lines[0] == "# Results of tiny" and "recap report docs tiny --into docs/results" in page
-    assert [line for line in lines if line.startswith("#")][1:] == [
-        "## Without a scale",
-        "### Two models on twenty scenes",
-        "### Claims of the paper",
-    ]
+    headings = ["## Without a scale", "### Two models on twenty scenes", "### Claims of the paper"]
+    assert [line for line in lines if line.startswith("#")][1:] == headings
     assert "| Transformer " in page and "35.5" in page and "45.5" in page
     assert "One seed (1)" in page and "Signature: `pycocoevalcap" in page and "mine.c1" in page
     assert "<script" not in page.replace("&lt;", "")
@@ -71,16 +66,8 @@ def test_what_is_kept_of_earlier_runs_ends_the_page_and_says_so(profile):
     kept.write_text("### On scenes\n\n| a |\n|---|\n| 1.5 |\n")
     page = write_docs("tiny", [profile.plan()], Path("docs")).read_text()
     assert page.endswith(f"\n## Earlier runs\n\n{EARLIER}\n\n{kept.read_text()}")
-    assert "were not kept" in EARLIER
     kept.unlink()
     assert "Earlier" not in write_docs("tiny", [profile.plan()], Path("docs")).read_text()
-
-
-@pytest.mark.parametrize("kept", sorted(path.name for path in (RESULTS / "prose").glob("*.md")))
-def test_every_text_that_is_kept_by_hand_is_in_its_page(kept):
-    text, stem = (RESULTS / "prose" / kept).read_text(), Path(kept).stem
-    page = (RESULTS / f"{stem.partition('_')[0]}.md").read_text()
-    assert (text if stem.endswith("_earlier") else " ".join(text.split())) in page
 
 
 def test_the_command_writes_the_page_of_a_profile(profile, capsys):

@@ -50,27 +50,20 @@ def test_a_printed_size_is_that_of_the_printed_numbers():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"quoted": "q"}, "give one of"),
-        ({"against": None}, "give one of"),
-        ({"metrics": ["CIDER"]}, "CIDEr"),
-        ({"within": 1.0}, "sign 'equal'"),
-        ({"sign": "equal"}, "sign 'equal'"),
-        ({"at_least": 1.0}, "at_least"),
-    ],
+    "change",
+    [{"quoted": "q"}, {"against": None}, {"metrics": ["CIDER"]}, {"within": 1}, {"sign": "equal"}, {"at_least": 1}],
 )
-def test_a_check_that_says_two_things_or_nothing_is_refused(change, said):
-    with pytest.raises(ValidationError, match=said):
+def test_a_check_that_says_two_things_or_nothing_is_refused(change):
+    assert Check(**CHECK)
+    with pytest.raises(ValidationError):
         Check(**{**CHECK, **change})
 
 
 def test_a_claim_is_decided_in_one_way_and_has_an_id_of_its_own():
     claim = {"id": "mine.c1", "sentence": "s", "where": "1", "checks": [CHECK]}
     assert ClaimsFile(claims=[claim]).claims[0].checks[0].rows == ["base"]
-    with pytest.raises(ValidationError, match="give one of"):
-        Claim(**claim, not_for_a_program="no")
-    with pytest.raises(ValidationError, match="give one of"):
-        Claim(**{**claim, "checks": []})
+    for change in ({"not_for_a_program": "no"}, {"checks": []}):
+        with pytest.raises(ValidationError):
+            Claim(**{**claim, **change})
     with pytest.raises(ValidationError, match=r"mine\.c1"):
         ClaimsFile(claims=[claim, claim])

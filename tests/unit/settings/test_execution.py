@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from workflow.profile import SpecText, write_executions
 
+from helpers.plans import PARAMS, planned
 from recap.cli import main
 from recap.core.log import log
 from recap.plan.jobs import evaluation_spec, run_spec
-from recap.plan.run_plan import RunPlan
-from recap.settings import Execution, ExecutionFile, Profile
-
-PARAMS = Path(__file__).resolve().parents[3] / "params"
+from recap.settings import Execution, ExecutionFile
 
 
 def test_the_profile_counts_before_the_recipe_and_the_recipe_before_the_defaults():
@@ -32,14 +31,12 @@ def test_a_spec_is_a_parameter_and_a_file_that_is_written_once(tmp_path):
 
 
 def test_tests_compute_in_one_thread():
-    import torch
-
     assert torch.get_num_threads() == 1  # the contract tests of a model take four times the CPU time in two
 
 
 @pytest.mark.parametrize("job", ["train", "evaluate"])
 def test_a_job_finds_the_label_of_its_run_beside_how_it_is_computed(tmp_path, monkeypatch, capsys, job):
-    plan = RunPlan(Profile(name="p", tables=["recap/demo"], scale="scenes", seeds=[1]), PARAMS)
+    plan = planned(PARAMS, tables=["recap/demo"], seeds=[1])
     write_executions(plan, plan.labels(), tmp_path)
     run = next(run for run in plan.scored() if run.model.startswith("acf"))
     file = tmp_path / f"{run.recipe}.yaml"

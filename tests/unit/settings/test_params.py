@@ -67,16 +67,10 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"seeds": ["eleven"]}, ["seeds.0"]),
         ({"seeds": [True]}, ["seeds.0"]),
-        ({"seeds": [1.5]}, ["seeds.0"]),
         ({"seeds": []}, ["seeds"]),
-        ({"seeds": 3}, ["seeds"]),
         ({"seeds": [1, 1]}, ["seeds"]),
         ({"name": "A B"}, ["name"]),
-        ({"name": 5}, ["name"]),
-        ({"execution": {"threads": 0}}, ["execution.threads"]),
-        ({"fetch": "maybe"}, ["fetch"]),
         ({"execution": {"device": "gpu"}}, ["execution.device", "'cpu'"]),
         ({"seedz": [1]}, ["'seedz'", "'seeds'"]),
     ],
@@ -93,20 +87,11 @@ STAGE = {"epochs": 1, "learning_rate": 1}
 @pytest.mark.parametrize(
     ("section", "values", "named"),
     [
-        ("recipes", {"xe": 5}, ["xe"]),
-        ("recipes", {"xe": {"epochs": 1, "learning_rate": "a"}}, ["xe.learning_rate"]),
         ("recipes", {"xe": {"epochs": 1, "schedule": {"kind": "table", "table": {"x": 1}}}}, ["xe.schedule.table.x"]),
-        (
-            "recipes",
-            {"xe": {**STAGE, "schedule": {"kind": "constant", "warmupp": 1}}},
-            ["'xe.schedule.warmupp'", "'warmup'"],
-        ),
-        ("models", {"kind": "gated"}, ["'gated'"]),
+        ("recipes", {"xe": {**STAGE, "schedule": {"kind": "constant", "warmupp": 1}}}, ["'xe.schedule.warmupp'"]),
         ("datasets", {"kind": "scene"}, ["'scene'", "'scenes'", "RECAP_PLUGINS"]),
         ("datasets", 5, []),
-        ("datasets", {"kind": "scenes", "size": 3}, ["size"]),
         ("models", {"kind": "xlan", "encoder_layers": 2**63 - 1}, ["encoder_layers"]),
-        ("models", {"kind": "transformer", "d_model": 10**9}, ["d_model"]),
         ("models", {"kind": "transformer", "d_model": 9, "heads": 2}, ["d_model 9", "2 heads"]),
         ("features", GRID | {"image_size": 10**6}, ["image_size"]),
         ("datasets", {"kind": "scenes", 5: 1}, ["5"]),
@@ -164,12 +149,6 @@ def test_a_base_is_a_name(params):
 
 
 def test_who_asks_for_a_missing_file_is_said(params):
-    profile = Profile(**read_mapping(params / "tiny.yaml"))
-    table = params / "tables" / f"{profile.tables[0]}.yaml"
-    first = RunPlan(profile, params).tables[profile.tables[0]].rows[0]
-    table.write_text(table.read_text().replace(f"model: {first.model}", "model: nobody"))
-    asked = f"asked for by row {first.id!r} of table {profile.tables[0]!r}"
-    with refused(UnknownName, "'nobody'", "models", asked):
-        RunPlan(profile, params)
+    profile = Profile(**{**read_mapping(params / "tiny.yaml"), "tables": ["nothing"]})
     with refused(UnknownName, "nothing", "tables", "profile 'tiny'"):
-        RunPlan(profile.model_copy(update={"tables": ["nothing"]}), params)
+        RunPlan(profile, params)

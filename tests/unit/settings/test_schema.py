@@ -1,5 +1,6 @@
 """The JSON schemas accept what the loader accepts."""
 
+import json
 from pathlib import Path
 
 import jsonschema
@@ -23,8 +24,6 @@ FILES = [
 
 
 def validator(name):
-    import json
-
     return jsonschema.Draft202012Validator(json.loads(schemas()[f"{name}.schema.json"]))
 
 
@@ -62,8 +61,3 @@ def test_every_profile_fits_its_schema(path):
 )
 def test_the_schemas_refuse_what_the_loader_refuses(name, values):
     assert list(validator(name).iter_errors(values))
-
-
-def test_a_variant_needs_only_what_differs():
-    validator("recipes").validate({"base": "scenes", "scst": {"samples": 3}})
-    validator("models").validate({"base": "zodiac", "gate": "tanh"})

@@ -1,17 +1,14 @@
 """The real list of outside files: it parses, and it has what the shipped settings name."""
 
-from pathlib import Path
-
 import pytest
 
+from helpers.plans import PARAMS
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.data.files.download import Transfer
 from recap.data.files.fetch import fetch_files
 from recap.settings.params import load_named
 from recap.settings.versions import entry_of, read_versions
-
-PARAMS = Path(__file__).resolve().parents[3] / "params"
 
 
 def shipped(section):
@@ -25,25 +22,8 @@ def test_every_outside_file_that_a_shipped_yaml_names_is_listed():
     assert len(named) >= 30
     files = read_versions(PARAMS / "data_versions.csv")
     assert [name for name in named if entry_of(name, files) is None] == []
-    # What has neither address nor archive says where it comes from.
-    assert all(file.urls or file.archive or len(file.note) > 20 for file in files.values())
-
-
-def test_both_files_of_conceptual_captions_can_be_fetched():
-    files, spec = read_versions(PARAMS / "data_versions.csv"), load_named(PARAMS, "datasets", "conceptual")
-    assert files[spec.train].urls and files[spec.validation].urls
-
-
-def test_list_and_document_agree_about_pickles():
-    document = (PARAMS.parent / "docs" / "guides" / "detectron2.md").read_text()
-    pickles = [file for file in read_versions(PARAMS / "data_versions.csv").values() if file.name.endswith(".pkl")]
-    assert len(pickles) == 4
-    for file in pickles:
-        assert "a pickle of numpy arrays: anything else in it is refused" in file.note
-    for spec in shipped("features"):
-        if spec.kind in ("regions", "segments") and spec.weights.endswith(".pkl"):
-            assert f"`{Path(spec.weights).name}`" in document
-    assert document.count("pickle of numpy arrays; anything else in it is refused") == 2
+    conceptual = load_named(PARAMS, "datasets", "conceptual")
+    assert files[conceptual.train].urls and files[conceptual.validation].urls
 
 
 def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
@@ -90,28 +70,10 @@ def test_no_two_files_share_a_hash_or_an_address():
         assert len(set(values)) == len(values)
 
 
-def test_every_file_by_hand_has_numbered_steps_and_every_archive_to_be_unpacked_a_glob_with_its_folders():
-    files = read_versions(PARAMS / "data_versions.csv").values()
-    own = [file for file in files if not file.urls and not file.archive and not file.name.startswith("hub/")]
-    assert len(own) >= 8
-    assert [file.name for file in own if "1. " not in file.note and not named_beside(file)] == []
-    assert {file.name for file in files if file.archive} >= {
-        "bottom_up/trainval",
-        "grid_feats/X-101",
-        "oscar/coco_caption",
-    }
-
-
-def named_beside(file):
-    """Say whether a note speaks of another file of the list, or of what takes the file's place."""
-    return file.name in ("conceptual/images", "vinvl/features.lineidx", "weights/mobilenetv2_100_imagenet.safetensors")
-
-
 def test_what_rows_load_from_the_hub_is_listed_with_bytes_and_licence():
     files = read_versions(PARAMS / "data_versions.csv")
-    named = {spec.hub() for spec in shipped("features")} | {
-        getattr(spec.vocabulary, "tokenizer", None) for spec in shipped("datasets")
-    }
+    named = {spec.hub() for spec in shipped("features")}
+    named |= {getattr(spec.vocabulary, "tokenizer", None) for spec in shipped("datasets")}
     entries = {name: files[name.partition("@")[0].replace("hub:", "hub/")] for name in named - {None}}
     assert len(entries) >= 12
     assert all(entry.bytes and entry.licence for entry in entries.values())

@@ -6,6 +6,7 @@ from datetime import date
 
 import pytest
 
+from helpers.commands import refused_command
 from helpers.refusals import refused
 from helpers.server_workspace import answer
 from recap.cli import main
@@ -56,11 +57,9 @@ def test_what_the_server_would_refuse(tmp_path, files, ids, text, kind, named):
 
 
 def test_incomplete_sets_end_with_one_sentence(tmp_path, files, capsys):
-    names = [str(path) for path in files["val2014"]], [str(path) for path in files["test2014"]]
-    with pytest.raises(SystemExit) as exit_:
-        main(["export", "coco-server", "--val", *names[0], "--test", *names[1], "--algorithm", "x", "--out", "a.zip"])
-    assert exit_.value.code == 2
-    assert "40504 images" in capsys.readouterr().err
+    names = files["val2014"], files["test2014"]
+    words = ["export", "coco-server", "--val", *names[0], "--test", *names[1], "--algorithm", "x", "--out", "a.zip"]
+    assert "40504 images" in refused_command(capsys, *words)
 
 
 FLAT = {f"{key}_{refs}": value for refs, values in json.loads(answer()).items() for key, value in values.items()}
@@ -110,14 +109,10 @@ def without(key):
         (without("CIDEr_c40"), ["c40.CIDEr", "1 of 14"]),
         (json.dumps({**FLAT, "ROUGE-L_c5": 0.5}), ["c5.ROUGE-L", "twice"]),
         (json.dumps({**FLAT, "SPICE_c5": 0.2}), ["'SPICE_c5'"]),
-        (json.dumps({**FLAT, "Bleu_1": 0.2}), ["'Bleu_1'"]),
         (json.dumps({**FLAT, "Bleu_1_c5": 81.1}), ["c5.BLEU-1 is 81.1", "from 0 to 1;"]),
         (json.dumps({**FLAT, "CIDEr_c5": "1.2"}), ["c5.CIDEr is '1.2'"]),
-        (json.dumps({**FLAT, "METEOR_c5": True}), ["c5.METEOR is True"]),
         (json.dumps({**FLAT, "METEOR_c5": float("nan")}), ["c5.METEOR is nan"]),
-        ("c5_Bleu_1: nan", ["c5.BLEU-1 is nan"]),
         ("c5_Bleu_1: 0.8.1", ["line 1"]),
-        ("{", ["JSON"]),
         ("<html>Submission failed</html>\n", ["line 1"]),
         ("", ["c5.BLEU-1", "14 of 14"]),
         ("[" * 100_000, ["JSON"]),

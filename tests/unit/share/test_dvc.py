@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers import refusals
+from helpers.commands import refused_command
 from recap.cli import main
 from recap.core.errors import DamagedData, DataError
 from recap.share import dvc
@@ -40,10 +41,7 @@ def files(project):
 
 
 def refused(capsys, *arguments):
-    with pytest.raises(SystemExit) as stopped:
-        main(["artifacts", *arguments])
-    assert stopped.value.code == 2
-    return capsys.readouterr().err
+    return refused_command(capsys, "artifacts", *arguments)
 
 
 def test_one_profile_is_removed_and_others_stay(project):
@@ -81,7 +79,7 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
     assert "dvc.lock: no such file" in refused(capsys, "pull")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
     assert "dvc remote add -d" in refused(capsys, "push")
-    assert "names no profile 'mines'; did you mean 'mine'" in refused(capsys, "push", "mines").lower()
+    assert "did you mean 'mine'" in refused(capsys, "push", "mines")
 
 
 @pytest.mark.parametrize(
@@ -92,16 +90,20 @@ def test_a_list_without_a_profile_is_named(project, capsys, text):
     assert "dvc.profiles.yaml" in refused(capsys, "push")
 
 
-def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
+def add_paper(project):
     (project / "params").mkdir()
     (project / "params" / "paper.yaml").write_text("name: paper\nscales: {small: {tables: [t]}, big: {tables: [t]}}\n")
+
+
+def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
+    add_paper(project)
     (project / "dvc.profiles.yaml").write_text(PROFILES)
     main(["artifacts", "add", "params/paper.yaml", "--scale", "small", "--inputs", "my data", "--fetch", "--conda"])
     assert capsys.readouterr().out == "dvc repro report@paper_small\n"
-    found = read_profiles()
-    assert list(found) == ["mine", "yours", "paper_small"]
+    profiles = read_profiles()
+    assert list(profiles) == ["mine", "yours", "paper_small"]
     config = ["--config", "scale=small", "inputs=my data", "fetch=true"]
-    assert found["paper_small"] == ["--sdm", "conda", "--configfile", "params/paper.yaml", *config]
+    assert profiles["paper_small"] == ["--sdm", "conda", "--configfile", "params/paper.yaml", *config]
     main(["artifacts", "add", "params/paper.yaml", "--scale", "small"])
     assert read_profiles()["paper_small"] == ["--configfile", "params/paper.yaml", "--config", "scale=small"]
 
@@ -115,8 +117,7 @@ def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
     ],
 )
 def test_a_profile_that_cannot_be_added_is_refused(project, capsys, words, sentence):
-    (project / "params").mkdir()
-    (project / "params" / "paper.yaml").write_text("name: paper\nscales: {small: {tables: [t]}}\n")
+    add_paper(project)
     assert sentence in refused(capsys, "add", *words)
     assert not (project / "dvc.profiles.yaml").exists()
 
@@ -156,13 +157,12 @@ def test_listings_are_those_that_dvc_lock_names(project):
     assert read_listings(outs) == {FOLDER: text}
     files = {"results/mine/curves.csv": "1" * 32, f"{FOLDER}/a": "0" * 32, f"{FOLDER}/b": "0" * 32}
     assert listed_files(outs, {FOLDER: text}) == files
-    for changed in ([], [*json.loads(text), {"md5": "1" * 32, "relpath": "c"}], None):
+    for changed in ([], [*json.loads(text), {"md5": "1" * 32, "relpath": "c"}], None, "gone"):
         LISTINGS.write_text(json.dumps({FOLDER: changed}))
+        if changed == "gone":
+            LISTINGS.unlink()
         with refusals.refused(DataError, LISTINGS, FOLDER, "dvc.lock", "recap artifacts push"):
             read_listings(outs)
-    LISTINGS.unlink()
-    with refusals.refused(DataError, LISTINGS, FOLDER, "dvc.lock", "recap artifacts push"):
-        read_listings(outs)
 
 
 @pytest.mark.parametrize("lock", ["stages: 3", "{}", "stages: {data: {outs: [{path: results/mine}]}}"])

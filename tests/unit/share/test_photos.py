@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.commands import printed, refused_command
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import DataError
@@ -69,19 +70,11 @@ def test_a_read_that_does_not_end_is_given_up(tmp_path, monkeypatch):
         read_photo(tmp_path / "x.png", "x.png")
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        np.zeros((4, 4, 3)),
-        np.zeros((4, 4, 2), np.uint8),
-        np.zeros((0, 4, 3), np.uint8),
-        np.zeros(4, np.uint8),
-        np.zeros((4, 4), np.uint8) > 0,
-    ],
-)
-def test_arrays_whose_meaning_is_not_certain_are_refused(captioner, values):
-    with refused(DataError, "array 1", "uint8 [height, width, 3]"):
-        captioner(values)
+def test_arrays_whose_meaning_is_not_certain_are_refused(captioner):
+    shapes = ((4, 4, 2), (0, 4, 3), (4,))
+    for values in (np.zeros((4, 4, 3)), np.zeros((4, 4), bool), *(np.zeros(shape, np.uint8) for shape in shapes)):
+        with refused(DataError, "array 1", "uint8 [height, width, 3]"):
+            captioner(values)
     with refused(DataError, "picture 1", "dict"):
         captioner({})
 
@@ -132,8 +125,8 @@ def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results
     assert said.out == "" and f"{tmp_path}/bad.jpg: no picture" in said.err and "1 of 7 photos have no" in said.err
     rows = list(csv.DictReader(out.open()))
     assert [row["file"] for row in rows] == [name for name in files for _ in range(2)]
-    main(["caption", files[0], "--run", str(results.run), "--device", "cpu"])
-    assert capsys.readouterr().out == f"{files[0]}: {rows[0]['caption']}\n"
+    text = printed(capsys, "caption", files[0], "--run", results.run, "--device", "cpu")
+    assert text == f"{files[0]}: {rows[0]['caption']}\n"
 
 
 def test_a_picture_of_too_many_pixels_is_named_in_one_sentence_alone(results, tmp_path, capsys, recwarn):
@@ -141,7 +134,7 @@ def test_a_picture_of_too_many_pixels_is_named_in_one_sentence_alone(results, tm
     Image.new("1", (12_000, 9_000)).save(huge)  # between Pillow's warning and its error
     with pytest.raises(SystemExit):
         main(["caption", str(huge), "--run", str(results.run), "--device", "cpu"])
-    assert f"{huge}: has 12000 x 9000 pixels, too many; scale it down" in capsys.readouterr().err
+    assert f"{huge}: has 12000 x 9000 pixels" in capsys.readouterr().err
     assert not recwarn.list
 
 
@@ -154,7 +147,5 @@ def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_name
 
 
 def test_nothing_is_written_where_the_run_is_wrong(results, photo, tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["caption", str(photo), "--run", str(tmp_path / "none"), "--out", str(tmp_path / "out")])
-    assert ended.value.code == 2 and "no such folder; name that of a run" in capsys.readouterr().err
+    assert "none" in refused_command(capsys, "caption", photo, "--run", tmp_path / "none", "--out", tmp_path / "out")
     assert not list(tmp_path.iterdir())

@@ -28,6 +28,12 @@ def copied(results, tmp_path):
 
 
 @pytest.fixture
+def files(results):
+    """What a run folder alone does not have."""
+    return {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+
+
+@pytest.fixture
 def described_as(monkeypatch):
     """A function that changes what every feature store says of its extractor."""
     opened = FeatureStore.__init__
@@ -43,19 +49,18 @@ def described_as(monkeypatch):
     return change
 
 
-def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(results, photo, captioner, copied, tmp_path):
-    named = {}
-    for option, files in {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}.items():
-        kind = MissingFeatures if option == "features" else ConfigError
-        with refused(kind, str(copied), f"--{option} FILE"):
-            recap.load(copied, **named)
-        named[option] = files
+def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(results, files, photo, copied, tmp_path):
+    vocabulary = files["vocabulary"]
+    with refused(ConfigError, copied, "--vocabulary FILE"):
+        recap.load(copied)
+    with refused(MissingFeatures, copied, "--features FILE"):
+        recap.load(copied, vocabulary=vocabulary)
     moved = shutil.copy(results.store, tmp_path / "moved.h5")
     with refused(MissingFeatures, "--weights"):
-        recap.load(copied, vocabulary=named["vocabulary"], features=[moved])
+        recap.load(copied, vocabulary=vocabulary, features=[moved])
     weights = shutil.copy(results.backbone, tmp_path / "weights.safetensors")
-    whole = recap.load(copied, vocabulary=named["vocabulary"], features=[moved], weights=weights)
-    assert whole(photo) == captioner(photo)
+    whole = recap.load(copied, vocabulary=vocabulary, features=[moved], weights=weights)
+    assert whole(photo) == recap.load(copied, **files)(photo)
 
 
 def test_a_run_is_called_by_its_label_in_the_tables_beside_it(results, tmp_path):
@@ -91,8 +96,7 @@ def test_weights_are_first_looked_for_in_the_inputs_folder_that_the_workflow_use
         assert extractor.weights == weights
 
 
-def test_files_of_another_training_are_refused(results, copied, tmp_path):
-    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+def test_files_of_another_training_are_refused(results, files, copied, tmp_path):
     config = yaml.safe_load((copied / "config.yaml").read_text())
     (copied / "SHA256SUMS").unlink()
     hashes = {"vocabulary_hash": (ConfigError, "vocabulary.json"), "features_made_by": (FeatureError, "tiny.h5")}
@@ -107,15 +111,13 @@ def test_files_of_another_training_are_refused(results, copied, tmp_path):
         recap.load(copied, **files, weights=tmp_path / "other.safetensors")
 
 
-def test_of_several_runs_the_best_on_validation_is_taken_unless_data_sets_differ(results, tmp_path):
-    for name, score, dataset in (("a", 0.5, "scenes"), ("b", 0.9, "scenes"), ("c", 0.7, "scenes")):
+def test_of_several_runs_the_best_on_validation_is_taken_unless_data_sets_differ(results, files, tmp_path):
+    for name, score in (("a", 0.5), ("b", 0.9), ("c", 0.7)):
         run = shutil.copytree(results.run, tmp_path / "runs" / name)
-        told = json.loads((run / "training.json").read_text())
-        write_json(run / "training.json", {**told, "best_val_cider_d": score, "dataset": dataset})
-    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+        facts = {**json.loads((run / "training.json").read_text()), "dataset": "scenes"}
+        write_json(run / "training.json", {**facts, "best_val_cider_d": score})
     assert find_run_files(tmp_path, **files).run == tmp_path / "runs" / "b"
-    told = json.loads((tmp_path / "runs" / "a" / "training.json").read_text())
-    write_json(tmp_path / "runs" / "a" / "training.json", {**told, "dataset": "flickr8k"})
+    write_json(tmp_path / "runs" / "a" / "training.json", {**facts, "dataset": "flickr8k"})
     with refused(TrainingError, "flickr8k, scenes"):
         find_run_files(tmp_path, **files)
     with refused(TrainingError, results.data, "config.yaml", "model.safetensors"):
@@ -132,8 +134,7 @@ def test_of_several_runs_the_best_on_validation_is_taken_unless_data_sets_differ
         (lambda value: value > 0, ["torch.bool", "torch.float32"]),
     ],
 )
-def test_weights_that_are_no_finite_floats_are_refused(results, copied, change, named):
-    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+def test_weights_that_are_no_finite_floats_are_refused(files, copied, change, named):
     tensors = load_file(copied / "model.safetensors")
     name = next(name for name, value in tensors.items() if value.dim() == 2)
     save_file({**tensors, name: change(tensors[name])}, copied / "model.safetensors")  # without a digest
@@ -141,8 +142,7 @@ def test_weights_that_are_no_finite_floats_are_refused(results, copied, change, 
         recap.load(copied, **files, device="cpu")
 
 
-def test_weights_that_give_no_probabilities_are_one_sentence(results, photo, copied):
-    files = {"vocabulary": results.data / "vocabulary.json", "features": [results.store]}
+def test_weights_that_give_no_probabilities_are_one_sentence(results, files, photo, copied):
     tensors = load_file(copied / "model.safetensors")
     save_file({name: value * 0 + 3e38 for name, value in tensors.items()}, copied / "model.safetensors")
     captioner = recap.load(copied, **files, device="cpu", weights=results.backbone)
@@ -150,29 +150,15 @@ def test_weights_that_give_no_probabilities_are_one_sentence(results, photo, cop
         captioner(photo)
 
 
+GRID = {"kind": "grid", "backbone": "test_resnet", "weights": "random"}
+CROPS = {"kind": "crops", "boxes": "b", "backbone": "x", "weights": "random"}
+REGIONS = {"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}
 REFUSED = {
-    "huge": (
-        {"kind": "grid", "backbone": "x", "weights": "random", "image_size": 10**6},
-        ConfigError,
-        ["tiny.h5", "image_size"],
-    ),
-    "crops": (
-        {"kind": "crops", "boxes": "b", "backbone": "x", "weights": "random"},
-        FeatureError,
-        ["tiny.h5", "'crops'"],
-    ),
-    "imported": ({"kind": "imported", "form": "m2_hdf5", "sources": ["a"]}, FeatureError, ["tiny.h5", "'imported'"]),
-    "random": (
-        {"kind": "grid", "backbone": "test_resnet", "weights": "random"},
-        FeatureError,
-        ["tiny.h5", "standardized"],
-    ),
+    "huge": ({**GRID, "image_size": 10**6}, ConfigError, ["tiny.h5", "image_size"]),
+    "crops": (CROPS, FeatureError, ["tiny.h5", "'crops'"]),
+    "random": (GRID, FeatureError, ["tiny.h5", "standardized"]),
     "other": ({"kind": "holograms"}, FeatureError, ["'holograms'", "RECAP_PLUGINS"]),
-    "regions": (
-        {"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"},
-        ConfigError,
-        ["detectron2"],
-    ),
+    "regions": (REGIONS, ConfigError, ["detectron2"]),
 }
 
 

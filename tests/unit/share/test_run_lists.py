@@ -7,8 +7,9 @@ import subprocess
 import pytest
 import yaml
 
+from helpers.commands import printed
+from helpers.commands import refused_command as refused
 from helpers.score_files import write_run
-from recap.cli import main
 
 pytestmark = pytest.mark.seconds
 
@@ -36,59 +37,43 @@ def here(results, tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(capsys, *words):
-    main(list(words))
-    return capsys.readouterr().out
-
-
-def refused(capsys, *words):
-    with pytest.raises(SystemExit) as stopped:
-        main(list(words))
-    captured = capsys.readouterr()
-    assert stopped.value.code == 2 and captured.err.count("\n") == 1
-    return captured.err
-
-
 def test_runs_of_all_profiles_are_listed_with_what_they_cost_and_score(here, capsys):
-    lines = said(capsys, "runs", "ls").splitlines()
+    lines = printed(capsys, "runs", "ls").splitlines()
     assert len(lines) == 3 and lines[0].split()[0] == "run"
     first, second = lines[1:]
     assert first.startswith("one: transformer seed 1 xe") and second.startswith("two: transformer seed 2 xe")
     assert "0.03 M" in first and first.split()[-1] == "35.00"
     assert [*second.split()[-4:-2], second.split()[-1]] == ["30", "2.00", "45.50"]
-    assert said(capsys, "runs", "ls", "seed-2").splitlines()[1:] == [second]
+    assert printed(capsys, "runs", "ls", "seed-2").splitlines()[1:] == [second]
     shutil.rmtree(here / "results" / "one" / "scores")
-    assert said(capsys, "runs", "ls", "seed-1").splitlines()[1].split()[-1] == "-"
+    assert printed(capsys, "runs", "ls", "seed-1").splitlines()[1].split()[-1] == "-"
 
 
 def test_a_run_is_shown_by_its_folder_key_name_or_a_part(here, capsys):
     folder = f"results/two/runs/{SETTING}/seed-2/xe"
-    shown = said(capsys, "runs", "show", folder)
+    shown = printed(capsys, "runs", "show", folder)
     for name in (f"two/{SETTING}/seed-2/xe", "transformer seed 2 xe", "seed-2"):
-        assert said(capsys, "runs", "show", name) == shown
+        assert printed(capsys, "runs", "show", name) == shown
     assert "  CIDEr: 45.50" in shown and "  training_seconds: 7200" in shown and "  seed: 2" in shown
     assert "is in 2 runs, such as one/" in refused(capsys, "runs", "show", "transformer")
-    refusal = refused(capsys, "runs", "show", "seed-7")
-    assert "there is no run 'seed-7'" in refusal and SETTING not in refusal
+    sentence = refused(capsys, "runs", "show", "seed-7")
+    assert "'seed-7'" in sentence and SETTING not in sentence
     history = here / folder / "history.csv"
     header = history.read_text().splitlines()[0]
     history.write_text(f"{header}\n{','.join('0' * len(header.split(',')))}\n")  # validated before its first epoch
     (here / folder / "SHA256SUMS").unlink(missing_ok=True)
-    assert said(capsys, "runs", "show", folder) == shown
+    assert printed(capsys, "runs", "show", folder) == shown
 
 
 def test_two_runs_are_compared_in_settings_and_over_images(here, capsys):
-    lines = said(capsys, "runs", "compare", "seed-1", "seed-2").splitlines()
+    lines = printed(capsys, "runs", "compare", "seed-1", "seed-2").splitlines()
     assert lines[0] == "transformer seed 1 xe -> transformer seed 2 xe"
     assert "  seed 1 -> 2" in lines and "  stage_settings.epochs 20 -> 30" in lines
     assert any(line.startswith("  CIDEr: 35.00 -> 45.50 (+10.50); p over 6 images <0.001") for line in lines)
     metrics = here / "results" / "two" / "scores" / SETTING / "seed-2" / "xe" / "metrics.json"
-    values = json.loads(metrics.read_text())
-    metrics.write_text(json.dumps({**values, "signature": values["signature"].replace("tok:ptb", "tok:none")}))
+    metrics.write_text(metrics.read_text().replace("tok:ptb", "tok:none"))
     metrics.with_name("SHA256SUMS").unlink(missing_ok=True)
-    assert "not comparable: tok is 'ptb' in one and 'none' in the other" in said(
-        capsys, "runs", "compare", "seed-1", "seed-2"
-    )
+    assert "not comparable: tok is 'ptb'" in printed(capsys, "runs", "compare", "seed-1", "seed-2")
 
 
 def test_a_finished_table_is_printed(here, capsys):
@@ -96,12 +81,12 @@ def test_a_finished_table_is_printed(here, capsys):
         folder = here / "reports" / profile / "tables"
         folder.mkdir(parents=True)
         (folder / "mine_t1.md").write_text(f"table of {profile}")
-    assert said(capsys, "tables", "show", "mine/t1", "--profile", "two").strip() == "table of two"
-    both = said(capsys, "tables", "show", "mine/t1")
+    assert printed(capsys, "tables", "show", "mine/t1", "--profile", "two").strip() == "table of two"
+    both = printed(capsys, "tables", "show", "mine/t1")
     assert "reports/one/tables/mine_t1.md:" in both and "table of one" in both and "table of two" in both
     assert "did you mean 'mine_t1'" in refused(capsys, "tables", "show", "mine/t2")
     (folder / "mine_t1.paper.md").write_text("as the paper prints it")
-    assert [line.split() for line in said(capsys, "tables", "show").splitlines()] == [
+    assert [line.split() for line in printed(capsys, "tables", "show").splitlines()] == [
         ["mine_t1", "one"],
         ["mine_t1", "two"],
     ]
@@ -125,7 +110,7 @@ def page_data(page):
 
 
 def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photographed, capsys):
-    said(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
+    printed(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
     page = (photographed / "gallery.html").read_text()
     data = page_data(page)
     assert data["systems"] == ["transformer seed 1 xe", "transformer seed 2 xe"] and data["metrics"] == ["CIDEr"]
@@ -134,7 +119,7 @@ def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photo
     assert photo["scores"] == [[20.0], [50.0]] and len(photo["references"]) == 5
     assert photo["captions"][1].startswith("two </script>") and photo["src"].startswith("data:image/jpeg;base64,")
     assert page.count("</script>") == 2 and "<img src=x" not in page and "http" not in page
-    said(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
+    printed(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
     few = page_data((photographed / "few.html").read_text())
     assert len(few["photos"]) == 2 and not any(photo["src"] for photo in few["photos"])
     assert "a random sample of 2 of 6" in few["about"]
@@ -142,7 +127,7 @@ def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photo
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_the_gallery_draws_itself_in_a_browser(photographed, capsys):
-    said(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
+    printed(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"]
     done = subprocess.run(
         ["chromium", *options, f"file://{photographed / 'gallery.html'}"], capture_output=True, text=True, timeout=120
@@ -153,11 +138,9 @@ def test_the_gallery_draws_itself_in_a_browser(photographed, capsys):
 
 def test_runs_that_do_not_compare_have_no_gallery(photographed, capsys):
     (scores,) = (photographed / "results" / "two" / "scores").glob("**/seed-*/xe")
-    values = json.loads((scores / "metrics.json").read_text())
-    (scores / "metrics.json").write_text(
-        json.dumps({**values, "signature": values["signature"].replace("tok:ptb", "tok:none")})
-    )
-    assert "cannot be compared: tok is" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
+    metrics = scores / "metrics.json"
+    metrics.write_text(metrics.read_text().replace("tok:ptb", "tok:none"))
+    assert "tok is" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
     shutil.rmtree(scores)
     assert "was not evaluated" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
     assert not (photographed / "g.html").exists()

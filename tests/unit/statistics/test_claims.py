@@ -107,24 +107,16 @@ def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_
     assert gone.verdict == NOT_RUN and "row larger is not run" in gone.why
 
 
-def test_scores_of_another_stage_than_the_print_say_so(tmp_path):
+def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_another_stage_is_said(tmp_path):
     made = Made(tmp_path)
     table = ComparedTable(table=made.table, seeds=SEEDS)
-    check = claim(table="u", in_place="t", size=20)
     rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
-    other = judged(check, tmp_path, {"u": PrintedTable(stage="xe", rows=rows)}, t=table)
-    assert other.why.startswith("after self-critical training, printed after cross-entropy")
-    same = judged(check, tmp_path, {"u": PrintedTable(stage="scst", rows=rows)}, t=table)
-    assert "printed after" not in same.why
-
-
-def test_the_printed_size_is_that_of_the_table_whose_place_another_takes(tmp_path):
-    made = Made(tmp_path)
-    rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
-    printed = {"u": PrintedTable(stage="scst", rows=rows)}
-    table = ComparedTable(table=made.table, seeds=SEEDS)
-    found = judged(claim(table="u", in_place="t"), tmp_path, printed, t=table)
-    assert found.judged[0].printed == 5.0 and found.judged[0].seeds == 2
+    other, same = (
+        judged(claim(table="u", in_place="t"), tmp_path, {"u": PrintedTable(stage=stage, rows=rows)}, t=table)
+        for stage in ("xe", "scst")
+    )
+    assert "printed after cross-entropy" in other.why and "printed after" not in same.why
+    assert same.judged[0].printed == 5.0 and same.judged[0].seeds == 2
     assert made.judged().judged[0].printed is None  # ZoDIAC has no printed number in the table itself
 
 
