@@ -73,8 +73,8 @@ def test_the_help_of_a_command_with_a_spec_lists_its_keys(name):
     assert len(keys.splitlines()) > 1
     if name == "recap train":
         wanted = "dataset subset features model recipe seed stage model_settings stage_settings processes"
-        said = {line.split()[0] for line in keys.splitlines() if line}
-        assert said == {*wanted.split(), "CrossEntropyRun:", "SelfCriticalRun:"}
+        output = {line.split()[0] for line in keys.splitlines() if line}
+        assert output == {*wanted.split(), "CrossEntropyRun:", "SelfCriticalRun:"}
 
 
 def test_the_version_and_the_bare_command(capsys):

@@ -9,7 +9,7 @@ from helpers.commands import printed, refused_command
 from recap.cli import doctor
 
 
-def found(name, **changed):
+def tool(name, **changed):
     return next(each for each in doctor.examine(Path()) if each.name == name)
 
 
@@ -28,14 +28,14 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
 
 
 def test_what_is_here_has_its_version():
-    assert found("torch").version == torch.__version__ and found("Python").version.startswith("3.")
-    assert "GiB" in found("free disk").version
+    assert tool("torch").version == torch.__version__ and tool("Python").version.startswith("3.")
+    assert "GiB" in tool("free disk").version
 
 
 def test_a_gpu_that_torch_cannot_use_is_told(monkeypatch):
     monkeypatch.setattr(doctor, "devices", lambda: ["0"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    gpu = found("GPU")
+    gpu = tool("GPU")
     assert gpu.version is None and "GPU 0 is there" in gpu.without and "CUDA build" in gpu.get
 
 

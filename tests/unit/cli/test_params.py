@@ -26,15 +26,15 @@ def printed(capsys):
 
 def settings(page):
     """Return the lines of `recap params show` by section and key: value and source."""
-    found = {}
+    result = {}
     for line in page.splitlines()[1:]:
         if not line.startswith(" "):
             section = line.partition(":")[0]
             continue
         setting, _, source = line.partition("  #")
         key, _, value = setting.strip().partition(": ")
-        found[section, key] = (json.loads(value), source.strip())
-    return found
+        result[section, key] = (json.loads(value), source.strip())
+    return result
 
 
 def test_every_setting_of_a_row_is_shown_also_the_neutral_ones(printed):
@@ -50,16 +50,16 @@ def test_every_setting_of_a_row_is_shown_also_the_neutral_ones(printed):
 def test_a_row_shows_its_seeds_baseline_draws_and_printed_values(printed):
     text = printed("params", "show", "visualgpt/t1_f001/visualgpt_tau02", "--params", str(PARAMS), "--scale", "paper")
     assert "subsets/pair_0.1:  # one draw per seed" in text.splitlines()
-    row = {key: found for (section, key), found in settings(text).items() if section == "row"}
+    row = {key: result for (section, key), result in settings(text).items() if section == "row"}
     assert row["seeds"] == ([1, 2, 3, 4], "params/visualgpt/tables/t1.yaml")
     assert row["stage"][0] == "scst" and row["ensemble"] == (False, "default (recap.settings.tables)")
     assert row["baseline"] == ("transformer_l3", "params/visualgpt/tables/t1.yaml")
     table = load_named(PARAMS, "tables", "visualgpt/t1_f001")
-    (said,) = (each for each in table.rows if each.id == "visualgpt_tau02")
+    (planned_row,) = (each for each in table.rows if each.id == "visualgpt_tau02")
     where = "params/visualgpt/tables/t1.yaml: row 'visualgpt_tau02'"
-    assert row["printed.CIDEr"] == (said.printed["CIDEr"], where)
-    assert row["printed_sd.CIDEr"] == (said.printed_sd["CIDEr"], where)
-    assert row["doubt.METEOR"] == (said.doubt["METEOR"], where)
+    assert row["printed.CIDEr"] == (planned_row.printed["CIDEr"], where)
+    assert row["printed_sd.CIDEr"] == (planned_row.printed_sd["CIDEr"], where)
+    assert row["doubt.METEOR"] == (planned_row.doubt["METEOR"], where)
     at_scenes = settings(printed("params", "show", "fusion/t1/ft", "--params", str(PARAMS), "--scale", "scenes"))
     assert at_scenes["row", "seeds"] == ([1, 2, 3, 4, 5], "params/fusion/scales/scenes.yaml: tables.fusion.seeds")
 

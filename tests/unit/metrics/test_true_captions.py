@@ -75,8 +75,8 @@ def test_a_sentence_is_false_where_any_fact_that_it_says_is_another(seed):
     scene = invent_scene(generator(seed, "scene"), 5)
     true = as_statement(scene)
     for text in describe(scene, random=generator(seed, "captions")):
-        said = parse(text)
-        for number, group in enumerate(said.groups):
+        statement = parse(text)
+        for number, group in enumerate(statement.groups):
             others = {
                 "count": [n for n in range(1, 6) if n != group.count],
                 "colour": [name for name in COLOURS if name != group.colour],
@@ -91,7 +91,7 @@ def test_a_sentence_is_false_where_any_fact_that_it_says_is_another(seed):
                     assert not is_true(text, replace(true, groups=tuple(groups))), (text, key, value)
         places = {*SPOTS, "row", "column", "scattered", "left", "above"} - {true.arrangement}
         assert not any(is_true(text, replace(true, arrangement=place)) for place in places)
-        if said.background:
+        if statement.background:
             grounds = set(BACKGROUNDS) - {true.background}
             assert not any(is_true(text, replace(true, background=ground)) for ground in grounds)
 

@@ -66,9 +66,9 @@ def test_the_metric_scores_images_and_corpus(tmp_path, monkeypatch):
     hypotheses |= dict.fromkeys(wrong, "a dog runs")
     options = {"references": references, "hypotheses": hypotheses, "metrics": ["True relations"], **SETTINGS}
     scores = evaluate_captions(**options, out=tmp_path / "scores", dataset=tmp_path)
-    found = scores.per_image["True relations"]
-    assert scores.corpus["True relations"] == sum(found.values()) / 40 == 0.75
-    assert [image_id for image_id, value in found.items() if value == 0] == wrong
+    result = scores.per_image["True relations"]
+    assert scores.corpus["True relations"] == sum(result.values()) / 40 == 0.75
+    assert [image_id for image_id, value in result.items() if value == 0] == wrong
     signature = json.loads((tmp_path / "scores" / "metrics.json").read_text())["signature"]
     assert re.search(r"\brelations:1\b", signature)
     assert score_info("True relations").scale == 100

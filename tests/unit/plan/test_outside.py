@@ -45,16 +45,16 @@ def needing(params, *sources, fetch=True):
 
 def test_what_is_unpacked_brings_its_archive_unless_that_is_there(params):
     paths = needing(params, "web/a/x.tsv", "web/a/y.tsv")
-    found = requirements(paths)
-    assert [(each.path, each.how, each.entry.name) for each in found] == [
+    result = requirements(paths)
+    assert [(each.path, each.how, each.entry.name) for each in result] == [
         ("in/web/a/x.tsv", "unpack", "web/a"),
         ("in/web/a.zip", "fetch", "web/a.zip"),
         ("in/web/a/y.tsv", "unpack", "web/a"),
     ]
-    assert found[0].archive == found[1].entry
-    made = acquired(found, paths)
-    assert (made.fetched, made.archives) == ({}, {"in/web/a.zip": "web/a.zip"})
-    assert made.unpacked == {"in/web/a/x.tsv": "web/a", "in/web/a/y.tsv": "web/a"}
+    assert result[0].archive == result[1].entry
+    jobs = acquired(result, paths)
+    assert (jobs.fetched, jobs.archives) == ({}, {"in/web/a.zip": "web/a.zip"})
+    assert jobs.unpacked == {"in/web/a/x.tsv": "web/a", "in/web/a/y.tsv": "web/a"}
     Path("in/web").mkdir(parents=True)
     Path("in/web/a.zip").touch()
     assert [each.path for each in requirements(paths)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
@@ -93,8 +93,10 @@ def test_weights_and_tokenizers_of_the_hub_are_said_with_their_revision(params):
     pairs = {"kind": "bpe", "tokenizer": "hub:openai-community/gpt2", "max_length": 9}
     edited(params, "datasets/tiny_scenes.yaml", vocabulary=pairs)
     paths = Paths(load_plan(yaml.safe_load((params / "tiny.yaml").read_text())))
-    found = {each.path: each for each in requirements(paths)}
-    assert {each.how for each in found.values()} == {"hub"}
-    assert found[f"hub:timm/test_resnet@{'a' * 40}"].entry is None
-    assert line(found["hub:openai-community/gpt2"]).endswith("(datasets/tiny_scenes.yaml); from the hub; 0.51 GiB; MIT")
-    assert acquired(list(found.values()), paths).fetched == {}
+    needed = {each.path: each for each in requirements(paths)}
+    assert {each.how for each in needed.values()} == {"hub"}
+    assert needed[f"hub:timm/test_resnet@{'a' * 40}"].entry is None
+    assert line(needed["hub:openai-community/gpt2"]).endswith(
+        "(datasets/tiny_scenes.yaml); from the hub; 0.51 GiB; MIT"
+    )
+    assert acquired(list(needed.values()), paths).fetched == {}

@@ -120,15 +120,15 @@ def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
 
 
 def test_a_job_runs_again_for_what_it_reads_alone(params):
-    def found():
+    def specs():
         plan = plan_of()
         return jobs.corpus_spec(plan, "tiny_scenes"), jobs.extractor_spec(plan, "tiny_grid")
 
-    before = found()
+    before = specs()
     edited(params, "datasets/tiny_scenes.yaml", vocabulary={"min_count": 2})
     edited(params, "features/tiny_grid.yaml", shard_size=3, batch_size=2)
-    assert found() == before
+    assert specs() == before
     edited(params, "features/tiny_grid.yaml", grid=3)
-    assert found() != before
+    assert specs() != before
     recipes = jobs.table_spec(plan_of(), "tiny")["recipes"]
     assert sorted(recipes) == ["other", "short"]

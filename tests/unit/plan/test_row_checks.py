@@ -28,15 +28,15 @@ def with_visual_gpt(params, **changes):
 
 
 def test_a_scale_puts_a_language_model_in_the_place_of_gpt2_for_rows_that_are_pretrained(params):
-    found = {}
+    result = {}
     for scale in SCALES:
         plan = planned(with_visual_gpt(params), scale, ["v"])
         models = [plan.get("models", row.model) for row in plan.tables["v"].rows]
-        found[scale] = [(model.decoder_layers, model.pretrained_weights()) for model in models]
+        result[scale] = [(model.decoder_layers, model.pretrained_weights()) for model in models]
     gpt2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"
-    assert found["paper"] == [(3, None), (12, gpt2)]
-    assert found["photos"] == [(3, None), (6, "language_model:photos")]
-    assert found["scenes"] == [(3, None), (6, "language_model:scenes")]
+    assert result["paper"] == [(3, None), (12, gpt2)]
+    assert result["photos"] == [(3, None), (6, "language_model:photos")]
+    assert result["scenes"] == [(3, None), (6, "language_model:scenes")]
     assert plan.tables["v"].scale.count("in place of GPT-2's weights") == 1
 
 

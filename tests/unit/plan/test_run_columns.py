@@ -119,8 +119,8 @@ def test_the_plan_names_the_trainings_of_a_table_that_has_such_columns():
     plan = planned(PARAMS, "scenes", ["xlan/t1"], seeds=[1])
     assert trainings(plan, "xlan/t1") == {} and training_files(plan, "xlan/t1") == []
     plan.tables["xlan/t1"].columns.append("parameters")
-    found = trainings(plan, "xlan/t1")
-    assert {run for run, stages in found.items() if len(stages) == 2 and stages[1] == run} == set(found) != set()
-    assert all(stages[0].endswith("/seed-1/xe") for stages in found.values())
-    files = {f"{path}/training.json" for stages in found.values() for path in stages}
+    outcome = trainings(plan, "xlan/t1")
+    assert {run for run, stages in outcome.items() if len(stages) == 2 and stages[1] == run} == set(outcome) != set()
+    assert all(stages[0].endswith("/seed-1/xe") for stages in outcome.values())
+    files = {f"{path}/training.json" for stages in outcome.values() for path in stages}
     assert set(training_files(plan, "xlan/t1")) == files

@@ -46,21 +46,21 @@ def test_files_that_are_there_are_not_missing(folder, capsys):
 
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
     plan = named_plan(PARAMS, "visualgpt")
-    found = table_work(plan, costs_of(plan))
-    assert sum(sum(table.trainings.values()) for table in found) == len(plan.trained())
-    assert sum(table.evaluations for table in found) == len(plan.scored())
-    assert [table.table for table in found][:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
+    result = table_work(plan, costs_of(plan))
+    assert sum(sum(table.trainings.values()) for table in result) == len(plan.trained())
+    assert sum(table.evaluations for table in result) == len(plan.scored())
+    assert [table.table for table in result][:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
 
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
     plan = named_plan(PARAMS, "xlan")
     costs = costs_of(plan)
-    found = jobs(plan, costs, lambda cost: cost.gflop)
-    assert len(found) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
-    place = {name: index for index, name in enumerate(found)}
-    assert all(place[before] < place[name] for name, job in found.items() for before in job.after)
+    result = jobs(plan, costs, lambda cost: cost.gflop)
+    assert len(result) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
+    place = {name: index for index, name in enumerate(result)}
+    assert all(place[before] < place[name] for name, job in result.items() for before in job.after)
     ensemble = next(run for run in plan.scored() if run.members)
-    assert len(found["evaluate", ensemble].after) == len(ensemble.members)
+    assert len(result["evaluate", ensemble].after) == len(ensemble.members)
 
 
 def test_a_cache_that_links_makes_no_second_copy(folder):
@@ -94,7 +94,7 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
     assert "coco_test2014/bottom_up_adaptive_test2014" in text
     plan = named_plan(PARAMS, "xlan")
-    found = {table.table: table for table in table_work(plan, costs_of(plan))}
+    result = {table.table: table for table in table_work(plan, costs_of(plan))}
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
-    assert found["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
-    assert {cost.images for cost in found["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}
+    assert result["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
+    assert {cost.images for cost in result["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}

@@ -34,11 +34,11 @@ def chosen_run(row="tiny/zodiac", *changes, stage=None, params=PARAMS, **options
 
 def test_a_row_is_a_spec_with_some_other_values():
     changes = ["xe.schedule.learning_rate=1e-4", "model.d_model=32", "execution.device=cpu", "evaluation.beam=1"]
-    found = chosen_run("tiny/zodiac", *changes, "execution.max_steps=3")
-    assert (found.spec.stage, found.spec.seed, found.spec.model_settings.d_model) == ("xe", 2, 32)
-    assert found.spec.stage_settings.schedule.learning_rate == 1e-4
-    assert (found.execution.device, found.evaluation.evaluation.beam) == ("cpu", 1)
-    assert found.execution.is_short and not chosen_run().execution.is_short
+    result = chosen_run("tiny/zodiac", *changes, "execution.max_steps=3")
+    assert (result.spec.stage, result.spec.seed, result.spec.model_settings.d_model) == ("xe", 2, 32)
+    assert result.spec.stage_settings.schedule.learning_rate == 1e-4
+    assert (result.execution.device, result.evaluation.evaluation.beam) == ("cpu", 1)
+    assert result.execution.is_short and not chosen_run().execution.is_short
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_profile_gives_its_folders_and_settings_and_options_go_before_them(tmp
     profile.write_text(
         "{name: mine, tables: [photos], seeds: [7, 8], inputs: a, execution: {threads: 3}, studies: [s]}"
     )
-    found = chosen_run(profile=profile, inputs=Path("b"))
-    assert (found.plan.profile.name, found.plan.profile.inputs, found.execution.threads) == ("mine", "b", 3)
-    assert list(found.plan.tables) == ["tiny"] and found.plan.seeds == {"tiny": [2]}
+    result = chosen_run(profile=profile, inputs=Path("b"))
+    assert (result.plan.profile.name, result.plan.profile.inputs, result.execution.threads) == ("mine", "b", 3)
+    assert list(result.plan.tables) == ["tiny"] and result.plan.seeds == {"tiny": [2]}
 
 
 def test_scales_have_folders_of_their_own(tmp_path):
@@ -101,20 +101,20 @@ def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
     rows = [{**row, "dataset": "coco_bpe"}]
     edited(params, "tables/v.yaml", title="t", columns=["CIDEr"], baseline="v", rows=rows)
 
-    def found(*changes, stage="xe"):
+    def result(*changes, stage="xe"):
         chosen = chosen_run("v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in")
         paths, model = Paths(chosen.plan), chosen.spec.model_settings
         missing = {each.path: each.named_by for each in requirements(paths, model) if each.how != "hub"}
         return paths.training_inputs(chosen.run, model), missing
 
-    inputs, missing = found()
+    inputs, missing = result()
     (weights,) = inputs["weights"]
     assert Path(weights).name == "scenes.language_model.safetensors" and not missing
-    inputs, missing = found("model.weights=gpt2/model.safetensors")
+    inputs, missing = result("model.weights=gpt2/model.safetensors")
     assert inputs["weights"] == [str(tmp_path / "in/gpt2/model.safetensors")] == list(missing)
-    assert found("model.pretrained=false")[0]["weights"] == []
-    assert "weights" not in found(stage="scst")[0]  # it begins with the first stage's weights
-    missing = found("model.weights=language_model:photos")[1]
+    assert result("model.pretrained=false")[0]["weights"] == []
+    assert "weights" not in result(stage="scst")[0]  # it begins with the first stage's weights
+    missing = result("model.weights=language_model:photos")[1]
     assert missing and set(missing.values()) == {"language_models/photos.yaml"}
 
 

@@ -27,14 +27,14 @@ def row(shape, **changes):
 
 
 def test_a_measured_shape_costs_what_was_measured(shapes):
-    found = StepCosts([row(shapes[0])]).of(shapes[0], 1_000_000)
-    assert (found.gflop, found.saved_mb, found.seconds, found.measured) == (2.0, 3.0, {"a core, one core": 0.5}, True)
+    cost = StepCosts([row(shapes[0])]).of(shapes[0], 1_000_000)
+    assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (2.0, 3.0, {"a core, one core": 0.5}, True)
 
 
 def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
-    found = StepCosts([row(shapes[0], key="0" * 16)]).of(shapes[0], 2_000_000)
-    assert (found.gflop, found.saved_mb, found.measured) == (pytest.approx(4.0), pytest.approx(6.0), False)
-    assert found.seconds == {"a core, one core": pytest.approx(1.0)}
+    cost = StepCosts([row(shapes[0], key="0" * 16)]).of(shapes[0], 2_000_000)
+    assert (cost.gflop, cost.saved_mb, cost.measured) == (pytest.approx(4.0), pytest.approx(6.0), False)
+    assert cost.seconds == {"a core, one core": pytest.approx(1.0)}
     rows = [row(shapes[0], key="1" * 16, parameters=100), row(shapes[0], key="2" * 16, gflop=9.0)]
     assert StepCosts(rows).of(shapes[0], 1_000_000).gflop == pytest.approx(9.0)
     own = row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
@@ -43,9 +43,9 @@ def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_firs
 
 def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(shapes):
     shape = next(each for each in shapes if each.work == "xe")
-    found = StepCosts([]).of(shape, 10**6)
-    assert found.gflop == pytest.approx(6 * 1e-3 * (shape.inputs.vectors + shape.tokens))
-    assert found.seconds == {} and not found.measured
+    cost = StepCosts([]).of(shape, 10**6)
+    assert cost.gflop == pytest.approx(6 * 1e-3 * (shape.inputs.vectors + shape.tokens))
+    assert cost.seconds == {} and not cost.measured
 
 
 def test_a_seed_an_epoch_or_a_rate_is_no_other_shape(shapes):

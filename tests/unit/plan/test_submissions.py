@@ -21,11 +21,11 @@ def planned(scale="paper", table="xlan/t2", row=None):
 
 def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
     plan = planned()
-    found = plan.submissions()
-    assert [each.algorithm for each in found] == ["xlan_t2_xlan_r101", "xlan_t2_xtransformer_r101"]
-    assert len(found[0].run.members) == 4
-    assert (found[0].test.dataset, found[0].test.features) == ("coco_test2014", "bottom_up_adaptive_test2014")
-    assert found[0].shown("val2014").dataset == "coco"
+    result = plan.submissions()
+    assert [each.algorithm for each in result] == ["xlan_t2_xlan_r101", "xlan_t2_xtransformer_r101"]
+    assert len(result[0].run.members) == 4
+    assert (result[0].test.dataset, result[0].test.features) == ("coco_test2014", "bottom_up_adaptive_test2014")
+    assert result[0].shown("val2014").dataset == "coco"
     paths = Paths(plan)
     assert "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5" in feature_files(paths)
     assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)

@@ -18,9 +18,9 @@ def store(dataset, features):
 
 def test_a_store_serves_the_subsets_of_all_runs_that_read_it_or_what_is_made_from_it():
     paths = paths_of("visualgpt/t1")
-    found = used_subsets(paths, store("coco", "bottom_up_r101"))
-    assert {Path(file).parent.name for file in found} == {"pair_0.1", "pair_0.5", "pair_1"}
-    assert len(found) == 3 * 4
+    result = used_subsets(paths, store("coco", "bottom_up_r101"))
+    assert {Path(file).parent.name for file in result} == {"pair_0.1", "pair_0.5", "pair_1"}
+    assert len(result) == 3 * 4
     assert used_subsets(paths, store("conceptual", "bottom_up_r101")) == []
     crops = paths_of("zodiac/t1").plan
     (name,) = {name for name in sources(crops, "clip_rn50_crops") if name != "clip_rn50_crops"}
@@ -43,8 +43,8 @@ def test_draws_from_web_pictures_are_those_of_all_runs_and_none_where_all_are_fe
     paths = paths_of("visualgpt/t2", "visualgpt/t8", "visualgpt/t1")
     draws = web_draws(paths, "resources/conceptual/images/train/survivors.parquet")
     assert set(draws) == {"conceptual_bpe"}
-    found = draws["conceptual_bpe"]
-    assert (found["held_out"], found["seed"], found["survival"]) == (5000, 0, 0.6)
-    assert {(draw["fraction"], draw["unit"]) for draw in found["draws"]} == {(f, "pair") for f in (0.001, 0.005, 0.01)}
-    assert len(found["draws"]) == 3 * 4
+    result = draws["conceptual_bpe"]
+    assert (result["held_out"], result["seed"], result["survival"]) == (5000, 0, 0.6)
+    assert {(draw["fraction"], draw["unit"]) for draw in result["draws"]} == {(f, "pair") for f in (0.001, 0.005, 0.01)}
+    assert len(result["draws"]) == 3 * 4
     assert web_draws(paths, "resources/conceptual/images/validation/survivors.parquet") == {}

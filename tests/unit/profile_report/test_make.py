@@ -51,12 +51,12 @@ def profile(tmp_path, monkeypatch):
     return ReportFolder(tmp_path)
 
 
-def made(profile):
+def page_of(profile):
     return Page(make_report(profile.plan()).read_text())
 
 
 def test_a_report_before_any_training_says_so_of_every_row(profile):
-    page = made(profile)
+    page = page_of(profile)
     trained, scored = len(profile.plan().trained()), len(profile.plan().scored())
     assert f"Partial: 0 of {trained} trainings and 0 of {scored} evaluations finished" in page.text
     assert page.text.count("not run yet") >= scored
@@ -69,7 +69,7 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     profile.write_data()
     profile.write_scores(done)
     profile.write_training(plan.weights(done), seconds=5400)
-    page = made(profile)
+    page = page_of(profile)
     assert f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations" in page.text
     assert "35.5" in page.text and "Preliminary" in page.text and "1.5 h" in page.text
     assert "Photo of image" in " ".join(image.get("alt", "") for image in page.all("img"))
@@ -108,7 +108,7 @@ def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(profi
     profile.write_all()
     path = profile.folder / "params" / "tables" / "tiny.yaml"
     path.write_text(path.read_text().replace("baseline: transformer", "baseline: zodiac"))
-    assert "its statistics are of an earlier version of the table" in made(profile).text
+    assert "its statistics are of an earlier version of the table" in page_of(profile).text
 
 
 @pytest.mark.parametrize("file", ["statistics/tiny.json", "training.json"])
@@ -142,8 +142,8 @@ def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profil
     earlier.write_bytes(b"%PDF")
     checksums.record(earlier)
     make_report(profile.plan())
-    said = capfd.readouterr().err
-    assert ("no booktabs.sty" if program else "pdflatex is not installed") in said
+    output = capfd.readouterr().err
+    assert ("no booktabs.sty" if program else "pdflatex is not installed") in output
     assert not earlier.exists() and earlier.with_suffix(".html").exists()
     assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
 

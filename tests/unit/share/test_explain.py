@@ -19,15 +19,15 @@ pytestmark = pytest.mark.seconds
 
 
 def pictures(page):
-    found = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', page)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in found]
+    result = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', page)
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in result]
 
 
 def test_each_word_of_the_caption_has_a_picture(captioner, photo):
-    found = explain(captioner, photo)
-    assert found.caption == captioner(photo) and " ".join(found.words) == found.caption
-    assert len(found.boxes) == 4 and len(found.weights) == len(found.words)
-    assert [sum(row) for row in found.weights] == pytest.approx([1] * len(found.words), abs=1e-5)
+    result = explain(captioner, photo)
+    assert result.caption == captioner(photo) and " ".join(result.words) == result.caption
+    assert len(result.boxes) == 4 and len(result.weights) == len(result.words)
+    assert [sum(row) for row in result.weights] == pytest.approx([1] * len(result.words), abs=1e-5)
 
 
 def test_the_command_writes_the_page_and_the_captions(results, photo, captioner, tmp_path, capsys):

@@ -43,8 +43,8 @@ def odd_files(folder):
 def test_odd_files_are_captioned_or_named(captioner, tmp_path):
     good, bad = odd_files(tmp_path)
     names = [name for pair in zip(bad, [*good, good[0]], strict=True) for name in pair]
-    found = list(captioner.stream([tmp_path / name for name in names], batch_size=4))
-    for name, result in zip(names, found, strict=True):
+    outcome = list(captioner.stream([tmp_path / name for name in names], batch_size=4))
+    for name, result in zip(names, outcome, strict=True):
         assert result.photo == str(tmp_path / name)
         if name in bad:
             assert isinstance(result, FailedPhoto)
@@ -92,9 +92,9 @@ def test_folders_and_patterns_stand_for_their_pictures(tmp_path):
     (tmp_path / "below").mkdir()
     for name in ("b.jpg", "a.PNG", ".hidden.jpg", "notes.txt", "below/c.webp", "odd[1].jpg"):
         (tmp_path / name).write_bytes(b"x")
-    found = find_photos([tmp_path])
-    assert [path.name for path in found.files] == ["a.PNG", "b.jpg", "odd[1].jpg"]
-    assert found.left_out == 3
+    outcome = find_photos([tmp_path])
+    assert [path.name for path in outcome.files] == ["a.PNG", "b.jpg", "odd[1].jpg"]
+    assert outcome.left_out == 3
     deep = find_photos([f"{tmp_path}/**/*.[jw]*", tmp_path / "b.jpg", tmp_path / "odd[1].jpg"])
     assert sorted(path.name for path in deep.files) == ["b.jpg", "c.webp", "odd[1].jpg"]
     assert find_photos(["no/such*.jpg", "gone.jpg"]).files != []
@@ -121,8 +121,8 @@ def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results
     with pytest.raises(SystemExit) as ended:
         main([*words, "--format", "csv", "--n-best", "2", "--out", str(out)])
     assert ended.value.code == 1
-    said = capsys.readouterr()
-    assert said.out == "" and f"{tmp_path}/bad.jpg: no picture" in said.err and "1 of 7 photos have no" in said.err
+    streams = capsys.readouterr()
+    assert streams.out == "" and f"{tmp_path}/bad.jpg: no picture" in streams.err and "1 of 7 photos" in streams.err
     rows = list(csv.DictReader(out.open()))
     assert [row["file"] for row in rows] == [name for name in files for _ in range(2)]
     text = printed(capsys, "caption", files[0], "--run", results.run, "--device", "cpu")
@@ -141,9 +141,9 @@ def test_a_picture_of_too_many_pixels_is_named_in_one_sentence_alone(results, tm
 def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(results, photos, capsys):
     files = [str(path) for path in photos.values()][:2]
     main(["caption", "--together", *files, "--run", str(results.run), "--format", "jsonl", "--device", "cpu"])
-    said = capsys.readouterr()
-    assert json.loads(said.out)["file"] == " + ".join(files)
-    assert "trained with 1 pictures an example, and is given 2" in said.err
+    streams = capsys.readouterr()
+    assert json.loads(streams.out)["file"] == " + ".join(files)
+    assert "trained with 1 pictures an example, and is given 2" in streams.err
 
 
 def test_nothing_is_written_where_the_run_is_wrong(results, photo, tmp_path, capsys):

@@ -41,8 +41,8 @@ def described_as(monkeypatch):
     def change(new):
         def other(self, *arguments):
             opened(self, *arguments)
-            said = new(json.loads(self.attributes["extractor"]))
-            self.attributes = {**self.attributes, "extractor": json.dumps(said)}
+            description = new(json.loads(self.attributes["extractor"]))
+            self.attributes = {**self.attributes, "extractor": json.dumps(description)}
 
         monkeypatch.setattr(FeatureStore, "__init__", other)
 
@@ -67,14 +67,14 @@ def test_a_run_is_called_by_its_label_in_the_tables_beside_it(results, tmp_path)
     original = next(above.parent for above in results.run.parents if above.name == "runs")
     whole = Path(shutil.copytree(original, tmp_path / "results"))
     run = whole / results.run.relative_to(original)
-    made = yaml.safe_load((run / "config.yaml").read_text())
-    stage = made["stage"]
-    assert find_run_files(run).name == f"{made['spec']['model']} seed {made['spec']['seed']} {stage}"
-    row = {key: made["spec"][key] for key in ("dataset", "subset", "features", "model", "recipe")}
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    stage = config["stage"]
+    assert find_run_files(run).name == f"{config['spec']['model']} seed {config['spec']['seed']} {stage}"
+    row = {key: config["spec"][key] for key in ("dataset", "subset", "features", "model", "recipe")}
     row |= {"id": "a", "label": "A photo model", "stage": stage, "cells": {}}
     table = {"table": "t", "title": "T", "scale": "s", "baseline": "a", "seeds": [1], "columns": [], "rows": [row]}
     write_json(whole / "statistics" / "t.json", table)
-    assert find_run_files(run).name == f"A photo model seed {made['spec']['seed']} {stage}"
+    assert find_run_files(run).name == f"A photo model seed {config['spec']['seed']} {stage}"
     write_json(whole / "statistics" / "t.json", {**table, "rows": [{"id": "a"}]})
     with refused(RecapError, "statistics/t.json"):
         find_run_files(run)
@@ -172,7 +172,9 @@ def test_features_that_a_photo_cannot_have_are_one_sentence(results, described_a
 
 
 def test_another_preprocessing_than_the_store_is_refused(results, described_as):
-    described_as(lambda said: said | {"preprocessing": said["preprocessing"] | {"mean": [0.0, 0.0, 0.0]}})
+    described_as(
+        lambda description: description | {"preprocessing": description["preprocessing"] | {"mean": [0.0, 0.0, 0.0]}}
+    )
     with refused(FeatureError, "preprocessing"):
         recap.load(results.run, device="cpu")
 

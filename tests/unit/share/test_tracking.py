@@ -89,7 +89,7 @@ def publish(tmp_path, results, store):
     def run(profile="demo", source=results):
         reports = tmp_path / "reports" / profile
         publish_now(profile=profile, results=source, reports=reports, store=store, out=tmp_path / f"{profile}.json")
-        return {(found.data.tags["recap_profile"], found.info.run_name): found for found in active(store)}
+        return {(result.data.tags["recap_profile"], result.info.run_name): result for result in active(store)}
 
     return run
 
@@ -181,7 +181,7 @@ def test_a_score_of_no_metric_is_named(results, tmp_path):
 
 def test_the_main_metric_is_written_first(results, tmp_path):
     records = read_records(profile="demo", results=results, reports=tmp_path)
-    scored = next(found for found in records if found.scores)
+    scored = next(result for result in records if result.scores)
     assert [name for name, _, _ in scored.points()][:2] == ["CIDEr", "BLEU-1"]
 
 

@@ -48,68 +48,69 @@ class Made:
 
 
 def test_a_large_difference_holds_and_the_opposite_does_not(tmp_path):
-    made = Made(tmp_path)
-    found = made.judged(size=20)
-    each = found.judged[0]
-    assert found.verdict == HOLDS and each.p < 0.001
+    example = Made(tmp_path)
+    result = example.judged(size=20)
+    each = result.judged[0]
+    assert result.verdict == HOLDS and each.p < 0.001
     assert each.low < 20 < each.high and each.difference == pytest.approx(20, abs=3)
     assert each.runs == 5 and each.power > 0.99 and each.seeds == 2
-    assert made.judged(sign="lower").verdict == FAILS
-    assert made.judged(row="transformer", against="zodiac").verdict == FAILS
+    assert example.judged(sign="lower").verdict == FAILS
+    assert example.judged(row="transformer", against="zodiac").verdict == FAILS
 
 
 def test_of_a_small_difference_nothing_can_be_told_and_the_power_says_why(tmp_path):
-    found = Made(tmp_path, gain=0, spread=3).judged(size=0.5)
-    assert found.verdict == UNTOLD and "not significant" in found.why
-    assert found.judged[0].power < 0.1 and found.judged[0].seeds == 0
+    result = Made(tmp_path, gain=0, spread=3).judged(size=0.5)
+    assert result.verdict == UNTOLD and "not significant" in result.why
+    assert result.judged[0].power < 0.1 and result.judged[0].seeds == 0
 
 
 def test_one_seed_allows_no_verdict(tmp_path):
-    found = Made(tmp_path, seeds=[1]).judged(size=20)
-    assert found.verdict == UNTOLD and "one run" in found.why
-    assert found.judged[0].low > 0 and found.judged[0].power is None
+    result = Made(tmp_path, seeds=[1]).judged(size=20)
+    assert result.verdict == UNTOLD and "one run" in result.why
+    assert result.judged[0].low > 0 and result.judged[0].power is None
 
 
 def test_a_claim_with_a_comparison_that_fails_does_not_hold(tmp_path):
-    made = Made(tmp_path)
+    example = Made(tmp_path)
     both = claim().model_copy(update={"checks": [*claim().checks, *claim(sign="lower").checks]})
-    found = judged(both, tmp_path, t=ComparedTable(table=made.table, seeds=SEEDS))
-    assert found.verdict == FAILS and found.why.startswith("1 of 2 comparisons")
+    result = judged(both, tmp_path, t=ComparedTable(table=example.table, seeds=SEEDS))
+    assert result.verdict == FAILS and result.why.startswith("1 of 2 comparisons")
 
 
 def test_runs_that_are_missing_are_counted(tmp_path):
-    made = Made(tmp_path)
-    for run in row_runs(made.table.rows[1], SEEDS)[2:]:
+    example = Made(tmp_path)
+    for run in row_runs(example.table.rows[1], SEEDS)[2:]:
         (tmp_path / run.path / "metrics.json").unlink()
-    found = made.judged()
-    assert found.verdict == NOT_RUN and "7 of 10 runs" in found.why
-    assert made.judged(table="u").verdict == NOT_RUN and made.judged(table="u", in_place="t").judged[0].table == "t"
+    result = example.judged()
+    assert result.verdict == NOT_RUN and "7 of 10 runs" in result.why
+    assert example.judged(table="u").verdict == NOT_RUN
+    assert example.judged(table="u", in_place="t").judged[0].table == "t"
 
 
 def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
-    made = Made(tmp_path, as_printed=True)
-    several, one = (ComparedTable(table=made.table, seeds=seeds) for seeds in (SEEDS, [1]))
+    example = Made(tmp_path, as_printed=True)
+    several, one = (ComparedTable(table=example.table, seeds=seeds) for seeds in (SEEDS, [1]))
     check = claim(table="t", in_place="u", size=20)
 
     def read(own, other):
-        (found,) = judged(check, tmp_path, t=own, u=other).judged
-        return found.table, found.runs
+        (result,) = judged(check, tmp_path, t=own, u=other).judged
+        return result.table, result.runs
 
     assert read(one, several) == ("u", 5) and read(several, one) == read(several, several) == ("t", 5)
     assert read(one, one) == ("t", 1)
 
 
 def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_path):
-    found = Made(tmp_path).judged(table="u", in_place="t", against=["transformer", "larger"], size=20)
-    assert found.verdict == HOLDS and found.why == "1 comparison not made at this scale"
-    assert [(each.verdict, each.planned) for each in found.judged] == [(HOLDS, True), (NOT_RUN, False)]
+    result = Made(tmp_path).judged(table="u", in_place="t", against=["transformer", "larger"], size=20)
+    assert result.verdict == HOLDS and result.why == "1 comparison not made at this scale"
+    assert [(each.verdict, each.planned) for each in result.judged] == [(HOLDS, True), (NOT_RUN, False)]
     gone = Made(tmp_path).judged(table="u", in_place="t", against=["larger"])
     assert gone.verdict == NOT_RUN and "row larger is not run" in gone.why
 
 
 def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_another_stage_is_said(tmp_path):
-    made = Made(tmp_path)
-    table = ComparedTable(table=made.table, seeds=SEEDS)
+    example = Made(tmp_path)
+    table = ComparedTable(table=example.table, seeds=SEEDS)
     rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
     other, same = (
         judged(claim(table="u", in_place="t"), tmp_path, {"u": PrintedTable(stage=stage, rows=rows)}, t=table)
@@ -117,19 +118,19 @@ def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_ano
     )
     assert "printed after cross-entropy" in other.why and "printed after" not in same.why
     assert same.judged[0].printed == 5.0 and same.judged[0].seeds == 2
-    assert made.judged().judged[0].printed is None  # ZoDIAC has no printed number in the table itself
+    assert example.judged().judged[0].printed is None  # ZoDIAC has no printed number in the table itself
 
 
 def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):
     other = Made(tmp_path / "other").judged(quoted="q")
     assert other.verdict == UNTOLD and "other data" in other.why
-    made = Made(tmp_path / "same", as_printed=True)
-    found = made.judged(quoted="q", size=30)
-    assert found.verdict == HOLDS and found.judged[0].difference == pytest.approx(30, abs=3)
-    assert made.judged(printed=80, sign="equal", within=4).verdict == HOLDS
-    assert made.judged(printed=50, sign="equal", within=4).verdict == FAILS
-    assert made.judged(printed=80, sign="equal", within=0.1).verdict == UNTOLD
-    assert "not printed" in made.judged(quoted="q", metrics=["METEOR"]).why
+    example = Made(tmp_path / "same", as_printed=True)
+    result = example.judged(quoted="q", size=30)
+    assert result.verdict == HOLDS and result.judged[0].difference == pytest.approx(30, abs=3)
+    assert example.judged(printed=80, sign="equal", within=4).verdict == HOLDS
+    assert example.judged(printed=50, sign="equal", within=4).verdict == FAILS
+    assert example.judged(printed=80, sign="equal", within=0.1).verdict == UNTOLD
+    assert "not printed" in example.judged(quoted="q", metrics=["METEOR"]).why
 
 
 def test_the_test_against_a_number_is_that_of_one_sample():
@@ -144,13 +145,13 @@ def test_the_test_against_a_number_is_that_of_one_sample():
 def test_what_no_training_decides_says_why():
     no = Claim(id="m.c1", sentence="s", where="1", not_for_a_program="a name")
     counted = Claim(id="m.c2", sentence="s", where="1", settled={"holds": False, "why": "2 + 2"})
-    found = [judged(each, None) for each in (no, counted)]
-    assert [(each.verdict, each.why) for each in found] == [(NO_PROGRAM, "a name"), (FAILS, "2 + 2")]
+    result = [judged(each, None) for each in (no, counted)]
+    assert [(each.verdict, each.why) for each in result] == [(NO_PROGRAM, "a name"), (FAILS, "2 + 2")]
 
 
 def test_a_row_or_a_column_that_is_nowhere_is_refused(tmp_path):
-    made = Made(tmp_path)
+    example = Made(tmp_path)
     with refused(ConfigError, "mine.c1", "transformr", "transformer"):
-        made.judged(against="transformr")
+        example.judged(against="transformr")
     with refused(ConfigError, "mine.c1", "SPICE"):
-        made.judged(metrics=["SPICE"])
+        example.judged(metrics=["SPICE"])

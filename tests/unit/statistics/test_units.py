@@ -27,11 +27,11 @@ def scores(seed, runs=5, images=400, gain=0.0):
 
 def test_each_unit_is_the_test_of_scipy():
     first, second = scores(1), scores(2, gain=0.05)
-    found = compare_in_units(first, second)
-    assert found.runs.p == pytest.approx(stats.ttest_ind(second.mean(1), first.mean(1), equal_var=False).pvalue)
-    assert found.images.p == pytest.approx(stats.ttest_rel(second.mean(0), first.mean(0)).pvalue)
-    assert found.pairs.p == pytest.approx(stats.ttest_rel(second.ravel(), first.ravel()).pvalue)
-    assert found.pairs.images == 2000
+    result = compare_in_units(first, second)
+    assert result.runs.p == pytest.approx(stats.ttest_ind(second.mean(1), first.mean(1), equal_var=False).pvalue)
+    assert result.images.p == pytest.approx(stats.ttest_rel(second.mean(0), first.mean(0)).pvalue)
+    assert result.pairs.p == pytest.approx(stats.ttest_rel(second.ravel(), first.ravel()).pvalue)
+    assert result.pairs.images == 2000
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -59,26 +59,26 @@ def test_the_page_computes_what_it_says():
     lines = LINE.findall(PAGE)
     assert len(lines) == 27 and set(ranges) == {"B-1", "CIDEr"}
     for metric, difference, p, *implied, explained in lines:
-        found = [implied_deviation(float(difference), float(p), unit=unit, runs=5, images=5000) for unit in UNITS]
-        assert [float(text) for text in implied] == pytest.approx(found, rel=0.01)
+        result = [implied_deviation(float(difference), float(p), unit=unit, runs=5, images=5000) for unit in UNITS]
+        assert [float(text) for text in implied] == pytest.approx(result, rel=0.01)
         fits = [
-            unit for unit, value, (low, high) in zip(UNITS, found, ranges[metric], strict=True) if low <= value <= high
+            unit for unit, value, (low, high) in zip(UNITS, result, ranges[metric], strict=True) if low <= value <= high
         ]
         assert explained.strip() == (", ".join(fits) or "none")
 
 
 def test_the_tables_say_what_the_page_says():
-    told = {}
+    printed = {}
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 9 and cells[1] in ("sigmoid", "tanh"):
             units = [] if cells[-1] == "none" else cells[-1].split(", ")
-            told[cells[0], cells[1], cells[2].replace("B-", "BLEU-")] = units
+            printed[cells[0], cells[1], cells[2].replace("B-", "BLEU-")] = units
     parts = names(PARAMS, "tables")
-    found = {}
+    result = {}
     for name in (name for name in parts if name.startswith("zodiac/t1_")):
         table = load_named(PARAMS, "tables", name)
         extractor = table.source.removeprefix("ZoDIAC, Table I, ").partition(" on ")[0]
         for row, gate in zip(table.rows[1:], ("sigmoid", "tanh"), strict=True):
-            found |= {(extractor, gate, metric): units for metric, units in row.p_fits.items()}
-    assert found == told and len(found) == 27
+            result |= {(extractor, gate, metric): units for metric, units in row.p_fits.items()}
+    assert result == printed and len(result) == 27
