@@ -55,6 +55,7 @@ def test_a_run_folder_alone_asks_for_each_file_and_works_with_them(results, phot
         recap.load(copied, vocabulary=named["vocabulary"], features=[moved])
     weights = shutil.copy(results.backbone, tmp_path / "weights.safetensors")
     whole = recap.load(copied, vocabulary=named["vocabulary"], features=[moved], weights=weights)
+    whole.decoding = captioner.decoding  # without scores beside it, a run is searched by the defaults
     assert whole(photo) == captioner(photo)
 
 
