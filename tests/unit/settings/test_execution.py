@@ -34,13 +34,15 @@ def test_tests_compute_in_one_thread():
     assert torch.get_num_threads() == 1  # the contract tests of a model take four times the CPU time in two
 
 
-@pytest.mark.parametrize("job", ["train", "evaluate"])
-def test_a_job_finds_the_label_of_its_run_beside_how_it_is_computed(tmp_path, monkeypatch, capsys, job):
+@pytest.mark.parametrize(
+    ("job", "function"), [("train", "training.run.train"), ("evaluate", "evaluation.job.evaluate")]
+)
+def test_a_job_finds_the_label_of_its_run_beside_how_it_is_computed(tmp_path, monkeypatch, capsys, job, function):
     plan = planned(PARAMS, tables=["recap/demo"], seeds=[1])
     write_executions(plan, plan.labels(), tmp_path)
     run = next(run for run in plan.scored() if run.model.startswith("acf"))
     file = tmp_path / f"{run.recipe}.yaml"
-    monkeypatch.setattr(f"recap.{'training' if job == 'train' else 'evaluation'}.job.{job}", lambda **_: say(run))
+    monkeypatch.setattr(f"recap.{function}", lambda **_: say(run))
     files = {name: tmp_path / name for name in ("corpus", "vocabulary", "features")}
     words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
     if job == "train":
