@@ -2,7 +2,6 @@
 
 import json
 from functools import partial
-from itertools import combinations
 
 import pytest
 import yaml
@@ -92,9 +91,3 @@ def test_a_list_says_which_papers_use_a_name_how_large_it_is_and_what_it_is(prin
 def test_every_shipped_file_says_what_it_is(printed, section):
     for line in printed("params", "list", section, "--params", str(PARAMS)).splitlines():
         assert len(line.split("  ")) > 1, line
-
-
-def test_no_two_subsets_are_the_same_but_all_captions_as_the_last_of_a_series():
-    subsets = {name: load_named(PARAMS, "subsets", name) for name in names(PARAMS, "subsets")}
-    equal = [{a, b} for a, b in combinations(subsets, 2) if subsets[a] == subsets[b]]
-    assert equal == [{"full", "pair_100"}]

@@ -5,7 +5,7 @@ import pytest
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.settings.params import load_named, load_profile, load_profiles, names, read_mapping, refuse_other_scale
+from recap.settings.params import load_named, load_profile, load_profiles, names, refuse_other_scale
 
 PROFILE = {
     "name": "mine",
@@ -72,11 +72,6 @@ def test_a_mistake_in_one_file_of_a_scale_names_that_file(params):
     edited(params, "mine/scales/nano.yaml", seeds=[1])
     with refused(ConfigError, "params/scales/nano.yaml", "'opening'"):
         planned(params, "nano")
-
-
-@pytest.mark.parametrize("scale", ["paper", "photos", "scenes"])
-def test_a_shared_scale_has_neither_sizes_nor_tables_of_a_paper(scale):
-    assert not {"models", "tables"} & set(read_mapping(PARAMS / "scales" / f"{scale}.yaml"))
 
 
 def test_a_profile_is_that_of_its_scale_and_what_the_command_line_gives_comes_before_it():

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
-from recap.settings.params import files, load_named, names, profiles_of_tables, tables_named
+from recap.settings.params import load_named, profiles_of_tables
 
 COMMON = {"columns": ["BLEU-4", "CIDEr"], "baseline": "a", "printed_on": "scenes", "seeds": 3}
 SETTINGS = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
@@ -100,10 +100,3 @@ def test_an_unknown_part_suggests_the_nearest_and_a_base_needs_one(with_parts):
     edited(with_parts, "mine/tables/more.yaml", base="mine/whole", title="More")
     with refused(UnknownName, "mine/whole_f1", "mine/whole_005"):
         planned(with_parts, None, ["mine/more"])
-
-
-@pytest.mark.parametrize(("table", "parts"), [("visualgpt/t1", 3), ("visualgpt/f7", 5), ("zodiac/t1", 7)])
-def test_a_printed_table_of_several_parts_is_one_file(table, parts):
-    named = tables_named(PARAMS, [table])
-    assert len(named) == parts and set(named) < set(names(PARAMS, "tables"))
-    assert len({path for name in named for path in files(PARAMS, "tables", name)}) == 1

@@ -14,9 +14,18 @@ import recap
 from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.documents import write_json
-from recap.core.errors import ConfigError, DamagedFile, FeatureError, MissingFeatures, RecapError, TrainingError
+from recap.core.errors import (
+    ConfigError,
+    DamagedFile,
+    FeatureError,
+    MissingFeatures,
+    MissingSettings,
+    RecapError,
+    TrainingError,
+)
 from recap.features.store import FeatureStore
 from recap.plan import records
+from recap.runs.released import import_checkpoint
 from recap.settings import DecodingSettings
 from recap.share.run_files import find_run_files
 
@@ -193,3 +202,8 @@ def test_photos_are_searched_as_the_test_captions_were(results, tmp_path):
     record(scores / "metrics.json")
     with refused(DamagedFile, "metrics.json"):
         find_run_files(whole / results.run.relative_to(results.folder))
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path):
+    with refused(MissingSettings, tmp_path / "model.pth"):
+        import_checkpoint(kind="xlan", file=tmp_path / "model.pth", out=tmp_path / "out")

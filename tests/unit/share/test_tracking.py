@@ -128,7 +128,9 @@ def test_settings_are_params_and_no_tag_is_a_hash_but_the_last(publish):
     }
 
 
-def test_runs_have_the_labels_of_the_tables_and_their_first_stages_too(publish, results, tmp_path):
+def test_runs_have_the_labels_of_the_tables_and_a_table_shows_what_it_compares(
+    publish, results, tmp_path
+):
     write_table(results, tmp_path / "reports" / "demo")
     runs = publish()
     assert {name for _, name in runs} == {
@@ -136,11 +138,7 @@ def test_runs_have_the_labels_of_the_tables_and_their_first_stages_too(publish, 
         *(f"Transformer <big> seed {seed} {stage}" for seed in (1, 2) for stage in ("xe", "scst")),
     }
     assert runs["demo", "Transformer <big> seed 1 xe"].data.tags["label"] == "Transformer <big>"
-
-
-def test_a_table_shows_its_means_and_what_it_compares(publish, results, tmp_path):
-    write_table(results, tmp_path / "reports" / "demo")
-    table = publish()["demo", "table two"].data
+    table = runs["demo", "table two"].data
     assert table.metrics == {"mean CIDEr: Transformer big": 467.981}
     assert table.params == {"baseline": "Transformer <big>", "seeds": "1, 2", "setting: Transformer big": SETTING}
 
