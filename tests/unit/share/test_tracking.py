@@ -128,9 +128,7 @@ def test_settings_are_params_and_no_tag_is_a_hash_but_the_last(publish):
     }
 
 
-def test_runs_have_the_labels_of_the_tables_and_a_table_shows_what_it_compares(
-    publish, results, tmp_path
-):
+def test_runs_have_the_labels_of_the_tables_and_a_table_shows_what_it_compares(publish, results, tmp_path):
     write_table(results, tmp_path / "reports" / "demo")
     runs = publish()
     assert {name for _, name in runs} == {
