@@ -18,7 +18,7 @@ from recap.nn.fast import (
     switch,
 )
 from recap.papers.xlan import model as xlan
-from recap.papers.xlan.model import bilinear_pool
+from recap.papers.xlan.model import HeadNorm, bilinear_pool
 
 SOURCE = Path(recap.__file__).parent
 SMALL = "a weight too small to pre-pack, and of a gradient too small to defer"
@@ -89,3 +89,17 @@ def test_layers_and_models_use_the_fast_layers():
                     found[key] = found.get(key, 0) + 1
     allowed = {(file, name): count for file, name, count in ALLOWED}
     assert found == allowed, "use recap.nn.fast.Linear, or say here why not"
+
+
+def test_the_norm_of_heads_is_torchs_group_norm():
+    torch.manual_seed(0)
+    own, torchs = (kind(3, 12).double() for kind in (HeadNorm, nn.GroupNorm))
+    for weight in own.parameters():
+        nn.init.normal_(weight)
+    torchs.load_state_dict(own.state_dict())
+    x = torch.randn(5, 12, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(5, 12, dtype=torch.float64)
+    result, expected = (
+        (norm(x), *torch.autograd.grad(norm(x), [x, norm.weight, norm.bias], weights)) for norm in (own, torchs)
+    )
+    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import celu, glu, linear
+from torch.nn.functional import celu, glu, layer_norm, linear
 from torch.nn.functional import dropout as torch_dropout
 
 from recap.models.images import Images, InputSpec
@@ -51,12 +51,22 @@ class Projection(nn.Module):
         super().__init__()
         self.linear = Linear(d_model, d_model)
         self.activation = make_activation(activation_name, known=("relu", "elu", "celu"), alpha=alpha)
-        self.norm = nn.GroupNorm(heads, d_model)
+        self.norm = HeadNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; every vector is normalized by itself."""
-        y = self.activation(self.linear(x))
-        return self.norm(y.flatten(0, -2)).unflatten(0, x.shape[:-1])
+        return self.norm(self.activation(self.linear(x)))
+
+
+class HeadNorm(nn.GroupNorm):
+    """torch's group norm, one group per head; on a CPU as a layer norm of the heads, which takes half its time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        if x.device.type != "cpu":
+            return super().forward(x.flatten(0, -2)).view_as(x)
+        heads = x.unflatten(-1, (self.num_groups, -1))  # [..., H, K]
+        return torch.addcmul(self.bias, layer_norm(heads, heads.shape[-1:], eps=self.eps).flatten(-2), self.weight)
 
 
 def plain_bilinear_pool(
