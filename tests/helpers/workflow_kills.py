@@ -63,13 +63,7 @@ class Killing:
         command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "params/tiny.yaml"]
         self.log = self.folder / "said.txt"
         with self.log.open("a") as log:
-            return subprocess.Popen(
-                command,
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
 
     def said(self) -> str:
         return self.log.read_text()

@@ -2,12 +2,13 @@
 
 import pytest
 
-from helpers.coco_files import VAL, spec, write_coco, write_zip
+from helpers.coco_files import VAL, spec, write_coco
 from helpers.generators import jpeg
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.subsets import read_used, write_used
+from rehearsal.archives import write_zip
 
 IDS = (7, 3, 201)
 

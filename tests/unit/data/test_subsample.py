@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus import Caption, Corpus, write_corpus
@@ -93,16 +94,10 @@ def test_sizes_grow_with_the_fraction(total, one, other):
 
 
 @pytest.mark.parametrize(
-    ("fraction", "unit", "message"),
-    [
-        (0.00001, "pair", "subset 's': a fraction of 1e-05 of 5000 training pairs leaves none; raise it"),
-        (0.0, "pair", "fraction must be above 0"),
-        (1.5, "image", "fraction must be above 0 and at most 1, got 1.5"),
-        (0.5, "images", "no such unit as 'images'; did you mean 'image'?"),
-    ],
+    ("fraction", "unit", "named"),
+    [(0.00001, "pair", "subset 's'"), (0.0, "pair", "fraction"), (1.5, "image", "1.5"), (0.5, "images", "'images'")],
 )
-def test_impossible_draws_are_refused(corpus, tmp_path, fraction, unit, message):
-    with pytest.raises(DataError) as caught:
+def test_impossible_draws_are_refused(corpus, tmp_path, fraction, unit, named):
+    with refused(DataError, named):
         draw(corpus, tmp_path / "s.json", fraction, unit)
-    assert message in str(caught.value)
     assert not (tmp_path / "s.json").exists()

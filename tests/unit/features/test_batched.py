@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.generators import noise_pictures
+from helpers.importing import write_corpus_of
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.data.corpus import Caption, write_corpus
 from recap.features import extraction
 from recap.features.ahead import alike
 from recap.features.detectors import Resized, resize_scale
@@ -71,17 +71,11 @@ class Means(Encoder):
 @pytest.fixture
 def photos(tmp_path):
     """A folder of pictures of two sizes and what an extraction from them is given."""
-    (tmp_path / "photos").mkdir()
-    for image_id in range(9):
-        size = (20, 10) if image_id % 3 else (10, 20)
-        noise = np.random.default_rng(image_id).integers(0, 256, (*size, 3), dtype=np.uint8)
-        Image.fromarray(noise).save(tmp_path / "photos" / f"{image_id}.png")
-    rows = [Caption(i, f"{i}.png", "train", i, "a dog", ["a", "dog"]) for i in range(9)]
-    write_corpus(rows, tmp_path / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+    folder = noise_pictures(tmp_path / "photos", {i: (10, 20) if i % 3 else (20, 10) for i in range(9)})
+    corpus = write_corpus_of(tmp_path, {image_id: f"{image_id}.png" for image_id in range(9)})
 
     def job(out):
-        files = {"shards": tmp_path / "shards", "out": tmp_path / out, "inputs": tmp_path}
-        return ExtractionJob(corpus=tmp_path / "corpus.parquet", images=[tmp_path / "photos"], **files)
+        return ExtractionJob(corpus, images=[folder], inputs=tmp_path, shards=tmp_path / "shards", out=tmp_path / out)
 
     return job
 

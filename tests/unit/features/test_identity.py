@@ -37,14 +37,8 @@ def test_stores_keep_the_names_of_settings_that_were_renamed_since():
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        (
-            {"kind": "imported", "form": "npz_folder", "sources": ["a"]},
-            ["'form'", "'format'"],
-        ),
-        (
-            {"kind": "imported", "format": "npz_foldr", "sources": ["a"]},
-            ["format: ", "'npz_foldr'", "'npz_folder'"],
-        ),
+        ({"kind": "imported", "form": "npz_folder", "sources": ["a"]}, ["'form'", "'format'"]),
+        ({"kind": "imported", "format": "npz_foldr", "sources": ["a"]}, ["format: ", "'npz_foldr'", "'npz_folder'"]),
     ],
 )
 def test_an_old_or_unknown_name_is_told_the_right_one(values, named):

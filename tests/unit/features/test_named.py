@@ -38,14 +38,6 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_settings_file_is_valid(name):
-    spec = load_named(PARAMS, "features", name)
-    assert spec.kind in ("grid", "crops", "regions", "segments", "imported", "pooled")
-    if spec.kind == "pooled":
-        assert load_named(PARAMS, "features", spec.cells_from()).kind == "grid"
-
-
 @pytest.mark.parametrize("name", NAMED)
 def test_named_backbone_gives_the_shape_that_the_papers_say(name):
     spec = load_named(PARAMS, "features", name)
@@ -67,21 +59,6 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
             width, side = NAMED[name]
             assert as_maps(found, model=model, backbone=spec.backbone).shape == (2, width, side, side)
             assert side >= spec.grid
-
-
-def test_settings_name_every_grid_and_crop_backbone():
-    ours = {name for name in NAMES if load_named(PARAMS, "features", name).kind in ("grid", "crops")}
-    assert ours - set(NAMED) == {
-        "imagenet_grid",
-        "mobilenetv2_grid",
-        "mobilenetv2_grid12",
-        "mobilenetv2_xray",
-        "mobilenetv2_xray_standardised",
-        "mobilenetv2_xray_tuned",
-        "resnet101_xray",
-        "scenes_grid",
-        "scenes_random",
-    }
 
 
 @pytest.mark.parametrize(

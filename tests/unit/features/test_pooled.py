@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import label
 
+from helpers.feature_stores import store_of
 from helpers.refusals import refused
 from recap.core import checksums
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
@@ -18,7 +19,6 @@ from recap.features.extraction import ExtractionJob
 from recap.features.pooled import box_shares, extract_pooled, mask_shares, merged_cells, pool, tight_boxes
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 from recap.settings.features import BOXES, PooledFeatures
 
 SIZE, SIDE, WIDTH = 84, 7, 5
@@ -46,17 +46,7 @@ def cells(scenes, records):
         noise = np.random.default_rng(image).normal(size=(SIDE**2, WIDTH - 2))
         return ImageFeatures(image, (SIZE, SIZE), np.concatenate([np.stack([columns, rows], 1), noise], 1))
 
-    build_store(
-        out=scenes / "cells.h5",
-        shards=scenes / "shards",
-        ids=[record["image_id"] for record in records],
-        shard_size=50,
-        dtype="float32",
-        job="0" * 16,
-        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
-        extract=lambda groups: (one(image) for group in groups for image in group),
-    )
-    return scenes / "cells.h5"
+    return store_of(scenes / "cells.h5", [record["image_id"] for record in records], one)
 
 
 def extracted(scenes, cells, areas, *, out, **changes):
@@ -177,17 +167,6 @@ def test_settings_and_files_that_do_not_fit_are_refused(scenes, cells, tmp_path)
 
 
 def test_rows_that_are_no_square_grid_are_refused(scenes, tmp_path):
-    build_store(
-        out=tmp_path / "views.h5",
-        shards=tmp_path / "shards",
-        ids=range(25),
-        shard_size=50,
-        dtype="float32",
-        job="0" * 16,
-        attributes={"extractor": "{}", "extractor_hash": "0", "weights_sha256": "0", "made_with": "test"},
-        extract=lambda groups: (
-            ImageFeatures(image, (SIZE, SIZE), np.zeros((8, 2), np.float32)) for group in groups for image in group
-        ),
-    )
+    views = store_of(tmp_path / "views.h5", range(25), lambda image: ImageFeatures(image, (9, 9), np.zeros((8, 2))))
     with refused(FeatureError, "image id 0"):
-        extracted(scenes, tmp_path / "views.h5", "merged", out=tmp_path, regions=3)
+        extracted(scenes, views, "merged", out=tmp_path, regions=3)

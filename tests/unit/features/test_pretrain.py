@@ -69,18 +69,8 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
     boxes = ["--boxes", str(scenes / "boxes.json"), "--out", str(trained)]
     main(["run-step", "pretrain", "--spec", spec, *boxes, *images])
     files = ["--corpus", str(scenes / "corpus.parquet"), "--inputs", str(tmp_path), "--trained", str(trained)]
-    extract = [
-        "features",
-        "extract",
-        "--spec",
-        spec,
-        *files,
-        *images,
-        "--shards",
-        str(tmp_path / "s"),
-        "--out",
-        str(out),
-    ]
+    extract = ["features", "extract", "--spec", spec, *files, *images]
+    extract += ["--shards", str(tmp_path / "s"), "--out", str(out)]
     whole, chance = trained.read_bytes(), random.Random(0)
     for _ in range(50):
         flipped = bytearray(whole)

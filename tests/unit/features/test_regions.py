@@ -102,20 +102,6 @@ def regions(detector, pixels):
 @pytest.mark.skipif(
     not DETECTRON, reason="detectron2 is not installed (docs/guides/detectron2.md says how to build it)"
 )
-def test_a_detector_with_random_weights_gives_regions_and_a_grid(tmp_path):
-    noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
-    counts = {"min_boxes": 5, "max_boxes": 5, "short_side": 120, "long_side": 200}
-    spec = RegionFeatures(kind="regions", detector="faster_rcnn_r50_c4", weights="random", grid=3, **counts)
-    found = regions(Detector(spec, weights=None, device=torch.device("cpu")), noise)
-    assert found.values["region"].shape == (5, 2048)
-    assert found.values["grid"].shape == (9, 2048)
-    corners = found.values["region/boxes"]
-    assert ((corners >= 0) & (corners <= [90, 60, 90, 60])).all()
-
-
-@pytest.mark.skipif(
-    not DETECTRON, reason="detectron2 is not installed (docs/guides/detectron2.md says how to build it)"
-)
 def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
     settings = {"kind": "regions", "detector": "grid_feats_x101_c5", "weights": "random", "short_side": 120}

@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.feature_stores import SIZE, store_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.features.attributes import info
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 
-ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(3, 33, 3))
-SIZE = (64, 48)
 
 
 def arrays(image_id):
@@ -29,21 +27,11 @@ def arrays(image_id):
     }
 
 
-def build(path, change=lambda image_id, found: found, size=SIZE, ids=IDS):
-    build_store(
-        out=path,
-        shards=path.parent / "shards",
-        ids=ids,
-        shard_size=4,
-        dtype="float16",
-        job="a" * 16,
-        attributes=ABOUT,
-        extract=lambda groups: (
-            ImageFeatures(image, size, change(image, arrays(image))) for group in groups for image in group
-        ),
-        streams=("region", "grid"),
-    )
-    return path
+def build(path, change=lambda image_id, found: found, size=SIZE):
+    def one(image):
+        return ImageFeatures(image, size, change(image, arrays(image)))
+
+    return store_of(path, IDS, one, shard_size=4, dtype="float16", streams=("region", "grid"))
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.feature_stores import store_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError, MissingFile, RecapError
 from recap.features import write
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import Part, build_store, merge_parts
+from recap.features.write import Part, merge_parts
 
-ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(10, 24))
 
 
@@ -30,22 +30,12 @@ class Counting:
             yield ImageFeatures(image_id, (5, 6), self.change(image_id, values))
 
 
-def build(folder, extract, *, ids=IDS, job="a" * 16, dtype="float16", **more):
-    build_store(
-        out=folder / "f.h5",
-        shards=folder / "shards",
-        ids=ids,
-        shard_size=4,
-        dtype=dtype,
-        job=job,
-        attributes=ABOUT,
-        extract=extract,
-        **more,
-    )
-    return folder / "f.h5"
+def build(folder, extract, *, ids=IDS, dtype="float16", **more):
+    shards = folder / "shards"
+    return store_of(folder / "f.h5", ids, extract=extract, shards=shards, shard_size=4, dtype=dtype, **more)
 
 
-def interrupted(folder, stop_at, job="a" * 16):
+def interrupted(folder, stop_at, job="0" * 16):
     with pytest.raises(KeyboardInterrupt):
         build(folder, Counting(stop_at=stop_at), job=job)
 

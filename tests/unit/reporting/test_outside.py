@@ -2,19 +2,16 @@
 
 import csv
 import io
-import json
 
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
-from helpers.score_files import SIGNATURE, make_table, write_run, write_scores
+from helpers.score_files import SIGNATURE, compared, make_table, table_texts, write_run, write_scores
 from recap.core.errors import ConfigError, MetricError
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
-from recap.plan.run import outside_path
-from recap.reporting.tables import write_table
-from recap.statistics.compare import compare_table
+from recap.plan.run import outside_path, row_runs
 
 pytestmark = pytest.mark.seconds
 
@@ -29,25 +26,18 @@ def outside_table():
     return make_table(columns=["CIDEr"], outside=[ROW])
 
 
-def compared(tmp_path, table, seeds=(1, 2, 3), signature=FILE_SIGNATURE, ids=IMAGES):
+def with_outside(tmp_path, table, signature=FILE_SIGNATURE, ids=IMAGES):
+    scores = tmp_path / "scores"
     for row in table.rows:
-        for number, seed in enumerate(seeds):
+        for number, run in enumerate(row_runs(row, [1, 2, 3])):
             shifted = {"CIDEr": [value + 0.001 * number for value in BASE["CIDEr"]]}
-            path = f"scenes/full/grid/{row.model}@short/seed-{seed}/scst"
-            write_run(tmp_path / path, shifted, ids=IMAGES, not_run=())
-    write_run(tmp_path / outside_path(table, "two", "theirs"), BETTER, ids=ids, signature=signature, not_run=())
-    return compare_table(
-        table=table, name="two", seeds=list(seeds), scores_root=tmp_path, statistics_out=tmp_path / "two.json"
-    )
-
-
-def texts(tmp_path, table, statistics):
-    paths = write_table(name="two", table=table, statistics=statistics, out=tmp_path / "t")
-    return {path.name.removeprefix("two."): path.read_text() for path in paths}
+            write_run(scores / run.path, shifted, ids=IMAGES, not_run=())
+    write_run(scores / outside_path(table, "two", "theirs"), BETTER, ids=ids, signature=signature, not_run=())
+    return compared(tmp_path, table, [1, 2, 3])
 
 
 def test_a_file_is_compared_over_images_and_never_marked(tmp_path):
-    found = compared(tmp_path, outside_table())
+    found = with_outside(tmp_path, outside_table())
     (row,) = found["outside"]
     cell = row["cells"]["CIDEr"]
     assert cell["n"] == 1 and cell["sd"] is None and list(cell["values"]) == ["file"]
@@ -61,7 +51,7 @@ def test_a_file_is_compared_over_images_and_never_marked(tmp_path):
 
 def test_every_format_says_that_the_captions_are_from_outside(tmp_path):
     table = outside_table()
-    found = texts(tmp_path, table, compared(tmp_path, table))
+    found = table_texts(tmp_path, table, with_outside(tmp_path, table))
     for ending in ("md", "html", "tex"):
         assert "captions from outside" in found[ending], ending
         assert "theirs/captions.json" in found[ending], ending
@@ -78,9 +68,8 @@ def test_every_format_says_that_the_captions_are_from_outside(tmp_path):
 
 def test_tables_without_such_rows_have_the_statistics_that_they_had(tmp_path):
     table = make_table()
-    write_scores(tmp_path, table, [1, 2])
-    compare_table(table=table, name="two", seeds=[1, 2], scores_root=tmp_path, statistics_out=tmp_path / "two.json")
-    assert "outside" not in json.loads((tmp_path / "two.json").read_text())
+    write_scores(tmp_path / "scores", table, [1, 2])
+    assert "outside" not in compared(tmp_path, table, [1, 2])
 
 
 @pytest.mark.parametrize("wrong", ["other images", "another tokenizer"])
@@ -90,7 +79,7 @@ def test_captions_that_were_scored_in_another_way_are_refused(wrong, tmp_path):
         "another tokenizer": {"signature": FILE_SIGNATURE.replace("ptb", "simple")},
     }
     with refused(MetricError, "theirs"):
-        compared(tmp_path, outside_table(), **changes[wrong])
+        with_outside(tmp_path, outside_table(), **changes[wrong])
 
 
 @pytest.fixture

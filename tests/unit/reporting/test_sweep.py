@@ -48,10 +48,7 @@ def test_a_figure_asks_for_its_tables_and_reads_the_axis_from_their_rows(planned
     assert list(plan.tables) == ["recap/demo", "xlan/t3"]
     (line,) = figure.lines
     points = [(point.x, point.table, point.row) for point in line.points]
-    assert points == [
-        (1, "xlan_t3", "enc1"),
-        (2, "xlan_t3", "enc2"),
-    ]
+    assert points == [(1, "xlan_t3", "enc1"), (2, "xlan_t3", "enc2")]
     assert figure.scale == plan.tables["xlan/t3"].scale
 
 
