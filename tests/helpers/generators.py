@@ -43,15 +43,8 @@ def karpathy(*, train: int = 3, val: int = 1, test: int = 2, sentences: tuple[st
                  "imgid": number, "sentid": sentid}
                 for raw, sentid in zip(sentences, sentids, strict=True)
             ]  # fmt: skip
-            images.append(
-                {
-                    "sentids": sentids,
-                    "imgid": number,
-                    "sentences": rows,
-                    "split": split,
-                    "filename": f"{number:04d}_ab.jpg",
-                }
-            )
+            image = {"sentids": sentids, "imgid": number, "sentences": rows, "split": split}
+            images.append({**image, "filename": f"{number:04d}_ab.jpg"})
     return {"images": images, "dataset": "flickr8k"}
 
 

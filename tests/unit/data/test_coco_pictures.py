@@ -55,12 +55,6 @@ def test_another_number_than_cocos_must_be_asked_for(tmp_path):
         corpus_of(tmp_path, partial=False)
 
 
-def test_without_subsets_all_test_pictures_are_used(tmp_path):
-    corpus = corpus_of(tmp_path)
-    write_used(corpora=[corpus.path], subsets=[], out=tmp_path / "used.txt")
-    assert read_used(tmp_path / "used.txt") == sorted(IDS)
-
-
 def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):
     build_corpus(name="coco", spec=spec(), inputs=write_coco(tmp_path), out=tmp_path / "out")
     write_used(corpora=[tmp_path / "out" / "corpus.parquet"], subsets=[], parts=["val2014"], out=tmp_path / "used.txt")

@@ -135,11 +135,8 @@ def test_a_killed_run_leaves_nothing_half_written_behind(web, tmp_path):
 
 
 def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):
-    run(
-        tmp_path,
-        ["no url at all", "ftp://a/b.jpg", "http://", "http://127.0.0.1:9/x.jpg", web.url("ok", 4)],
-        attempts=1,
-    )
+    rows = ["no url at all", "ftp://a/b.jpg", "http://", "http://127.0.0.1:9/x.jpg", web.url("ok", 4)]
+    run(tmp_path, rows, attempts=1)
     assert [record.status for record in records(tmp_path)] == ["bad url", "bad url", "bad url", "connection", "ok"]
 
 
@@ -257,8 +254,6 @@ def test_redirects_are_few_and_none_leads_into_the_own_network(web, tmp_path, mo
     statuses = [(record.status, record.error) for record in records(tmp_path)]
     assert statuses[0] == ("redirect", "more than 5 in a row")
     assert statuses[1][0] == statuses[2][0] == "redirect"
-    assert "an address within this machine or its network" in statuses[1][1]
-    assert "which is no address of the web" in statuses[2][1]
     assert statuses[3] == ("ok", "")
     assert sum(web.asked.values()) == 6 + 1 + 1 + 2
 
@@ -271,4 +266,3 @@ def test_equal_runs_give_equal_lists_of_what_is_no_picture(web, tmp_path):
         lists.append(records(tmp_path / name))
     assert lists[0] == lists[1]
     assert not any("object" in record.error for record in lists[0])
-    assert "cannot identify image file" in lists[0][1].error

@@ -144,11 +144,11 @@ def test_weights_in_the_cache_are_not_asked_for(monkeypatch, tmp_path):
     (folder / "refs" / "main").write_text("0" * 40)
     (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
     (folder / "snapshots" / ("0" * 40) / "model.safetensors").write_bytes(b"")
-    made = timm.create_model("test_resnet")
+    network = timm.create_model("test_resnet")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *words, **options: pytest.fail("the hub was asked"))
-    monkeypatch.setattr(timm, "create_model", lambda *words, **options: made)
-    assert backbone(weights="pretrained").model is made
+    monkeypatch.setattr(timm, "create_model", lambda *words, **options: network)
+    assert backbone(weights="pretrained").model is network
 
 
 def test_timm_can_be_imported_beside_any_torchvision():

@@ -29,9 +29,9 @@ def test_the_oldest_do_not_wait_for_ever():
 
 
 def test_a_picture_is_blue_first_and_fits_both_sides():
-    found = Resized.of(7, Image.new("RGB", (300, 100), (10, 20, 30)), short=50, long=120)
-    assert (found.image_id, found.size, found.pixels.shape) == (7, (300, 100), (3, 40, 120))
-    assert found.pixels[:, 5, 5].tolist() == [30, 20, 10]
+    result = Resized.of(7, Image.new("RGB", (300, 100), (10, 20, 30)), short=50, long=120)
+    assert (result.image_id, result.size, result.pixels.shape) == (7, (300, 100), (3, 40, 120))
+    assert result.pixels[:, 5, 5].tolist() == [30, 20, 10]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,6 @@ def test_an_encoder_that_leaves_an_image_out_is_refused(photos, monkeypatch):
     monkeypatch.setattr(Means, "__call__", lambda self, pictures: whole(self, pictures)[:-1])
     with refused(FeatureError, "image id", "Means"):
         extract(photos("x.h5"), batch_size=2, shard_size=6)
-
-
-def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():
-    specs = [SegmentFeatures(kind="segments", weights="random", batch_size=size) for size in (1, 8)]
-    assert specs[0].identity() == specs[1].identity()
-    assert specs[0].execution() != specs[1].execution()
 
 
 def test_items_that_weigh_more_fill_a_batch_sooner():

@@ -69,9 +69,9 @@ def test_one_vector_a_box_whatever_the_batches(photos):
         alone = torch.cat([encoder.vectors(torch.from_numpy(crop[None])) for crop in cut.crops])
         torch.testing.assert_close(store.read([image_id])[0][0], alone, atol=1e-4, rtol=1e-4)
     assert store.path.read_bytes() == extract(photos, "again.h5", threads=3).path.read_bytes()
-    said = json.loads(store.attributes["extractor"])
-    assert said["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").made_by()
-    assert "batch_size" not in said
+    about = json.loads(store.attributes["extractor"])
+    assert about["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").made_by()
+    assert "batch_size" not in about
 
 
 def test_crop_is_the_box(photos):

@@ -14,12 +14,12 @@ SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
 
 def job(folder, **changes):
     """Return the hash of everything that a store depends on but its pictures."""
-    made = []
+    jobs = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(extraction, "build_store", lambda **values: made.append(values["job"]))
+        patched.setattr(extraction, "build_store", lambda **values: jobs.append(values["job"]))
         job = extraction.ExtractionJob(None, [], folder, folder, folder)
         extraction.write(GridFeatures(**SPEC, **changes), job, None, ids=[], attributes={}, streams=[], origins=None)
-    return made[0]
+    return jobs[0]
 
 
 def test_another_batch_or_shard_size_makes_no_store_again(tmp_path):

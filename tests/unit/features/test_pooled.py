@@ -8,10 +8,10 @@ import pytest
 from scipy.ndimage import label
 
 from helpers.feature_stores import store_of
+from helpers.prepared import write_scenes
 from helpers.refusals import refused
 from recap.core import checksums
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
-from recap.data.corpus import build_corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scene_pictures import painted_mask
 from recap.data.files.images import ImageSource
@@ -22,14 +22,11 @@ from recap.features.store import FeatureStore
 from recap.settings.features import BOXES, PooledFeatures
 
 SIZE, SIDE, WIDTH = 84, 7, 5
-SPEC = {"kind": "scenes", "train": 20, "val": 2, "test": 3, "size": SIZE, "seed": 1}
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    out = tmp_path_factory.mktemp("scenes")
-    build_corpus(name="scenes", spec=SPEC, inputs=out, out=out)
-    return out
+    return write_scenes(tmp_path_factory.mktemp("scenes"), "scenes", train=20, val=2, test=3, size=SIZE, seed=1).parent
 
 
 @pytest.fixture(scope="module")
@@ -89,20 +86,20 @@ def test_true_boxes_give_a_region_for_each_object_at_its_place(scenes, cells, re
     store = extracted(scenes, cells, "boxes", out=tmp_path)
     assert store.stream == "region"
     for record in records:
-        found = [record["image_id"]]
-        assert store.rows(found)[0] == len(record["objects"])
-        boxes = store.column(found, "boxes")[0].numpy()
+        result = [record["image_id"]]
+        assert store.rows(result)[0] == len(record["objects"])
+        boxes = store.column(result, "boxes")[0].numpy()
         np.testing.assert_allclose(boxes, [item["box"] for item in record["objects"]], atol=1e-4)
         middles = (boxes[:, :2] + boxes[:, 2:]) / 2 * SIDE / SIZE - 0.5
-        np.testing.assert_allclose(store.read(found)[0][0, :, :2].numpy(), middles, atol=0.35)
+        np.testing.assert_allclose(store.read(result)[0][0, :, :2].numpy(), middles, atol=0.35)
 
 
 def test_true_masks_give_a_segment_for_each_object_and_one_for_the_ground(scenes, cells, records, tmp_path):
     store = extracted(scenes, cells, "masks", out=tmp_path)
     for record in records:
-        found = [record["image_id"]]
-        assert store.rows(found)[0] == len(record["objects"]) + 1
-        boxes = store.column(found, "boxes")[0].numpy()
+        result = [record["image_id"]]
+        assert store.rows(result)[0] == len(record["objects"]) + 1
+        boxes = store.column(result, "boxes")[0].numpy()
         np.testing.assert_allclose(boxes[:-1], [item["box"] for item in record["objects"]], atol=0.01)
         assert boxes[-1].tolist() == [0, 0, SIZE, SIZE]
 
@@ -146,7 +143,7 @@ def test_an_interrupted_and_a_repeated_extraction_give_the_same_bytes(scenes, ce
 
 def test_settings_and_files_that_do_not_fit_are_refused(scenes, cells, tmp_path):
     for wrong in ({"areas": "boxes", "regions": 3}, {"areas": "merged"}):
-        with pytest.raises(ValueError, match=r"`regions` goes with areas 'merged'"):
+        with pytest.raises(ValueError, match="`regions`"):
             PooledFeatures(kind="pooled", cells="c", **wrong)
     spec = PooledFeatures(kind="pooled", cells="c", areas="boxes")
     corpus = scenes / "corpus.parquet"

@@ -148,6 +148,6 @@ def test_large_store_opens_at_once(tmp_path):
     _fill(path, places, {"grid/values": 0}, [values])
     begin = time.perf_counter()
     store = FeatureStore(path)
-    found, _ = store.read([400, 4 * (count - 1)])
+    result, _ = store.read([400, 4 * (count - 1)])
     assert time.perf_counter() - begin < 0.5
-    assert found.sum() == 4
+    assert result.sum() == 4

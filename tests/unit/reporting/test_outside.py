@@ -37,31 +37,31 @@ def with_outside(tmp_path, table, signature=FILE_SIGNATURE, ids=IMAGES):
 
 
 def test_a_file_is_compared_over_images_and_never_marked(tmp_path):
-    found = with_outside(tmp_path, outside_table())
-    (row,) = found["outside"]
+    result = with_outside(tmp_path, outside_table())
+    (row,) = result["outside"]
     cell = row["cells"]["CIDEr"]
     assert cell["n"] == 1 and cell["sd"] is None and list(cell["values"]) == ["file"]
     assert cell["comparison"]["difference"] == pytest.approx(0.319)
     assert cell["comparison"]["paired"]["p_holm"] < 1e-6 and cell["comparison"]["paired"]["low"] > 0.3
     assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["joint"]["p"] is None
     assert cell["comparison"]["mark"] == 0
-    assert found["family"]["made"] == 2 and found["family"]["tests"]["welch.p"] == 1
-    assert [row["id"] for row in found["rows"]] == ["transformer", "zodiac"]
+    assert result["family"]["made"] == 2 and result["family"]["tests"]["welch.p"] == 1
+    assert [row["id"] for row in result["rows"]] == ["transformer", "zodiac"]
 
 
 def test_every_format_says_that_the_captions_are_from_outside(tmp_path):
     table = outside_table()
-    found = table_texts(tmp_path, table, with_outside(tmp_path, table))
+    result = table_texts(tmp_path, table, with_outside(tmp_path, table))
     for ending in ("md", "html", "tex"):
-        assert "captions from outside" in found[ending], ending
-        assert "theirs/captions.json" in found[ending], ending
+        assert "captions from outside" in result[ending], ending
+        assert "theirs/captions.json" in result[ending], ending
     for ending in ("paper.md", "paper.tex", "paper.csv"):
-        assert "aptions from outside" in found[ending], ending
-    assert "<b>model" not in found["html"]
-    line = next(line for line in csv.DictReader(io.StringIO(found["csv"])) if line["id"] == "theirs")
+        assert "aptions from outside" in result[ending], ending
+    assert "<b>model" not in result["html"]
+    line = next(line for line in csv.DictReader(io.StringIO(result["csv"])) if line["id"] == "theirs")
     assert line["reason"].startswith("captions from outside: theirs/captions.json")
     assert line["model"] == line["features"] == "" and float(line["paired_p_holm"]) < 1e-6 and line["mark"] == "0"
-    block = found["md"].split("(captions from outside)")[1]
+    block = result["md"].split("(captions from outside)")[1]
     assert "p, images" in block and "p, runs" not in block.split("\n\n")[0]
     assert "scored here" in block and "140.0" in block
 

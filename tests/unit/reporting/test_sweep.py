@@ -37,8 +37,8 @@ def planned(tmp_path):
         file = params / "mine/figures/layers.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump({**LAYERS, **changes}))
-        made = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)
-        return made, made.figures["mine/layers"]
+        plans = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)
+        return plans, plans.figures["mine/layers"]
 
     return plan
 
