@@ -264,3 +264,23 @@ def test_store_without_room_for_a_second_name_says_that_it_cannot_grow(tmp_path,
     build(tmp_path, Counting(), kept=tmp_path / "kept.h5")
     assert "kept.h5: " in capsys.readouterr().err
     FeatureStore(tmp_path / "f.h5").verify()
+
+
+def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
+    def extract(groups):
+        raise AssertionError("asked for features")
+
+    (tmp_path / "file").write_text("")
+    for out, shards, named in [
+        ("file/f.h5", "shards", "file: "),
+        (".", "shards", tmp_path),
+        ("f.h5", "file", "file: "),
+        ("a" * 300 + "/f.h5", "shards", "File name too long"),
+    ]:
+        with refused(FeatureError, named):
+            store_of(tmp_path / out, [1], extract=extract, shards=tmp_path / shards)
+
+
+def test_picture_sizes_that_cannot_be(tmp_path):
+    with refused(FeatureError, "image id 1", "-1 x 5"):
+        store_of(tmp_path / "f.h5", [1], lambda image: ImageFeatures(image, (-1, 5), np.ones((2, 3))))

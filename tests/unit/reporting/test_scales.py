@@ -44,7 +44,7 @@ def test_values_stand_on_the_scale_of_their_metric_and_the_better_row_is_bold(tm
     errors = {"transformer": {"errors": [1.31, 1.4, 1.52, 1.6]}, "zodiac": {"errors": [0.1, 0.21, 0.3, 0.4]}}
     write_scores(tmp_path / "scores", table, [1, 2], errors)
     text = table_texts(tmp_path, table, compared(tmp_path, table, [1, 2]))["md"]
-    lines = dict(re.findall(r"^\| (.+?) +\| +(.+?) +\|$", text.split("**ZoDIAC**")[1], re.MULTILINE))
+    lines = dict(re.findall(r"^\| *(\S.*?) +\| +(.+?) +\|$", text.split("**ZoDIAC**")[1], re.MULTILINE))
     assert lines["ours (n = 2)"] == "**0.26 ± 0.01**"
     assert lines["printed"] == "1.50"
     assert lines["ours minus baseline"] == "-1.205 ↓"
