@@ -1,9 +1,7 @@
 """Tiny files in the layout of COCO's: annotations in zips, Karpathy's lists, pictures under names of 2014 or 2017."""
 
-import json
-import zipfile
-
 from helpers.generators import jpeg
+from rehearsal.archives import write_zip
 
 SENTENCES = ("A dog's bowl, on grass.", "Two dogs run", "dogs run", "THE DOG", "A dog.")
 TRAIN, VAL = (9, 25, 30), (42, 73, 74, 133)
@@ -25,12 +23,6 @@ def annotations(image_ids, name, first):
     pairs = [(image_id, text) for text in SENTENCES for image_id in image_ids]
     rows = [{"id": first + n, "image_id": image_id, "caption": text} for n, (image_id, text) in enumerate(pairs)]
     return {"info": {}, "licenses": [], "images": images, "annotations": rows}
-
-
-def write_zip(path, files):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content if isinstance(content, bytes) else json.dumps(content))
 
 
 def write_coco(folder, *, change=None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -138,10 +137,3 @@ def write_conceptual(folder: Path, *, train: Sequence[str], test: Sequence[str])
             tsv = write_tsv(folder / f"{name}.tsv", rows)
             download(tsv=tsv, out=folder / "images" / name, min_side=32, attempts=1, rounds=1, timeout=5)
     return folder
-
-
-if __name__ == "__main__":  # serve until told to stop: python tests/unit/conceptual_web.py
-    with picture_server() as running:
-        print(f"http://127.0.0.1:{running.server_port}", flush=True)
-        while True:
-            time.sleep(60)

@@ -26,13 +26,13 @@ def released_layout(detector):
 
 
 def _names(pattern):
-    found = re.search(r"\{(.*?)\}", pattern)
-    if not found:
+    result = re.search(r"\{(.*?)\}", pattern)
+    if not result:
         return [pattern]
-    inside = found[1]
+    inside = result[1]
     if ".." in inside:
         first, last = map(int, inside.split(".."))
         words = [str(number) for number in range(first, last + 1)]
     else:
         words = inside.split(",")
-    return [pattern.replace(found[0], word) for word in words]
+    return [pattern.replace(result[0], word) for word in words]

@@ -63,8 +63,8 @@ def with_a_number(objective):
     """Log one more mean over tokens, under a name that the loop does not know: the mean id of the targets."""
 
     def logged(batch, epoch):
-        found, targets = objective(batch, epoch), batch.tokens[..., 1:]
-        return Logged(found.loss, found.num_tokens, {"target_id": targets[targets != 0].double().mean().item()})
+        result, targets = objective(batch, epoch), batch.tokens[..., 1:]
+        return Logged(result.loss, result.num_tokens, {"target_id": targets[targets != 0].double().mean().item()})
 
     return logged
 
@@ -110,12 +110,7 @@ def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die
     model = build_model(config, InputSpec(store.sizes, V)).to(getattr(torch, dtype))
     loop = Training(
         step=OptimizerStep(
-            model=model,
-            objective=objective_of(model, settings),
-            stage=settings,
-            d_model=16,
-            group=group,
-            state=folder,
+            model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group, state=folder
         ),
         batches=CaptionBatches(features=store, captions=TRAINED, images_per_batch=5, seed=3),
         validate=validator(model, settings, store, VALIDATION, 4, group, "worker"),
@@ -126,8 +121,8 @@ def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die
     gradients = watched(loop.step, group, int(die_at))
     with no_float32(double):
         loop.run()
-    found = {"weights": model.state_dict(), "gradients": gradients}
-    torch.save(found, folder / f"rank-{group.rank}-of-{group.size}.pt")
+    result = {"weights": model.state_dict(), "gradients": gradients}
+    torch.save(result, folder / f"rank-{group.rank}-of-{group.size}.pt")
     group.destroy()
     return loop
 

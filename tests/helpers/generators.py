@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 SENTENCES = ("A dog runs .", "The brown dog is running .", "A dog on grass", "One dog , outside", "It 's a dog !")
@@ -19,6 +20,15 @@ def jpeg(number: int, *, edge: int = 32) -> bytes:
     content = io.BytesIO()
     Image.new("RGB", (edge, edge + 8), (number * 37 % 256, number * 91 % 256, 120)).save(content, format="JPEG")
     return content.getvalue()
+
+
+def noise_pictures(folder: Path, sizes: dict[int, tuple[int, int]]) -> Path:
+    """Write a PNG of noise for each image id, of so many pixels across and down."""
+    folder.mkdir()
+    for image_id, (width, height) in sizes.items():
+        noise = np.random.default_rng(image_id).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / f"{image_id}.png")
+    return folder
 
 
 def karpathy(*, train: int = 3, val: int = 1, test: int = 2, sentences: tuple[str, ...] = SENTENCES) -> dict[str, Any]:
@@ -33,15 +43,8 @@ def karpathy(*, train: int = 3, val: int = 1, test: int = 2, sentences: tuple[st
                  "imgid": number, "sentid": sentid}
                 for raw, sentid in zip(sentences, sentids, strict=True)
             ]  # fmt: skip
-            images.append(
-                {
-                    "sentids": sentids,
-                    "imgid": number,
-                    "sentences": rows,
-                    "split": split,
-                    "filename": f"{number:04d}_ab.jpg",
-                }
-            )
+            image = {"sentids": sentids, "imgid": number, "sentences": rows, "split": split}
+            images.append({**image, "filename": f"{number:04d}_ab.jpg"})
     return {"images": images, "dataset": "flickr8k"}
 
 

@@ -45,8 +45,10 @@ def check_regions(store, *, dim=DIM, boxes=True, sizes=True):
         assert tuple(store.sizes([image_id])[0]) == (SIZES[image_id] if sizes else (0, 0))
 
 
-def write_corpus_of(folder, files):
-    rows = [Caption(number, file, "train", number, "a dog", ["a", "dog"]) for number, file in files.items()]
+def write_corpus_of(folder, files, test=()):
+    """Write a corpus of a caption for each image id and file, for training but for the ids in `test`."""
+    split = {number: "test" if number in test else "train" for number in files}
+    rows = [Caption(number, file, split[number], number, "a dog", ["a", "dog"]) for number, file in files.items()]
     write_corpus(rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
     return folder / "corpus.parquet"
 

@@ -12,13 +12,13 @@ PAD, BOS, EOS = 0, 1, 2
 
 def cases():
     """Return each kind's example and its variants, as (name, settings)."""
-    found = []
+    result = []
     for kind, config in model_configs().items():
         example = config.example()
         for changes in ({}, *config.variants):
             name = "-".join([kind, *(f"{key}={value}" for key, value in changes.items())])
-            found.append((name, config.model_validate({**example.model_dump(), **changes})))
-    return found
+            result.append((name, config.model_validate({**example.model_dump(), **changes})))
+    return result
 
 
 def inputs(config):

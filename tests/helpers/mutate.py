@@ -105,21 +105,21 @@ def outcomes(
     ``parse`` gets the bytes of a mutant; it writes them to a file first where it needs one. Each failure names the
     original's number and the seed, so that ``change(originals[number], seed)`` makes the same bytes again.
     """
-    found = Outcomes()
+    result = Outcomes()
     for number, one in enumerate(range(seed, seed + count)):
         original = number % len(originals)
         content = change(originals[original], one)
         try:
             with time_limit(SECONDS):
                 parse(content)
-            found.read += 1
+            result.read += 1
         except RecapError:
-            found.refused += 1
+            result.refused += 1
         except (Exception, TooSlow):  # what a parser must not let out is what is looked for here
-            found.failures.append(f"original {original}, seed {one}: {traceback.format_exc(limit=-3)}")
-            if len(found.failures) >= failures:
+            result.failures.append(f"original {original}, seed {one}: {traceback.format_exc(limit=-3)}")
+            if len(result.failures) >= failures:
                 break
-    return found
+    return result
 
 
 @contextmanager
@@ -186,10 +186,10 @@ def _exchange(data: bytes, chance: random.Random) -> bytes:
 
 
 def _other_number(data: bytes, chance: random.Random) -> bytes:
-    found = [match.span() for match in _NUMBER.finditer(data[: 2**18])]
-    if not found:
+    result = [match.span() for match in _NUMBER.finditer(data[: 2**18])]
+    if not result:
         return _overwrite(data, chance)
-    start, stop = chance.choice(found)
+    start, stop = chance.choice(result)
     return data[:start] + chance.choice(_NUMBERS) + data[stop:]
 
 

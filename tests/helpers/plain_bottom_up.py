@@ -32,8 +32,8 @@ def blocks(weights, stage, count, maps, *, stride, dilation):
 
 def normed(weights, name, maps, **options):
     """Return a convolution and its frozen norm."""
-    found = conv2d(maps, weights[f"{name}.weight"], **options)
+    result = conv2d(maps, weights[f"{name}.weight"], **options)
     weight, bias, mean, variance = (
         weights[f"{name}.norm.{each}"][:, None, None] for each in ("weight", "bias", "running_mean", "running_var")
     )
-    return (found - mean) / torch.sqrt(variance + 1e-5) * weight + bias
+    return (result - mean) / torch.sqrt(variance + 1e-5) * weight + bias

@@ -39,17 +39,25 @@ class Prepared:
         return subprocess.run(self.command(name, **changes), capture_output=True, text=True)
 
 
-def prepare(folder, without=()):
-    """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
-    from recap.data.corpus import Corpus, build_corpus
+def write_scenes(folder, name, **settings):
+    """Write the corpus, the vocabulary and a subset of all pairs of invented scenes; return the corpus's path."""
+    from recap.data.corpus import build_corpus
     from recap.data.subsets import draw_subset
     from recap.data.vocabulary import build_vocabulary
     from recap.settings.datasets import ScenesDataset
 
-    spec = ScenesDataset(kind="scenes", train=20, val=5, test=5, size=32)
-    build_corpus(name="tiny", spec=spec, inputs=folder, out=folder)
+    spec = ScenesDataset(kind="scenes", **settings)
+    build_corpus(name=name, spec=spec, inputs=folder, out=folder)
     corpus = folder / "corpus.parquet"
     build_vocabulary(corpus=corpus, rule=spec.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
     draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=folder / "subset.json")
+    return corpus
+
+
+def prepare(folder, without=()):
+    """Make a corpus of 30 scenes and all that training needs; images ``without`` have no features."""
+    from recap.data.corpus import Corpus
+
+    corpus = write_scenes(folder, "tiny", train=20, val=5, test=5, size=32)
     write_store(folder / "features.h5", [image for image in Corpus.read(corpus).image_ids() if image not in without])
     return Prepared(folder)

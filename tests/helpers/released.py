@@ -149,7 +149,7 @@ M2 = [
 ]
 GPT2_BLOCK = [
     (r"^decoder\.blocks\.", "decoder.transformer.h."),
-    (r"^decoder\.(word|position)_embedding\.", lambda found: f"decoder.transformer.w{found[1][0].replace('w', 't')}e."),
+    (r"^decoder\.(word|position)_embedding\.", lambda m: f"decoder.transformer.w{m[1][0].replace('w', 't')}e."),
     (r"^decoder\.norm\.", "decoder.transformer.ln_f."),
     (r"\.attention_norm\.", ".ln_1."),
     (r"(h\.\d+)\.feed_forward_norm\.", r"\1.ln_2."),
@@ -225,9 +225,9 @@ def _released_rows(kind, name, table, rows):
     if not TABLES.search(name):
         return table
     if kind == "visual_gpt":
-        found = torch.zeros(max(rows) + 1, *table.shape[1:])
-        found[list(rows)] = table
-        return found
+        result = torch.zeros(max(rows) + 1, *table.shape[1:])
+        result[list(rows)] = table
+        return result
     if kind == "m2":
         return torch.cat([table[[UNK, PAD, BOS, EOS]], table[4:]])
     first = EOS if name.startswith("output.") else BOS
@@ -235,17 +235,17 @@ def _released_rows(kind, name, table, rows):
 
 
 def _gpt2_layout(state):
-    found = {}
+    result = {}
     for name, value in state.items():
         linear = re.search(r"blocks\.\d+\.(attention\.output|feed_forward\.(inner|outer)|cross\.output)\.weight", name)
         part = re.fullmatch(r"(decoder\.blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)", name)
         if part is None:
-            found[name] = value.T if linear else value
+            result[name] = value.T if linear else value
         elif part[2] == "query":
             parts = [state[f"{part[1]}.attention.{each}.{part[3]}"] for each in ("query", "key", "value")]
             joined = torch.cat(parts)
-            found[f"{part[1]}.attn.c_attn.{part[3]}"] = joined.T if joined.dim() == 2 else joined
-    return found
+            result[f"{part[1]}.attn.c_attn.{part[3]}"] = joined.T if joined.dim() == 2 else joined
+    return result
 
 
 def _beside(kind, state):

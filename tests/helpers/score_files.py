@@ -6,7 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recap.plan.run import row_runs
+from recap.reporting.tables import write_table
 from recap.settings import Table
+from recap.statistics.compare import compare_table
 
 SIGNATURE = "pycocoevalcap:1.2|tok:ptb|refs:5|images:{images}|split:test@ab12|beam:3|len:20|lp:0|recap:0.1.0"
 # Image scores of the first seed; each further seed adds 0.01 to every image.
@@ -57,3 +59,15 @@ def write_scores(root, table, seeds, images=None):
         for number, run in enumerate(row_runs(row, seeds)):
             shifted = {m: [v + 0.01 * number for v in values] for m, values in images[row.id].items()}
             write_run(root / run.path, shifted)
+
+
+def compared(folder, table, seeds):
+    """Return the statistics of a table by the name `two`, whose scores are in `folder`."""
+    files = {"scores_root": folder / "scores", "statistics_out": folder / "two.json"}
+    return compare_table(table=table, name="two", seeds=list(seeds), **files)
+
+
+def table_texts(folder, table, statistics):
+    """Return the text of each file of a table by its ending."""
+    paths = write_table(name="two", table=table, statistics=statistics, out=folder / "t")
+    return {path.name.removeprefix("two."): path.read_text() for path in paths}

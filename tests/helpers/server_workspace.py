@@ -5,9 +5,9 @@ from textwrap import dedent
 
 import numpy as np
 
-from helpers.coco_files import write_zip
 from helpers.feature_files import text, write_lines
 from helpers.generators import jpeg
+from rehearsal.archives import write_zip
 
 TRAIN, VAL, TEST = range(1, 13), range(101, 109), range(201, 207)
 NOUNS = ("dog", "cat", "bird")

@@ -160,10 +160,10 @@ class Cluster:
 
 def _environment_below(process) -> set[str]:
     """Return the environment variables of a process's children, as NAME=VALUE."""
-    found: set[str] = set()
+    result: set[str] = set()
     for child in process.children():
-        found |= {f"{name}={value}" for name, value in child.environ().items()}
-    return found
+        result |= {f"{name}={value}" for name, value in child.environ().items()}
+    return result
 
 
 def free_ports(number: int) -> list[int]:

@@ -149,7 +149,7 @@ def at_work(small, process):
 
 def ends_as_unbroken(small, process):
     """Wait for a workflow whose training was interrupted at least once."""
-    said = process.communicate(timeout=1800)[1]
-    assert process.returncode == 0, said
+    output = process.communicate(timeout=1800)[1]
+    assert process.returncode == 0, output
     assert "continuing at epoch" in (small.folder / "said").read_text()
     assert (small.run / "model.safetensors").read_bytes() == small.unbroken.read_bytes()

@@ -35,7 +35,7 @@ class MadeStudy:
 
     def responses(self, choose):
         """Return a response per sheet; ``choose(item, question)`` says what is answered to items that are not gold."""
-        found = []
+        result = []
         for sheet in self.sheets.sheets:
             answers = {
                 str(number): {
@@ -45,8 +45,8 @@ class MadeStudy:
                 for number, item in enumerate(sheet.items, start=1)
             }
             values = {"consent": True, "finished": True, "answers": answers}
-            found.append(Response(study=self.sheets.digest, sheet=sheet.id, **values))
-        return found
+            result.append(Response(study=self.sheets.digest, sheet=sheet.id, **values))
+        return result
 
 
 def position_of(item, system):

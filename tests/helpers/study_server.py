@@ -18,12 +18,12 @@ class StudyServer:
         links: sheet -> address of its form.
     """
 
-    def __init__(self, made, folder):
+    def __init__(self, study, folder):
         self.folder = folder
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.command = [sys.executable, "-m", "recap", "study", "serve", "--sheets", str(made.folder / "sheets.json")]
+        self.command = [sys.executable, "-m", "recap", "study", "serve", "--sheets", str(study.folder / "sheets.json")]
         self.command += ["--responses", str(folder / "server.sqlite"), "--links", str(folder / "links.csv")]
         self.command += ["--port", str(self.port)]
         self.start()

@@ -4,8 +4,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.prepared import write_scenes
 from recap.settings import EvaluationSpec, Execution, RunSpec
-from recap.settings.datasets import ScenesDataset
 from recap.settings.features import Features
 from recap.settings.params import validate
 
@@ -59,35 +59,27 @@ class TinyResults:
 
 def make_results(folder):
     """Make corpus, vocabulary, subset, backbone, features, a run and its scores, in seconds."""
-    from recap.data.corpus import build_corpus
-    from recap.data.subsets import draw_subset
-    from recap.data.vocabulary import build_vocabulary
     from recap.evaluation.job import evaluate
     from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid
     from recap.features.training import pretrain
     from recap.training.run import train
 
-    found, computed = TinyResults(folder), Execution(device="cpu", threads=1)
-    scenes = ScenesDataset(kind="scenes", train=24, val=4, test=6, size=64, vocabulary={"min_count": 1})
-    build_corpus(name="scenes", spec=scenes, inputs=folder, out=found.data)
-    corpus, images, words = found.data / "corpus.parquet", [found.data / "images.zip"], found.data / "vocabulary.json"
-    build_vocabulary(corpus=corpus, rule=scenes.vocabulary, inputs=folder, out=words)
-    subset = found.data / "subset.json"
-    draw_subset(corpus=corpus, name="full", fraction=1.0, unit="pair", seed=1, out=subset)
-    grid = validate(Features, GRID, "features")
-    boxes = found.data / "boxes.json"
-    pretrain(spec=grid, boxes=boxes, images=images, device="cpu", threads=1, out=found.backbone)
-    made = {"shards": folder / "shards", "out": found.store, "trained": found.backbone, "device": "cpu", "threads": 1}
-    extract_grid(grid, ExtractionJob(corpus=corpus, images=images, inputs=folder, **made))
+    result, cpu = TinyResults(folder), {"device": "cpu", "threads": 1}
+    computed = Execution(**cpu)
+    corpus = write_scenes(result.data, "scenes", train=24, val=4, test=6, size=64, vocabulary={"min_count": 1})
+    grid, images = validate(Features, GRID, "features"), [result.data / "images.zip"]
+    pretrain(spec=grid, boxes=result.data / "boxes.json", images=images, out=result.backbone, **cpu)
+    job = ExtractionJob(corpus, images, folder, folder / "shards", result.store, trained=result.backbone, **cpu)
+    extract_grid(grid, job)
     names = {"dataset": "scenes", "subset": "full", "features": "tiny", "model": "transformer", "recipe": "short"}
     stage = {"epochs": 20, "learning_rate": 0.02, "images_per_batch": 8}
     spec = {**names, "seed": 1, "stage": "xe", "model_settings": MODEL, "stage_settings": stage}
-    files = {"corpus": corpus, "vocabulary": words, "features": [found.store]}
-    state = folder / "state"
+    files = {"corpus": corpus, "vocabulary": result.data / "vocabulary.json", "features": [result.store]}
+    subset, state = result.data / "subset.json", folder / "state"
     run = validate(RunSpec, spec, "spec")
-    train(spec=run, execution=computed, **files, subset=subset, init=None, state=state, out=found.run)
+    train(spec=run, execution=computed, **files, subset=subset, init=None, state=state, out=result.run)
     settings = {"beam": 4, "max_length": 9, "n_best": 2, "metrics": ["BLEU"], "rules": {"no_repeated_ngram": 2}}
     asked = validate(EvaluationSpec, {"evaluation": settings}, "spec")
-    evaluate(spec=asked, execution=computed, **files, model=[found.run], out=found.scores)
-    return found
+    evaluate(spec=asked, execution=computed, **files, model=[result.run], out=result.scores)
+    return result

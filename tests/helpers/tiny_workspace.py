@@ -51,9 +51,9 @@ class Workspace:
         return counts(self.dry_run(*arguments, config=config))
 
 
-def counts(said: str) -> Counter:
+def counts(plan: str) -> Counter:
     """Return how many jobs of each rule a plan has."""
-    lines = said.split("Job stats:")
+    lines = plan.split("Job stats:")
     if len(lines) == 1:
         assert "Nothing to be done" in lines[0]
         return Counter()

@@ -51,15 +51,15 @@ def settings(beam, max_length=4, **more):
 
 def all_captions(state, length):
     """Every caption and its log-probability, by walking all branches of image 0."""
-    found = {}
+    result = {}
     for words in itertools.product(range(2, V), repeat=length):
         cut = words[: words.index(EOS) + 1] if EOS in words else words
         total, here, last = 0.0, state, BOS
         for word in cut:
             out, here = STEP(torch.tensor([[last]]), here)
             total, last = total + out[0, 0, word].item(), word
-        found[cut] = total
-    return sorted(found.items(), key=lambda item: -item[1])
+        result[cut] = total
+    return sorted(result.items(), key=lambda item: -item[1])
 
 
 def strip(row):

@@ -63,13 +63,7 @@ class Killing:
         command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "params/tiny.yaml"]
         self.log = self.folder / "said.txt"
         with self.log.open("a") as log:
-            return subprocess.Popen(
-                command,
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
 
     def said(self) -> str:
         return self.log.read_text()
@@ -120,14 +114,14 @@ class Killing:
 
 def orphans(folder: Path) -> list[str]:
     """Return the commands that are still at work in a folder."""
-    found = []
+    result = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == str(folder):
-                found.append(" ".join(process.cmdline())[:100])
+                result.append(" ".join(process.cmdline())[:100])
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return result
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -232,10 +226,10 @@ def main(number: int, seed: int) -> None:
             print(f"folder {folders}: {len(kills)} kills, all {len(expected)} files as undisturbed", flush=True)
 
 
-def same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+def same(result: dict[str, bytes], expected: dict[str, bytes]) -> None:
     """Check that two runs left the same files with the same bytes."""
-    assert sorted(found) == sorted(expected)
-    assert [name for name in expected if found[name] != expected[name]] == []
+    assert sorted(result) == sorted(expected)
+    assert [name for name in expected if result[name] != expected[name]] == []
 
 
 if __name__ == "__main__":

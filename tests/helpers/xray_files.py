@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
-import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
+
+from rehearsal import xrays
+from rehearsal.archives import write_tgz as tgz
 
 FINDINGS = "The heart is normal in size. No pleural effusion. XXXX 2.5 cm nodule; the lungs are clear."
 SPEC = {
@@ -41,42 +42,15 @@ def names(uid: int) -> list[str]:
 def report(uid: int, *, findings: str | None = None, pictures: list[str] | None = None) -> str:
     """Return the XML of one report."""
     text = ("" if uid == 21 else f"{FINDINGS} Study {uid}.") if findings is None else findings
-    images = "".join(
-        f'<parentImage id="{name}"><figureId>F1</figureId><caption>Chest</caption></parentImage>'
-        for name in (names(uid) if pictures is None else pictures)
-    )
-    return (
-        f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><meta type="rr"/><uId id="CXR{uid}"/>'
-        f"<MedlineCitation><Article><Abstract>\n"
-        f'<AbstractText Label="COMPARISON">None.</AbstractText><AbstractText Label="INDICATION"/>'
-        f'<AbstractText Label="FINDINGS">{text}</AbstractText>'
-        f'<AbstractText Label="IMPRESSION">Normal.</AbstractText>\n'
-        f"</Abstract></Article></MedlineCitation>{images}</eCitation>\n"
-    )
-
-
-def entry(uid: int, split: str) -> dict[str, Any]:
-    """Return one entry of the annotation."""
-    study = f"CXR{uid}_IM-{uid:04d}"
-    paths = [f"{study}/0.png", f"{study}/1.png"]
-    return {"id": study, "report": f"{FINDINGS} Study {uid}.", "image_path": paths, "split": split}
+    return xrays.xml(uid, text, names(uid) if pictures is None else pictures)
 
 
 def annotation() -> dict[str, list[dict[str, Any]]]:
     """Return six studies to train on, two to validate and two to test; CXR10 stands in no split."""
     uids = {"train": [3, 1, 2, 4, 5, 12], "val": [6, 7], "test": [8, 9]}
-    return {split: [entry(uid, split) for uid in some] for split, some in uids.items()}
-
-
-def tgz(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into a tgz without dates."""
-    plain = io.BytesIO()
-    with tarfile.open(fileobj=plain, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    path.write_bytes(gzip.compress(plain.getvalue(), mtime=0))
+    return {
+        split: [xrays.entry(uid, split, f"{FINDINGS} Study {uid}.") for uid in some] for split, some in uids.items()
+    }
 
 
 def write_iu_xray(

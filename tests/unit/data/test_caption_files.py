@@ -131,9 +131,9 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_said_in_one_sentence(case, corpus, tmp_path):
-    content, said = WRONG[case]
+    content, named = WRONG[case]
     path = written(tmp_path, content)
-    with refused(DataError, str(path), said):
+    with refused(DataError, str(path), named):
         read_captions(path, corpus, "test")
 
 

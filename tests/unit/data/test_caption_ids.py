@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from recap.data.caption_ids import CaptionIds, padded, ranges
+from recap.data.caption_ids import CaptionIds, padded
 
 CAPTIONS = {30: [[5, 6, 7], []], 4: [[8]], 11: [[9, 10], [4], [12, 13, 14, 15]]}
 
@@ -16,15 +16,11 @@ def test_arrays_hold_what_lists_hold_by_rising_image():
     assert dict(CaptionIds.of({})) == {}
 
 
-def test_images_without_captions_are_kept():
-    assert dict(CaptionIds.of({2: [], 1: [[3]], 7: []})) == {1: [[3]], 2: [], 7: []}
-
-
 def test_rows_in_any_order_and_repeated_are_grouped_by_image():
     images, lengths = np.array([9, 2, 9, 5]), np.array([2, 1, 0, 3])
     tokens = np.array([11, 12, 21, 51, 52, 53], np.int32)
-    found = CaptionIds.by_image(images, lengths, tokens, np.array([2, 0, 1, 0]))
-    assert dict(found) == {2: [[21]], 9: [[], [11, 12], [11, 12]]}
+    result = CaptionIds.by_image(images, lengths, tokens, np.array([2, 0, 1, 0]))
+    assert dict(result) == {2: [[21]], 9: [[], [11, 12], [11, 12]]}
 
 
 def test_a_token_ends_each_caption_and_nothing_else():
@@ -42,8 +38,3 @@ def test_an_unknown_image_is_named(image):
 def test_chosen_captions_are_padded():
     lengths, tokens = CaptionIds.of(CAPTIONS).flat(np.array([5, 1, 4]))
     assert padded(lengths, tokens, longest=4).tolist() == [[0] * 4, [9, 10, 0, 0], [5, 6, 7, 0]]
-
-
-def test_ranges_are_those_of_numpy():
-    low, high = np.array([3, 0, 7, 7]), np.array([5, 0, 8, 7])
-    assert ranges(low, high).tolist() == [3, 4, 7]

@@ -2,12 +2,13 @@
 
 import pytest
 
-from helpers.coco_files import VAL, spec, write_coco, write_zip
+from helpers.coco_files import VAL, spec, write_coco
 from helpers.generators import jpeg
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.subsets import read_used, write_used
+from rehearsal.archives import write_zip
 
 IDS = (7, 3, 201)
 
@@ -52,12 +53,6 @@ def test_listings_that_are_refused(tmp_path, images, named):
 def test_another_number_than_cocos_must_be_asked_for(tmp_path):
     with refused(DataError, "info.zip", "test2014", "3 images", "40,775", "--partial"):
         corpus_of(tmp_path, partial=False)
-
-
-def test_without_subsets_all_test_pictures_are_used(tmp_path):
-    corpus = corpus_of(tmp_path)
-    write_used(corpora=[corpus.path], subsets=[], out=tmp_path / "used.txt")
-    assert read_used(tmp_path / "used.txt") == sorted(IDS)
 
 
 def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):

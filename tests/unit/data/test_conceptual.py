@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from helpers.conceptual_web import write_conceptual, write_tsv
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.data.card import check_overlap
 from recap.data.corpus import SPLITS, Corpus, build_corpus
@@ -12,13 +13,7 @@ from recap.data.datasets.conceptual import TEST_IDS, Record, read_records
 from recap.data.datasets.conceptual_download import shard_path, write_shard
 from recap.data.files.images import ImageSource
 
-SPEC = {
-    "kind": "conceptual",
-    "train": "train.tsv",
-    "validation": "validation.tsv",
-    "images": "images",
-    "val_pairs": 4,
-}
+SPEC = {"kind": "conceptual", "train": "train.tsv", "validation": "validation.tsv", "images": "images", "val_pairs": 4}
 TRAIN = ["404" if number in (3, 11) else "ok" for number in range(20)]
 
 
@@ -37,12 +32,10 @@ def build(inputs, out, **changes):
     return Corpus.read(out / "corpus.parquet")
 
 
-def refused(inputs, out, **changes):
-    with pytest.raises(DataError) as caught:
-        build(inputs, out, **changes)
-    assert not (out / "corpus.parquet").exists()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def refuses(inputs, *named, **changes):
+    with refused(DataError, *named):
+        build(inputs, inputs / "out", **changes)
+    assert not (inputs / "out" / "corpus.parquet").exists()
 
 
 def test_rows_with_a_picture_become_one_caption_each(inputs, tmp_path):
@@ -68,7 +61,7 @@ def test_the_validation_draw_is_golden_and_depends_on_the_seed(inputs, tmp_path)
     assert (tmp_path / "again" / "corpus.parquet").read_bytes() == first
 
 
-def test_a_training_url_of_the_test_split_is_left_out(inputs, tmp_path, capsys):
+def test_a_training_url_of_the_test_split_is_left_out(inputs, tmp_path):
     test_url = [line.split("\t")[1] for line in (inputs / "validation.tsv").read_text().splitlines()][2]
     rows = [tuple(line.split("\t")) for line in (inputs / "train.tsv").read_text().splitlines()]
     rows[0] = (rows[0][0], test_url)
@@ -78,7 +71,6 @@ def test_a_training_url_of_the_test_split_is_left_out(inputs, tmp_path, capsys):
     corpus = build(inputs, tmp_path / "out")
     assert not {0, 1} & set(corpus.image_ids())
     assert TEST_IDS + 2 in corpus.image_ids("test")
-    assert "cc: 2 rows left out" in capsys.readouterr().err
 
 
 def change(record, **values):
@@ -92,51 +84,47 @@ def relist(folder, edit):
     shutil.copyfile(shard_path(folder, 0), folder / "survivors.parquet")
 
 
-def test_a_picture_that_is_gone_or_empty_is_named(inputs, tmp_path):
+def test_a_picture_that_is_gone_or_empty_is_named(inputs):
     picture = inputs / "images" / "train" / "00000" / "0000005.jpg"
     picture.write_bytes(b"")
-    assert "0000005.jpg: the picture has 0 bytes, not " in refused(inputs, tmp_path / "out")
+    refuses(inputs, "0000005.jpg", "0 bytes")
     picture.unlink()
-    assert "0000005.jpg: the picture is missing; run" in refused(inputs, tmp_path / "out")
+    refuses(inputs, "0000005.jpg")
 
 
-def test_lists_and_tsvs_that_do_not_belong_together(inputs, tmp_path):
+def test_lists_and_tsvs_that_do_not_belong_together(inputs):
     tsv = inputs / "train.tsv"
     lines = tsv.read_text().splitlines(keepends=True)
     for changed in (lines[:-1], lines + lines[:1], [lines[1], lines[0], *lines[2:]]):
         tsv.write_text("".join(changed))
-        sentence = refused(inputs, tmp_path / "out")
-        assert "survivors.parquet: its row " in sentence
-        assert "download again from this TSV" in sentence
+        refuses(inputs, "survivors.parquet", "row ")
 
 
-def test_duplicate_rows_in_a_list_are_refused(inputs, tmp_path):
+def test_duplicate_rows_in_a_list_are_refused(inputs):
     relist(inputs / "images" / "train", lambda record: change(record, row=4) if record.row == 5 else record)
-    assert "row 4 is duplicated" in refused(inputs, tmp_path / "out")
+    refuses(inputs, "row 4 ")
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "named"),
     [("only a caption\n", "line 21: 1 field"), ("\t".join("0123456789") + "\n", "line 21: 10 fields")],
 )
-def test_broken_lines_are_refused(inputs, tmp_path, line, message):
+def test_broken_lines_are_refused(inputs, line, named):
     with (inputs / "train.tsv").open("a") as file:
         file.write(line)
-    assert message in refused(inputs, tmp_path / "out")
+    refuses(inputs, named)
 
 
-def test_missing_and_damaged_lists_are_named(inputs, tmp_path):
+def test_missing_and_damaged_lists_are_named(inputs):
     path = inputs / "images" / "validation" / "survivors.parquet"
     path.write_bytes(path.read_bytes()[:-20])
-    assert f"{path}: " in refused(inputs, tmp_path / "out")
+    refuses(inputs, path)
     path.unlink()
-    assert f"{path}: no such file" in refused(inputs, tmp_path / "out")
+    refuses(inputs, path)
 
 
-def test_too_few_rows_for_the_validation_split(inputs, tmp_path):
-    assert "18 rows have a picture, too few to draw 18 validation pairs" in refused(
-        inputs, tmp_path / "out", val_pairs=18
-    )
+def test_too_few_rows_for_the_validation_split(inputs):
+    refuses(inputs, "18 rows", val_pairs=18)
 
 
 def test_a_short_list_is_said_with_both_counts(inputs, tmp_path, caplog):

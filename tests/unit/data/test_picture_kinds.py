@@ -121,9 +121,6 @@ def test_no_program_is_started_for_any_bytes(tmp_path):
 def test_a_web_picture_wider_than_a_jpeg_may_be_is_a_failure_of_its_own():
     with pytest.raises(Failure) as caught:
         shrunk(stored(Image.new("L", (70_000, 2)), "PNG"), min_side=384)
-    assert (caught.value.status, caught.value.detail) == (
-        "too large",
-        "70000 x 2 pixels; a JPEG's side has 65500",
-    )
+    assert (caught.value.status, caught.value.detail) == ("too large", "70000 x 2 pixels; a JPEG's side has 65500")
     # Scaled down first, its longer side fits.
     assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), min_side=384)[1][0] == 33_600

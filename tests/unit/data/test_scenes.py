@@ -131,12 +131,12 @@ def groups_of(record):
 def matching(group, phrase):
     number, size, colour, texture, noun, plural, with_texture = phrase
     thing = group[0]
-    said = texture or {"stripe": "striped", "dot": "dotted", "": "plain"}[with_texture]
+    pattern = texture or {"stripe": "striped", "dot": "dotted", "": "plain"}[with_texture]
     return (
         NUMBERS[number] == len(group)
         and bool(plural) == (len(group) > 1)
         and SIZES.get(size, thing["size"]) == thing["size"]
-        and (colour, said, NOUNS.get(noun, noun)) == (thing["colour"], thing["texture"], thing["shape"])
+        and (colour, pattern, NOUNS.get(noun, noun)) == (thing["colour"], thing["texture"], thing["shape"])
     )
 
 
@@ -151,7 +151,7 @@ def check_two(caption, groups):
     phrases = PHRASE.findall(caption)
     assert len(phrases) == 2, caption
     order = [[group for group in groups if matching(group, phrase)] for phrase in phrases]
-    assert [len(found) for found in order] == [1, 1], caption
+    assert [len(result) for result in order] == [1, 1], caption
     subject, target = order[0][0], order[1][0]
     assert subject is not target
     if caption.endswith("on the right"):

@@ -1,16 +1,14 @@
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.plans import PARAMS
+from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus import Caption, Corpus, write_corpus
 from recap.data.subsets import UNITS, draw_subset, rank, read_subset, subset_size
 from recap.settings.params import load_named
-
-FRACTIONS = (0.001, 0.005, 0.01, 0.1, 0.5, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +27,6 @@ def draw(corpus, out, fraction, unit, seed=1):
     return draw_subset(corpus=corpus, name="s", fraction=fraction, unit=unit, seed=seed, out=out)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_smaller_fractions_lie_inside_larger_ones(corpus, tmp_path, unit):
-    draws = [draw(corpus, tmp_path / "s.json", fraction, unit) for fraction in FRACTIONS]
-    for key in ("caption_ids", "image_ids"):
-        sets = [set(values[key]) for values in draws]
-        assert all(small <= large for small, large in zip(sets, sets[1:], strict=False))
-    total = 5000 if unit == "pair" else 1000
-    counted = [len(values["caption_ids" if unit == "pair" else "image_ids"]) for values in draws]
-    assert counted == [round(total * fraction) for fraction in FRACTIONS]
-    assert draws[-1]["caption_ids"] == Corpus.read(corpus).caption_ids("train")
-
-
 def test_images_come_with_all_their_captions(corpus, tmp_path):
     values = draw(corpus, tmp_path / "s.json", 0.01, "image")
     assert values["caption_ids"] == [image * 5 + index for image in values["image_ids"] for index in range(5)]
@@ -53,24 +39,22 @@ def test_seeds_and_units_draw_differently_and_files_say_so(corpus, tmp_path):
     assert read_subset(tmp_path / "pair2.json") == draws[1]
 
 
-def test_goldens_equal_on_every_python_version(corpus, tmp_path):
+def test_ranks_are_equal_on_every_python_version():
     assert rank(range(10), dataset="tiny", unit="pair", seed=1) == [0, 2, 4, 7, 3, 8, 5, 6, 9, 1]
-    assert draw(corpus, tmp_path / "a", 0.005, "pair")["hash"] == "cd2c9f89573b1e7e"
-    assert draw(corpus, tmp_path / "b", 0.005, "image")["hash"] == "cf84219eeb6c69f3"
 
 
 def test_every_subset_of_params_over_four_seeds_is_golden_and_nested(corpus, tmp_path):
-    params = Path(__file__).resolve().parents[3] / "params"
     hashes = []
     for unit in UNITS:
         names = [f"{unit}_{percent}" for percent in ("0.1", "0.5", "1", "5", "10", "20", "50", "100")]
-        rules = [load_named(params, "subsets", name) for name in names]
+        rules = [load_named(PARAMS, "subsets", name) for name in names]
         assert [rule.fraction for rule in rules] == [0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0]
         assert {rule.unit for rule in rules} == {unit}
         for seed in (1, 2, 3, 4):
             draws = [draw(corpus, tmp_path / "s.json", rule.fraction, unit, seed) for rule in rules]
             sets = [set(values["caption_ids"]) for values in draws]
             assert all(small < large for small, large in zip(sets, sets[1:], strict=False))
+            assert draws[-1]["caption_ids"] == Corpus.read(corpus).caption_ids("train")
             hashes += [values["hash"] for values in draws]
     assert len(set(hashes)) == 64
     assert value_hash(hashes) == "ac13fe384f5ac4e7"
@@ -93,16 +77,10 @@ def test_sizes_grow_with_the_fraction(total, one, other):
 
 
 @pytest.mark.parametrize(
-    ("fraction", "unit", "message"),
-    [
-        (0.00001, "pair", "subset 's': a fraction of 1e-05 of 5000 training pairs leaves none; raise it"),
-        (0.0, "pair", "fraction must be above 0"),
-        (1.5, "image", "fraction must be above 0 and at most 1, got 1.5"),
-        (0.5, "images", "no such unit as 'images'; did you mean 'image'?"),
-    ],
+    ("fraction", "unit", "named"),
+    [(0.00001, "pair", "subset 's'"), (0.0, "pair", "fraction"), (1.5, "image", "1.5"), (0.5, "images", "'images'")],
 )
-def test_impossible_draws_are_refused(corpus, tmp_path, fraction, unit, message):
-    with pytest.raises(DataError) as caught:
+def test_impossible_draws_are_refused(corpus, tmp_path, fraction, unit, named):
+    with refused(DataError, named):
         draw(corpus, tmp_path / "s.json", fraction, unit)
-    assert message in str(caught.value)
     assert not (tmp_path / "s.json").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.refusals import refused
@@ -77,23 +77,20 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
     good = tensors_of(backbone())
     name = next(iter(good))
 
-    def problem(tensors, file="w.safetensors"):
+    def refuses(named, tensors=None, file="w.safetensors"):
         if tensors is not None:
             save_file(tensors, tmp_path / file)
-        with pytest.raises(FeatureError) as error:
+        with refused(FeatureError, named):
             Backbone(spec(weights=file), weights=tmp_path / file, device=CPU)
-        assert "\n" not in str(error.value)
-        return str(error.value)
 
-    assert name in problem({key: value for key, value in good.items() if key != name})
-    assert '"odd"' in problem({**good, "odd": torch.ones(1)})
-    assert name in problem({**good, name: torch.ones(1)})
-    assert "none.safetensors: no such file" in problem(None, "none.safetensors")
-    assert "only safetensors" in problem(good, "w.pt")
+    refuses(name, {key: value for key, value in good.items() if key != name})
+    refuses('"odd"', {**good, "odd": torch.ones(1)})
+    refuses(name, {**good, name: torch.ones(1)})
+    refuses("none.safetensors", file="none.safetensors")
+    refuses("safetensors", good, "w.pt")
     content = (tmp_path / "w.safetensors").read_bytes()
     (tmp_path / "w.safetensors").write_bytes(content[: len(content) // 2])
-    assert "w.safetensors: " in problem(None)
-    assert load_file(tmp_path / "w.pt").keys() == good.keys()
+    refuses("w.safetensors: ")
 
 
 @pytest.mark.parametrize(
@@ -102,10 +99,7 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
         ({"backbone": "test_resnt"}, ["backbone", "'test_resnt'", "'test_resnet'"]),
         ({"backbone": "nope"}, ["backbone", "'nope'", "nfnet_"]),
         ({"out_index": 9}, ["out_index", "test_resnet", "0 to 4", "9"]),
-        (
-            {"backbone": "test_resnet.r160_in2k"},
-            ["backbone", "'test_resnet.r160_in2k'", "'test_resnet.r160_in1k'"],
-        ),
+        ({"backbone": "test_resnet.r160_in2k"}, ["backbone", "'test_resnet.r160_in2k'", "'test_resnet.r160_in1k'"]),
         ({"backbone": "test_nfnet", "activation": "relu"}, ["test_nfnet", "activation"]),
         ({"backbone": "pit_ti_224", "activation": "relu"}, ["pit_ti_224", "act_layer"]),
     ],
@@ -150,11 +144,11 @@ def test_weights_in_the_cache_are_not_asked_for(monkeypatch, tmp_path):
     (folder / "refs" / "main").write_text("0" * 40)
     (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
     (folder / "snapshots" / ("0" * 40) / "model.safetensors").write_bytes(b"")
-    made = timm.create_model("test_resnet")
+    network = timm.create_model("test_resnet")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *words, **options: pytest.fail("the hub was asked"))
-    monkeypatch.setattr(timm, "create_model", lambda *words, **options: made)
-    assert backbone(weights="pretrained").model is made
+    monkeypatch.setattr(timm, "create_model", lambda *words, **options: network)
+    assert backbone(weights="pretrained").model is network
 
 
 def test_timm_can_be_imported_beside_any_torchvision():

@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-import numpy as np
 import pytest
 from PIL import Image
 
+from helpers.generators import noise_pictures
+from helpers.importing import write_corpus_of
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.data.corpus import Caption, write_corpus
 from recap.features import extraction
 from recap.features.ahead import alike
 from recap.features.detectors import Resized, resize_scale
@@ -29,9 +29,9 @@ def test_the_oldest_do_not_wait_for_ever():
 
 
 def test_a_picture_is_blue_first_and_fits_both_sides():
-    found = Resized.of(7, Image.new("RGB", (300, 100), (10, 20, 30)), short=50, long=120)
-    assert (found.image_id, found.size, found.pixels.shape) == (7, (300, 100), (3, 40, 120))
-    assert found.pixels[:, 5, 5].tolist() == [30, 20, 10]
+    result = Resized.of(7, Image.new("RGB", (300, 100), (10, 20, 30)), short=50, long=120)
+    assert (result.image_id, result.size, result.pixels.shape) == (7, (300, 100), (3, 40, 120))
+    assert result.pixels[:, 5, 5].tolist() == [30, 20, 10]
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,11 @@ class Means(Encoder):
 @pytest.fixture
 def photos(tmp_path):
     """A folder of pictures of two sizes and what an extraction from them is given."""
-    (tmp_path / "photos").mkdir()
-    for image_id in range(9):
-        size = (20, 10) if image_id % 3 else (10, 20)
-        noise = np.random.default_rng(image_id).integers(0, 256, (*size, 3), dtype=np.uint8)
-        Image.fromarray(noise).save(tmp_path / "photos" / f"{image_id}.png")
-    rows = [Caption(i, f"{i}.png", "train", i, "a dog", ["a", "dog"]) for i in range(9)]
-    write_corpus(rows, tmp_path / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+    folder = noise_pictures(tmp_path / "photos", {i: (10, 20) if i % 3 else (20, 10) for i in range(9)})
+    corpus = write_corpus_of(tmp_path, {image_id: f"{image_id}.png" for image_id in range(9)})
 
     def job(out):
-        files = {"shards": tmp_path / "shards", "out": tmp_path / out, "inputs": tmp_path}
-        return ExtractionJob(corpus=tmp_path / "corpus.parquet", images=[tmp_path / "photos"], **files)
+        return ExtractionJob(corpus, images=[folder], inputs=tmp_path, shards=tmp_path / "shards", out=tmp_path / out)
 
     return job
 
@@ -121,12 +115,6 @@ def test_an_encoder_that_leaves_an_image_out_is_refused(photos, monkeypatch):
     monkeypatch.setattr(Means, "__call__", lambda self, pictures: whole(self, pictures)[:-1])
     with refused(FeatureError, "image id", "Means"):
         extract(photos("x.h5"), batch_size=2, shard_size=6)
-
-
-def test_batch_sizes_are_no_part_of_what_a_store_is_made_by():
-    specs = [SegmentFeatures(kind="segments", weights="random", batch_size=size) for size in (1, 8)]
-    assert specs[0].identity() == specs[1].identity()
-    assert specs[0].execution() != specs[1].execution()
 
 
 def test_items_that_weigh_more_fill_a_batch_sooner():

@@ -7,17 +7,17 @@ import pytest
 import torch
 from PIL import Image
 
+from helpers.feature_stores import store_of
+from helpers.generators import noise_pictures
+from helpers.importing import write_corpus_of
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
-from recap.data.corpus import Caption, write_corpus
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 from recap.settings.features import CropFeatures
 
-ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 SIZE = (60, 40)
 IDS = (2, 5, 9, 11, 14)
 
@@ -33,29 +33,20 @@ def boxes_of(image_id):
     return np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape) * SIZE], 1).astype(np.float32)
 
 
-def boxes_store(path, *, size=SIZE, boxes=boxes_of, name="region/boxes"):
-    def give(groups):
-        for image_id in (image_id for group in groups for image_id in group):
-            own = boxes(image_id)
-            more = {name: own} if name else {}
-            yield ImageFeatures(image_id, size, {"region": np.ones((len(own), 2)), **more})
+def boxes_store(path, *, size=SIZE, name="region/boxes"):
+    def one(image_id):
+        own = boxes_of(image_id)
+        more = {name: own} if name else {}
+        return ImageFeatures(image_id, size, {"region": np.ones((len(own), 2)), **more})
 
-    common = {"out": path, "shards": path.parent / "s", "shard_size": 9, "dtype": "float16", "job": "0" * 16}
-    build_store(ids=IDS, attributes=ABOUT, extract=give, streams=("region",), **common)
-    return path
+    return store_of(path, IDS, one, streams=("region",))
 
 
 @pytest.fixture
 def photos(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for image_id in IDS:
-        noise = np.random.default_rng(image_id).integers(0, 256, (*SIZE[::-1], 3), dtype=np.uint8)
-        Image.fromarray(noise).save(folder / f"{image_id}.png")
-    rows = [Caption(i, f"{i}.png", "train", i, "a dog", ["a", "dog"]) for i in IDS]
-    write_corpus(rows, tmp_path / "corpus.parquet", dataset="noise", kind="karpathy", source_sha256="0" * 64)
+    write_corpus_of(tmp_path, {image_id: f"{image_id}.png" for image_id in IDS})
     boxes_store(tmp_path / "boxes.h5")
-    return folder
+    return noise_pictures(tmp_path / "photos", dict.fromkeys(IDS, SIZE))
 
 
 def extract(photos, out="f.h5", *, threads=1, boxes="boxes.h5", **changes):
@@ -78,9 +69,9 @@ def test_one_vector_a_box_whatever_the_batches(photos):
         alone = torch.cat([encoder.vectors(torch.from_numpy(crop[None])) for crop in cut.crops])
         torch.testing.assert_close(store.read([image_id])[0][0], alone, atol=1e-4, rtol=1e-4)
     assert store.path.read_bytes() == extract(photos, "again.h5", threads=3).path.read_bytes()
-    said = json.loads(store.attributes["extractor"])
-    assert said["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").made_by()
-    assert "batch_size" not in said
+    about = json.loads(store.attributes["extractor"])
+    assert about["boxes_hash"] == FeatureStore(photos.parent / "boxes.h5").made_by()
+    assert "batch_size" not in about
 
 
 def test_crop_is_the_box(photos):
@@ -129,8 +120,7 @@ def test_store_without_boxes_or_images_is_refused_before_any_work(photos):
     boxes_store(photos.parent / "none.h5", name="")
     with refused(FeatureError, "'region'", "'boxes'"):
         extract(photos, boxes="none.h5")
-    rows = [Caption(77, "2.png", "train", 77, "a dog", ["a", "dog"])]
-    write_corpus(rows, photos.parent / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
+    write_corpus_of(photos.parent, {77: "2.png"})
     with refused(FeatureError, "image id 77"):
         extract(photos)
 

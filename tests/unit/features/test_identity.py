@@ -14,12 +14,12 @@ SPEC = {"kind": "grid", "backbone": "mobilenetv2_100", "weights": "random"}
 
 def job(folder, **changes):
     """Return the hash of everything that a store depends on but its pictures."""
-    made = []
+    jobs = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(extraction, "build_store", lambda **values: made.append(values["job"]))
+        patched.setattr(extraction, "build_store", lambda **values: jobs.append(values["job"]))
         job = extraction.ExtractionJob(None, [], folder, folder, folder)
         extraction.write(GridFeatures(**SPEC, **changes), job, None, ids=[], attributes={}, streams=[], origins=None)
-    return made[0]
+    return jobs[0]
 
 
 def test_another_batch_or_shard_size_makes_no_store_again(tmp_path):
@@ -37,14 +37,8 @@ def test_stores_keep_the_names_of_settings_that_were_renamed_since():
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        (
-            {"kind": "imported", "form": "npz_folder", "sources": ["a"]},
-            ["'form'", "'format'"],
-        ),
-        (
-            {"kind": "imported", "format": "npz_foldr", "sources": ["a"]},
-            ["format: ", "'npz_foldr'", "'npz_folder'"],
-        ),
+        ({"kind": "imported", "form": "npz_folder", "sources": ["a"]}, ["'form'", "'format'"]),
+        ({"kind": "imported", "format": "npz_foldr", "sources": ["a"]}, ["format: ", "'npz_foldr'", "'npz_folder'"]),
     ],
 )
 def test_an_old_or_unknown_name_is_told_the_right_one(values, named):

@@ -15,13 +15,13 @@ def boxes(count, seed=0):
 
 def plain_suppression(corners, scores, overlap):
     """One class at a time, one box at a time."""
-    found = np.zeros(len(corners))
+    result = np.zeros(len(corners))
     for column in scores.T:
         order, gone = list(np.argsort(-column, kind="stable")), set()
         for place, box in enumerate(order):
             if box in gone:
                 continue
-            found[box] = max(found[box], column[box])
+            result[box] = max(result[box], column[box])
             for other in order[place + 1 :]:
                 a, b = corners[box], corners[other]
                 wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
@@ -29,7 +29,7 @@ def plain_suppression(corners, scores, overlap):
                 areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
                 if shared / (areas - shared) > overlap:
                     gone.add(other)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("overlap", [0.1, 0.3, 0.7])

@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.feature_stores import ABOUT, store_of
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures
-from recap.features.attributes import info
 from recap.features.records import ImageFeatures, image_digest
 from recap.features.store import FeatureStore, Index
-from recap.features.write import _fill, _lay_out, build_store
-
-ABOUT = {
-    "extractor": '{"kind": "made up"}',
-    "extractor_hash": "e" * 16,
-    "weights_sha256": "w" * 64,
-    "made_with": "test",
-}
+from recap.features.write import _fill, _lay_out
 
 
 def values_of(image_id, rows=None, dim=3):
@@ -27,21 +20,10 @@ def values_of(image_id, rows=None, dim=3):
 
 
 def make(path, ids, *, dtype="float16", about=ABOUT, rows=None):
-    def extract(groups):
-        for image_id in (image_id for group in groups for image_id in group):
-            yield ImageFeatures(image_id, (image_id, 2 * image_id), values_of(image_id, rows))
+    def one(image_id):
+        return ImageFeatures(image_id, (image_id, 2 * image_id), values_of(image_id, rows))
 
-    build_store(
-        out=path,
-        shards=path.parent / "shards",
-        ids=ids,
-        shard_size=3,
-        dtype=dtype,
-        job="0" * 16,
-        attributes=about,
-        extract=extract,
-    )
-    return path
+    return store_of(path, ids, one, shard_size=3, dtype=dtype, attributes=about)
 
 
 @pytest.fixture
@@ -69,7 +51,6 @@ def test_store_says_what_it_holds(store):
     assert (len(store), store.dim) == (7, 3)
     assert store.image_sizes[3].tolist() == [17, 34]
     assert store.attributes["extractor"] == ABOUT["extractor"]
-    assert "7, ids 2 to 40" in info(store.path)
 
 
 def test_values_lie_in_one_piece_at_a_page(tmp_path):
@@ -167,6 +148,6 @@ def test_large_store_opens_at_once(tmp_path):
     _fill(path, places, {"grid/values": 0}, [values])
     begin = time.perf_counter()
     store = FeatureStore(path)
-    found, _ = store.read([400, 4 * (count - 1)])
+    result, _ = store.read([400, 4 * (count - 1)])
     assert time.perf_counter() - begin < 0.5
-    assert found.sum() == 4
+    assert result.sum() == 4

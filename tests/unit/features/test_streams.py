@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.feature_stores import SIZE, store_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.features.attributes import info
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 
-ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(3, 33, 3))
-SIZE = (64, 48)
 
 
 def arrays(image_id):
@@ -29,21 +27,11 @@ def arrays(image_id):
     }
 
 
-def build(path, change=lambda image_id, found: found, size=SIZE, ids=IDS):
-    build_store(
-        out=path,
-        shards=path.parent / "shards",
-        ids=ids,
-        shard_size=4,
-        dtype="float16",
-        job="a" * 16,
-        attributes=ABOUT,
-        extract=lambda groups: (
-            ImageFeatures(image, size, change(image, arrays(image))) for group in groups for image in group
-        ),
-        streams=("region", "grid"),
-    )
-    return path
+def build(path, change=lambda image_id, result: result, size=SIZE):
+    def one(image):
+        return ImageFeatures(image, size, change(image, arrays(image)))
+
+    return store_of(path, IDS, one, shard_size=4, dtype="float16", streams=("region", "grid"))
 
 
 @pytest.fixture
@@ -93,9 +81,9 @@ def test_verify_names_the_image_that_was_damaged(store):
 
 
 def test_info_tells_every_stream(store):
-    said = info(store.path)
-    assert "region     1 to 5 vectors per image, 6 long, float16, with boxes, classes, class_scores" in said
-    assert "grid       4 to 4 vectors per image, 5 long" in said
+    text = info(store.path)
+    assert "region     1 to 5 vectors per image, 6 long, float16, with boxes, classes, class_scores" in text
+    assert "grid       4 to 4 vectors per image, 5 long" in text
 
 
 @pytest.mark.parametrize(
@@ -112,8 +100,8 @@ def test_info_tells_every_stream(store):
     ],
 )
 def test_unusable_rows_are_one_sentence_with_the_image(tmp_path, name, value, named):
-    def spoil(image_id, found):
-        return {**found, name: np.asarray(value, float)} if image_id == 15 else found
+    def spoil(image_id, result):
+        return {**result, name: np.asarray(value, float)} if image_id == 15 else result
 
     with refused(FeatureError, "image id 15", *named):
         build(tmp_path / "f.h5", spoil)
@@ -121,8 +109,8 @@ def test_unusable_rows_are_one_sentence_with_the_image(tmp_path, name, value, na
 
 
 def test_image_without_a_column_that_the_others_have_is_refused(tmp_path):
-    def spoil(image_id, found):
-        return {k: v for k, v in found.items() if k != "region/classes"} if image_id == 18 else found
+    def spoil(image_id, result):
+        return {k: v for k, v in result.items() if k != "region/classes"} if image_id == 18 else result
 
     with refused(FeatureError, "image id 18"):
         build(tmp_path / "f.h5", spoil)

@@ -4,14 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.feature_stores import store_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError, MissingFile, RecapError
 from recap.features import write
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import Part, build_store, merge_parts
+from recap.features.write import Part, merge_parts
 
-ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
 IDS = list(range(10, 24))
 
 
@@ -30,22 +30,12 @@ class Counting:
             yield ImageFeatures(image_id, (5, 6), self.change(image_id, values))
 
 
-def build(folder, extract, *, ids=IDS, job="a" * 16, dtype="float16", **more):
-    build_store(
-        out=folder / "f.h5",
-        shards=folder / "shards",
-        ids=ids,
-        shard_size=4,
-        dtype=dtype,
-        job=job,
-        attributes=ABOUT,
-        extract=extract,
-        **more,
-    )
-    return folder / "f.h5"
+def build(folder, extract, *, ids=IDS, dtype="float16", **more):
+    shards = folder / "shards"
+    return store_of(folder / "f.h5", ids, extract=extract, shards=shards, shard_size=4, dtype=dtype, **more)
 
 
-def interrupted(folder, stop_at, job="a" * 16):
+def interrupted(folder, stop_at, job="0" * 16):
     with pytest.raises(KeyboardInterrupt):
         build(folder, Counting(stop_at=stop_at), job=job)
 
@@ -272,7 +262,25 @@ def test_store_without_room_for_a_second_name_says_that_it_cannot_grow(tmp_path,
 
     monkeypatch.setattr(Path, "hardlink_to", refused)
     build(tmp_path, Counting(), kept=tmp_path / "kept.h5")
-    assert "kept.h5: the disk has no second name for the store (Operation not permitted), so it cannot grow later" in (
-        capsys.readouterr().err
-    )
+    assert "kept.h5: " in capsys.readouterr().err
     FeatureStore(tmp_path / "f.h5").verify()
+
+
+def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
+    def extract(groups):
+        raise AssertionError("asked for features")
+
+    (tmp_path / "file").write_text("")
+    for out, shards, named in [
+        ("file/f.h5", "shards", "file: "),
+        (".", "shards", tmp_path),
+        ("f.h5", "file", "file: "),
+        ("a" * 300 + "/f.h5", "shards", "File name too long"),
+    ]:
+        with refused(FeatureError, named):
+            store_of(tmp_path / out, [1], extract=extract, shards=tmp_path / shards)
+
+
+def test_picture_sizes_that_cannot_be(tmp_path):
+    with refused(FeatureError, "image id 1", "-1 x 5"):
+        store_of(tmp_path / "f.h5", [1], lambda image: ImageFeatures(image, (-1, 5), np.ones((2, 3))))

@@ -1,6 +1,5 @@
 """Miniatures have the names, members and fields of the published files, and the project's readers read them."""
 
-import csv
 import json
 import tarfile
 import zipfile
@@ -15,6 +14,7 @@ import torch
 from helpers.importing import run_import
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
+from helpers.xray_files import SPEC
 from recap.core.errors import ConfigError
 from recap.data.corpus import Corpus, build_corpus
 from recap.settings.params import load_named, names
@@ -88,28 +88,12 @@ def test_cocos_own_annotations_and_karpathys_lists_give_the_same_split(tmp_path,
 
 
 def test_x_rays_have_two_views_in_the_order_of_their_report(tmp_path, written):
-    pictures, reports, _, projections = written(
-        "iu_xray/NLMCXR_png.tgz",
-        "iu_xray/NLMCXR_reports.tgz",
-        "iu_xray/annotation.json",
-        "iu_xray/indiana_projections.csv",
-    )
+    names = [*SPEC["images"], *(SPEC[key] for key in ("reports", "annotations", "projections"))]
+    pictures, reports, _, projections = written(*(f"iu_xray/{name}" for name in names))
     assert members(pictures)[:2] == ["CXR1_IM-0001-1001.png", "CXR1_IM-0001-2001.png"]
     assert members(reports)[0] == "ecgen-radiology/1.xml"
-    with projections.open() as file:
-        assert list(csv.DictReader(file))[0] == {
-            "uid": "1",
-            "filename": "1_IM-0001-1001.dcm.png",
-            "projection": "Frontal",
-        }
-    corpus = corpus_of(
-        tmp_path,
-        kind="iu_xray",
-        reports="iu_xray/NLMCXR_reports.tgz",
-        images=["iu_xray/NLMCXR_png.tgz"],
-        annotations="iu_xray/annotation.json",
-        projections="iu_xray/indiana_projections.csv",
-    )
+    assert projections.read_text().splitlines()[:2] == ["uid,filename,projection", "1,1_IM-0001-1001.dcm.png,Frontal"]
+    corpus = corpus_of(tmp_path / "iu_xray", **SPEC)
     assert [len(corpus.image_ids(split)) for split in ("train", "val", "test")] == [5, 2, 2]
     assert {len(views) for views in corpus.views().values()} == {2}
 

@@ -1,6 +1,5 @@
 """The copied parameter files: the tables and rows of the paper, in tiny sizes, and fewer of them in the short form."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from recap.statistics.claims import judge_claims
 from rehearsal.cut import cut_rows
 from rehearsal.prepare import prepare, rehearsable
 from rehearsal.small import read_rehearsal, write_small, write_yaml
-from rehearsal.workflow import PLUGIN, job_counts
+from rehearsal.workflow import PLUGIN
 
 PARAMS = Path("params")
 
@@ -36,7 +35,7 @@ def planned(params, paper, **changes):
 
 
 def rows(plan):
-    return {table: [row.id for row in found.rows] for table, found in plan.tables.items()}
+    return {table: [row.id for row in result.rows] for table, result in plan.tables.items()}
 
 
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))
@@ -126,13 +125,6 @@ def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(pap
         each.entry.name for each in requirements(Paths(prepared.plan)) if each.how == "fetch" and each.entry.urls
     ]
     assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)
-
-
-def test_the_jobs_of_a_plan_are_counted_by_rule():
-    heading = "Job stats:\njob          count\n---------  -------\n"
-    said = f"{heading}all              1\ntrain_xe        12\ntotal           13\n"
-    assert job_counts(f"first\n{said}\nthen\n") == Counter({"train_xe": 12})
-    assert job_counts("Nothing to be done: all requested files are up to date.") == Counter()
 
 
 @pytest.mark.parametrize("paper", ["acf", "fusion", "visualgpt", "xlan", "zodiac"])

@@ -33,13 +33,6 @@ def test_a_scaled_down_verdict_names_its_scale():
     assert verdict_text(replace(VERDICTS[0], verdict=NOT_RUN), "photos") == "not run"
 
 
-def test_a_line_has_the_numbers_and_the_sentence():
-    line = claim_line(VERDICTS[0], "photos")
-    assert line.startswith("mine.c1: holds at scale photos: own against Base, CIDEr, printed +1.1, ours +2.0, ")
-    assert "95 % interval (uncorrected) +1.0 to +3.0, p (Holm) <0.001, runs 3, power 40 %, seeds needed 7" in line
-    assert claim_line(VERDICTS[1], "photos") == 'mine.c2: holds: 2 + 2; "four" (1)'
-
-
 def test_the_table_shows_every_claim_its_comparisons_and_its_doubt(tmp_path):
     paths = write_claims(VERDICTS, "photos", tmp_path)
     texts = {path.suffix: path.read_text() for path in paths}
@@ -65,14 +58,6 @@ def test_a_tolerance_is_said_to_be_ours(tmp_path):
         for path in write_claims([verdict], "paper", tmp_path):
             assert path.suffix == ".csv" or "(our tolerance)" in path.read_text()
     assert "printed ±1.3, ours +2.0" in claim_line(reached, "paper")
-
-
-def test_39_lines_where_nothing_was_run(tmp_path, capsys):
-    main(["report", "claims", "--params", str(PARAMS), "--results", str(tmp_path)])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 39
-    assert not any("at scale" in line.split(": ")[1] for line in lines)
-    assert sum(line.split(": ")[1] == "not run" for line in lines) == 16
 
 
 def test_a_folder_of_results_is_named_after_paper_and_scale(tmp_path, capsys):

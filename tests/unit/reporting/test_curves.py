@@ -16,6 +16,7 @@ from recap.reporting.samples import RowCaption, Sample
 pytestmark = pytest.mark.seconds
 
 HEAD = "epoch,step,loss,learning_rate,val_cider_d,seconds\n"
+LINES = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2, 3)]
 
 
 def run(label, seed, stage="xe"):
@@ -48,12 +49,14 @@ def write(tmp_path):
 def test_curves_of_all_runs_stand_below_each_other_under_readable_names(tmp_path, write):
     runs = [run("ZoDIAC (a $ign)", 1), run("ZoDIAC (a $ign)", 1, "scst"), run("Transformer", 2)]
     for number, named in enumerate(runs):
-        write_history(tmp_path, named, f"{HEAD}1,5,3.0,0.1,0.{number},9\n2,10,2.5,0.1,,9\n")
+        before = "0,0,,,0.2,1\n" if named["stage"] == "scst" else ""  # no loss before its first step
+        write_history(tmp_path, named, f"{HEAD}{before}1,5,3.0,0.1,0.{number},9\n2,10,2.5,0.1,,9\n")
     out, figure = write(*runs)
     assert out.read_text().splitlines() == [
         "label,seed,stage,epoch,loss,val_cider_d",
         "ZoDIAC (a $ign),1,xe,1,3.0,0.0",
         "ZoDIAC (a $ign),1,xe,2,2.5,",
+        "ZoDIAC (a $ign),1,scst,0,,0.2",
         "ZoDIAC (a $ign),1,scst,1,3.0,0.1",
         "ZoDIAC (a $ign),1,scst,2,2.5,",
         "Transformer,2,xe,1,3.0,0.2",
@@ -65,9 +68,8 @@ def test_curves_of_all_runs_stand_below_each_other_under_readable_names(tmp_path
 
 
 def test_every_label_and_seed_and_both_stages_leave_their_mark(tmp_path):
-    lines = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2, 3)]
     drawn = set()
-    for curve in (Curve("a", 1, "xe", lines), Curve("a", 1, "scst", lines), Curve("a", 1, "xe", lines[:1])):
+    for curve in (Curve("a", 1, "xe", LINES), Curve("a", 1, "scst", LINES), Curve("a", 1, "xe", LINES[:1])):
         draw_curves([curve], tmp_path / "one.png")
         drawn.add((tmp_path / "one.png").read_bytes())
     draw_curves([], tmp_path / "one.png")
@@ -76,9 +78,8 @@ def test_every_label_and_seed_and_both_stages_leave_their_mark(tmp_path):
 
 def test_a_second_stage_follows_the_run_that_it_continues_whatever_their_labels(tmp_path):
     def picture(label, after):
-        lines = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2, 3)]
-        first, empty = Curve("XE", 1, "xe", lines, path="a"), Curve(label, 1, "xe", [])
-        draw_curves([first, empty, Curve(label, 1, "scst", lines, path="b", after=after)], tmp_path / "one.png")
+        first, empty = Curve("XE", 1, "xe", LINES, path="a"), Curve(label, 1, "xe", [])
+        draw_curves([first, empty, Curve(label, 1, "scst", LINES, path="b", after=after)], tmp_path / "one.png")
         return np.asarray(Image.open(tmp_path / "one.png").convert("L"))
 
     after, alone = picture("CIDEr", "a"), picture("CIDEr", None)
@@ -90,14 +91,13 @@ def test_a_row_has_one_colour_in_every_figure(tmp_path):
         ("Transformer", COLOURS[0]),
         ("ACF", COLOURS[1]),
     ]
-    lines = [{"epoch": "1", "loss": "1", "val_cider_d": "1"}]
-    draw_curves([Curve("ACF", 1, "xe", lines)], tmp_path / "first.png")
-    draw_curves([Curve("Transformer", 1, "xe", []), Curve("ACF", 1, "xe", lines)], tmp_path / "second.png")
-    found = [
+    draw_curves([Curve("ACF", 1, "xe", LINES[:1])], tmp_path / "first.png")
+    draw_curves([Curve("Transformer", 1, "xe", []), Curve("ACF", 1, "xe", LINES[:1])], tmp_path / "second.png")
+    result = [
         {rgb for _, rgb in Image.open(tmp_path / name).convert("RGB").getcolors(2**20)}
         for name in ("first.png", "second.png")
     ]
-    assert [getrgb(COLOURS[1]) in colours for colours in found] == [False, True]
+    assert [getrgb(COLOURS[1]) in colours for colours in result] == [False, True]
     sample = Sample(1, "1.png", [RowCaption("Transformer", "a dog"), RowCaption("ACF", "a cat")], [])
     sheet = contact_sheet([sample], [Image.new("RGB", (9, 9))], title="t", scale="s")
     assert {tuple(round(0.7 * part) for part in getrgb(colour)) for colour in COLOURS[:2]} <= {
@@ -106,19 +106,16 @@ def test_a_row_has_one_colour_in_every_figure(tmp_path):
 
 
 def test_many_long_labels_are_neither_cut_nor_alike(tmp_path):
-    lines = [{"epoch": str(epoch), "loss": "1", "val_cider_d": str(epoch)} for epoch in (1, 2)]
     labels = [
         f"VisualGPT (flickr8k/pair_20/mobilenetv2_grid/visual_gpt+tau=0.2@photos_pairs_20) {n}" for n in range(16)
     ]
-    draw_curves([Curve(label, 1, "xe", lines) for label in labels], tmp_path / "many.png")
+    draw_curves([Curve(label, 1, "xe", LINES[:2]) for label in labels], tmp_path / "many.png")
     picture = np.asarray(Image.open(tmp_path / "many.png").convert("L"))
     assert all((edge == 255).all() for edge in (picture[0], picture[-1], picture[:, 0], picture[:, -1]))
     # The eighth label has the first one's colour and other markers.
     for number in (0, 7):
-        draw_curves(
-            [Curve(label, 1, "xe", lines if label == labels[number] else []) for label in labels[:8]],
-            tmp_path / f"{number}.png",
-        )
+        curves = [Curve(label, 1, "xe", LINES[:2] if label == labels[number] else []) for label in labels[:8]]
+        draw_curves(curves, tmp_path / f"{number}.png")
     assert (tmp_path / "0.png").read_bytes() != (tmp_path / "7.png").read_bytes()
 
 
@@ -146,9 +143,3 @@ def test_a_history_that_changed_after_it_was_finished_is_refused(tmp_path, write
     history.write_text(f"{HEAD}1,5,3.0,0.1,0.9,9\n")
     with refused(ChangedFile, "history.csv"):
         write(named)
-
-
-def test_a_second_stage_has_no_loss_before_its_first_step(tmp_path, write):
-    named = run("one", 1)
-    write_history(tmp_path, named, f"{HEAD}0,0,,,0.2,1\n1,5,3.0,0.1,0.3,9\n")
-    write(named)

@@ -32,13 +32,13 @@ FONTS = {"times": r"\usepackage{times}", "computer_modern": ""}
 def written(tmp_path_factory):
     """The files of every table: id -> its paper table, and the folder of all."""
     folder = tmp_path_factory.mktemp("tables")
-    found = {}
+    papers = {}
     for number, table_id in enumerate(TABLES):
         table = planned(PARAMS, tables=[table_id]).tables[table_id].model_copy(update={"selections": []})
         statistics = invented_statistics(table, [1, 2, 3], folder / str(number))
         write_table(name=table_id.replace("/", "_"), table=table, statistics=statistics, out=folder)
-        found[table_id] = paper_table(table, statistics)
-    return found, folder
+        papers[table_id] = paper_table(table, statistics)
+    return papers, folder
 
 
 def latex_of(folder, table_id, ending=".paper"):

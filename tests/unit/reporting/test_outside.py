@@ -2,19 +2,16 @@
 
 import csv
 import io
-import json
 
 import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
-from helpers.score_files import SIGNATURE, make_table, write_run, write_scores
+from helpers.score_files import SIGNATURE, compared, make_table, table_texts, write_run, write_scores
 from recap.core.errors import ConfigError, MetricError
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
-from recap.plan.run import outside_path
-from recap.reporting.tables import write_table
-from recap.statistics.compare import compare_table
+from recap.plan.run import outside_path, row_runs
 
 pytestmark = pytest.mark.seconds
 
@@ -29,58 +26,50 @@ def outside_table():
     return make_table(columns=["CIDEr"], outside=[ROW])
 
 
-def compared(tmp_path, table, seeds=(1, 2, 3), signature=FILE_SIGNATURE, ids=IMAGES):
+def with_outside(tmp_path, table, signature=FILE_SIGNATURE, ids=IMAGES):
+    scores = tmp_path / "scores"
     for row in table.rows:
-        for number, seed in enumerate(seeds):
+        for number, run in enumerate(row_runs(row, [1, 2, 3])):
             shifted = {"CIDEr": [value + 0.001 * number for value in BASE["CIDEr"]]}
-            path = f"scenes/full/grid/{row.model}@short/seed-{seed}/scst"
-            write_run(tmp_path / path, shifted, ids=IMAGES, not_run=())
-    write_run(tmp_path / outside_path(table, "two", "theirs"), BETTER, ids=ids, signature=signature, not_run=())
-    return compare_table(
-        table=table, name="two", seeds=list(seeds), scores_root=tmp_path, statistics_out=tmp_path / "two.json"
-    )
-
-
-def texts(tmp_path, table, statistics):
-    paths = write_table(name="two", table=table, statistics=statistics, out=tmp_path / "t")
-    return {path.name.removeprefix("two."): path.read_text() for path in paths}
+            write_run(scores / run.path, shifted, ids=IMAGES, not_run=())
+    write_run(scores / outside_path(table, "two", "theirs"), BETTER, ids=ids, signature=signature, not_run=())
+    return compared(tmp_path, table, [1, 2, 3])
 
 
 def test_a_file_is_compared_over_images_and_never_marked(tmp_path):
-    found = compared(tmp_path, outside_table())
-    (row,) = found["outside"]
+    result = with_outside(tmp_path, outside_table())
+    (row,) = result["outside"]
     cell = row["cells"]["CIDEr"]
     assert cell["n"] == 1 and cell["sd"] is None and list(cell["values"]) == ["file"]
     assert cell["comparison"]["difference"] == pytest.approx(0.319)
     assert cell["comparison"]["paired"]["p_holm"] < 1e-6 and cell["comparison"]["paired"]["low"] > 0.3
     assert cell["comparison"]["welch"]["p"] is None and cell["comparison"]["joint"]["p"] is None
     assert cell["comparison"]["mark"] == 0
-    assert found["family"]["made"] == 2 and found["family"]["tests"]["welch.p"] == 1
-    assert [row["id"] for row in found["rows"]] == ["transformer", "zodiac"]
+    assert result["family"]["made"] == 2 and result["family"]["tests"]["welch.p"] == 1
+    assert [row["id"] for row in result["rows"]] == ["transformer", "zodiac"]
 
 
 def test_every_format_says_that_the_captions_are_from_outside(tmp_path):
     table = outside_table()
-    found = texts(tmp_path, table, compared(tmp_path, table))
+    result = table_texts(tmp_path, table, with_outside(tmp_path, table))
     for ending in ("md", "html", "tex"):
-        assert "captions from outside" in found[ending], ending
-        assert "theirs/captions.json" in found[ending], ending
+        assert "captions from outside" in result[ending], ending
+        assert "theirs/captions.json" in result[ending], ending
     for ending in ("paper.md", "paper.tex", "paper.csv"):
-        assert "aptions from outside" in found[ending], ending
-    assert "<b>model" not in found["html"]
-    line = next(line for line in csv.DictReader(io.StringIO(found["csv"])) if line["id"] == "theirs")
+        assert "aptions from outside" in result[ending], ending
+    assert "<b>model" not in result["html"]
+    line = next(line for line in csv.DictReader(io.StringIO(result["csv"])) if line["id"] == "theirs")
     assert line["reason"].startswith("captions from outside: theirs/captions.json")
     assert line["model"] == line["features"] == "" and float(line["paired_p_holm"]) < 1e-6 and line["mark"] == "0"
-    block = found["md"].split("(captions from outside)")[1]
+    block = result["md"].split("(captions from outside)")[1]
     assert "p, images" in block and "p, runs" not in block.split("\n\n")[0]
     assert "scored here" in block and "140.0" in block
 
 
 def test_tables_without_such_rows_have_the_statistics_that_they_had(tmp_path):
     table = make_table()
-    write_scores(tmp_path, table, [1, 2])
-    compare_table(table=table, name="two", seeds=[1, 2], scores_root=tmp_path, statistics_out=tmp_path / "two.json")
-    assert "outside" not in json.loads((tmp_path / "two.json").read_text())
+    write_scores(tmp_path / "scores", table, [1, 2])
+    assert "outside" not in compared(tmp_path, table, [1, 2])
 
 
 @pytest.mark.parametrize("wrong", ["other images", "another tokenizer"])
@@ -90,7 +79,7 @@ def test_captions_that_were_scored_in_another_way_are_refused(wrong, tmp_path):
         "another tokenizer": {"signature": FILE_SIGNATURE.replace("ptb", "simple")},
     }
     with refused(MetricError, "theirs"):
-        compared(tmp_path, outside_table(), **changes[wrong])
+        with_outside(tmp_path, outside_table(), **changes[wrong])
 
 
 @pytest.fixture

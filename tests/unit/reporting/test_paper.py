@@ -5,30 +5,21 @@ import io
 
 import pytest
 
-from helpers.score_files import BASE, BETTER, make_table, write_run, write_scores
+from helpers.score_files import BASE, BETTER, compared, make_table, table_texts, write_run, write_scores
 from recap.plan.run import row_runs
 from recap.reporting.paper import paper_table, short_name
-from recap.reporting.tables import write_table
-from recap.statistics.compare import compare_table
 
 
-def made(tmp_path, table, seeds, images=None):
+def paper_and_texts(tmp_path, table, seeds, images=None):
     """Return the paper table and the text of each of its files."""
     write_scores(tmp_path / "scores", table, seeds, images)
-    return again(tmp_path, table, seeds)
-
-
-def again(tmp_path, table, seeds):
-    statistics = compare_table(
-        table=table, name="two", seeds=seeds, scores_root=tmp_path / "scores", statistics_out=tmp_path / "two.json"
-    )
-    paths = write_table(name="two", table=table, statistics=statistics, out=tmp_path / "t")
-    texts = {path.name.removeprefix("two.paper."): path.read_text() for path in paths if ".paper." in path.name}
-    return paper_table(table, statistics), texts
+    statistics = compared(tmp_path, table, seeds)
+    texts = table_texts(tmp_path, table, statistics)
+    return paper_table(table, statistics), {ending: texts[f"paper.{ending}"] for ending in ("tex", "csv", "md")}
 
 
 def test_each_row_is_one_line_with_the_best_bold_and_a_dagger_for_a_mark(tmp_path):
-    _, texts = made(tmp_path, make_table(short_scale="Four tiny images."), [1, 2, 3])
+    _, texts = paper_and_texts(tmp_path, make_table(short_scale="Four tiny images."), [1, 2, 3])
     lines = [line for line in texts["tex"].splitlines() if line.startswith(("Transformer", "ZoDIAC"))]
     assert lines[0] == r"Transformer & \textbf{21.0}&\sd{1.0} & 31.0&\sd{1.0} & --& \\"
     assert lines[1] == r"ZoDIAC & \textbf{21.0}&\sd{1.0} & \textbf{56.0}&\sd{1.0}\rlap{$^\dagger$} & --& \\"
@@ -49,7 +40,7 @@ def test_each_row_is_one_line_with_the_best_bold_and_a_dagger_for_a_mark(tmp_pat
 
 
 def test_of_one_seed_nothing_is_bold_or_marked(tmp_path):
-    paper, texts = made(tmp_path, make_table(), [1])
+    paper, texts = paper_and_texts(tmp_path, make_table(), [1])
     assert not any(score.best or score.mark or score.sd for row in paper.rows for score in row.scores)
     assert "One seed (1): no spread, and no difference is marked" in texts["md"]
     for text in texts.values():
@@ -59,14 +50,14 @@ def test_of_one_seed_nothing_is_bold_or_marked(tmp_path):
 def test_a_column_with_a_row_of_one_run_has_no_best(tmp_path):
     rows = [row.model_dump() for row in make_table().rows]
     rows[1]["ensemble"] = True
-    paper, _ = made(tmp_path, make_table(rows=rows), [1, 2])
+    paper, _ = paper_and_texts(tmp_path, make_table(rows=rows), [1, 2])
     assert not any(score.best for row in paper.rows for score in row.scores)
     assert "without ±: one run" in paper.note
 
 
 def test_a_worse_row_has_a_dagger_and_is_not_bold(tmp_path):
     table = make_table(columns=["CIDEr"])
-    paper, _ = made(tmp_path, table, [1, 2, 3], {"transformer": BETTER, "zodiac": BASE})
+    paper, _ = paper_and_texts(tmp_path, table, [1, 2, 3], {"transformer": BETTER, "zodiac": BASE})
     assert [(row.scores[0].best, row.scores[0].mark) for row in paper.rows] == [(True, 0), (False, -1)]
 
 
@@ -75,13 +66,13 @@ def test_without_a_mark_the_caption_says_so(tmp_path):
     write_scores(tmp_path / "scores", table, [1, 2, 3])
     for run, shift in zip(row_runs(table.rows[1], [1, 2, 3]), (-0.3, 0.0, 0.3), strict=True):
         write_run(tmp_path / "scores" / run.path, {"CIDEr": [value + shift for value in BETTER["CIDEr"]]})
-    paper, _ = again(tmp_path, table, [1, 2, 3])
+    paper = paper_table(table, compared(tmp_path, table, [1, 2, 3]))
     assert "No difference from Transformer is significant over both images and runs." in paper.legend
 
 
 def test_quoted_rows_stand_above_a_line_and_are_never_best(tmp_path):
     quoted = {"id": "scst", "label": "SCST & co", "printed": {"METEOR": 99.7}}
-    paper, texts = made(tmp_path, make_table(quoted=[quoted]), [1, 2])
+    paper, texts = paper_and_texts(tmp_path, make_table(quoted=[quoted]), [1, 2])
     assert paper.rows[0].printed and not paper.rows[0].scores[0].best
     body = texts["tex"].split(r"\midrule")
     assert len(body) == 3 and r"SCST \& co & 99.7&" in body[1] and "Transformer" in body[2]
@@ -91,15 +82,10 @@ def test_quoted_rows_stand_above_a_line_and_are_never_best(tmp_path):
     assert (first["source"], first["scale"], first["METEOR"], first["METEOR mark"]) == ("printed", "", "99.7", "")
 
 
-def test_without_a_scale_no_caption_speaks_of_one(tmp_path):
-    _, texts = made(tmp_path, make_table(scale=""), [1, 2])
-    assert not any("scale" in text.lower() for ending, text in texts.items() if ending != "csv")
-
-
 def test_hostile_labels_are_harmless(tmp_path):
     rows = [row.model_dump() for row in make_table().rows]
     rows[1]["label"] = '=cmd|" & \\end{table} <b> 100% #1 $x$'
-    _, texts = made(tmp_path, make_table(rows=rows, title="A & B_1", short_scale="a|b <i> {50%}"), [1, 2])
+    _, texts = paper_and_texts(tmp_path, make_table(rows=rows, title="A & B_1", short_scale="a|b <i> {50%}"), [1, 2])
     assert texts["tex"].count(r"\end{table}") == 1 and r"\textbackslash{}end\{table\}" in texts["tex"]
     assert r"A \& B\_1. a\textbar{}b \textless{}i\textgreater{} \{50\%\}" in texts["tex"]
     assert "<b>" not in texts["md"] and "<i>" not in texts["md"] and r"=cmd\|" in texts["md"]

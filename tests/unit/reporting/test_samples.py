@@ -32,17 +32,9 @@ def world(tmp_path):
 
 def sheet(world, **changes):
     folder, table = world
-    arguments = {
-        "name": "two",
-        "table": table,
-        "seeds": [1, 2],
-        "corpus_path": folder / "corpus.parquet",
-        "image_roots": [folder / "photos"],
-        "scores_root": folder / "scores",
-        "out": folder / "figures",
-        "count": 3,
-    }
-    return write_samples(**{**arguments, **changes})
+    files = {"corpus_path": folder / "corpus.parquet", "image_roots": [folder / "photos"], "out": folder / "figures"}
+    usual = {"name": "two", "table": table, "seeds": [1, 2], "scores_root": folder / "scores", "count": 3}
+    return write_samples(**files, **usual | changes)
 
 
 def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
@@ -56,10 +48,8 @@ def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
         assert [caption.text.split("@")[0] for caption in sample.captions] == ["transformer", "zodiac"]
         assert all(caption.text.endswith(f"says {sample.image_id}") for caption in sample.captions)
         place = IDS.index(sample.image_id)
-        assert [caption.cider for caption in sample.captions] == [
-            100 * BASE["CIDEr"][place],
-            100 * BETTER["CIDEr"][place],
-        ]
+        expected = [100 * images["CIDEr"][place] for images in (BASE, BETTER)]
+        assert [caption.cider for caption in sample.captions] == expected
         assert sample.references == [f"reference {k} of {sample.image_id}" for k in (0, 1)]
         assert f"image {sample.image_id}: {sample.file}" in text
     assert "4 tiny images instead of 5,000" in text and "(two_captions.png)" in text
@@ -77,14 +67,12 @@ def test_images_that_a_table_names_come_first_and_once(world):
 
 
 def test_images_may_be_named_by_a_reference_whatever_its_capitals(world, caplog):
-    table = world[1].model_copy(
-        update={"image_captions": ["Reference 1 of 13.", "no such caption", "reference 0 of 13"]}
-    )
+    asked = ["Reference 1 of 13.", "no such caption", "reference 0 of 13"]
+    table = world[1].model_copy(update={"image_captions": asked})
     shown = [sample.image_id for sample in sheet(world, table=table, count=4)]
     assert shown[0] == 13 and sorted(shown) == list(IDS)
-    assert [record.getMessage() for record in caplog.records if "image_captions" in record.getMessage()] == [
-        "table 'two': image_captions: no image of the test split has the reference 'no such caption'"
-    ]
+    (line,) = [record.getMessage() for record in caplog.records if "image_captions" in record.getMessage()]
+    assert "'two'" in line and "'no such caption'" in line
 
 
 def test_the_views_of_a_study_stand_side_by_side(world):
@@ -112,10 +100,6 @@ def test_the_draw_is_the_same_on_every_run_and_differs_between_tables(world):
     assert [sample.image_id for sample in sheet(world)] == first
     assert (world[0] / "figures" / "two_captions.png").read_bytes() == before
     assert len({tuple(s.image_id for s in sheet(world, name=f"t{n}", count=4)) for n in range(6)}) > 1
-
-
-def test_more_samples_than_images_shows_all(world):
-    assert sorted(sample.image_id for sample in sheet(world, count=50)) == list(IDS)
 
 
 def test_captions_of_other_images_are_refused(world):

@@ -37,8 +37,8 @@ def planned(tmp_path):
         file = params / "mine/figures/layers.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(yaml.safe_dump({**LAYERS, **changes}))
-        made = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)
-        return made, made.figures["mine/layers"]
+        plans = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)
+        return plans, plans.figures["mine/layers"]
 
     return plan
 
@@ -48,10 +48,7 @@ def test_a_figure_asks_for_its_tables_and_reads_the_axis_from_their_rows(planned
     assert list(plan.tables) == ["recap/demo", "xlan/t3"]
     (line,) = figure.lines
     points = [(point.x, point.table, point.row) for point in line.points]
-    assert points == [
-        (1, "xlan_t3", "enc1"),
-        (2, "xlan_t3", "enc2"),
-    ]
+    assert points == [(1, "xlan_t3", "enc1"), (2, "xlan_t3", "enc2")]
     assert figure.scale == plan.tables["xlan/t3"].scale
 
 

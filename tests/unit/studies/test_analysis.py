@@ -22,24 +22,24 @@ CHI_SQUARE = {"frac_0.001": 51.8, "frac_0.005": 23.8, "frac_0.01": 20.0}
 def published(tmp_path_factory):
     """The first study with as many votes for each system as the paper has, given by its own raters."""
     study = study_of("visualgpt/t6", pixels=64)
-    made = make(tmp_path_factory.mktemp("t6"), study, 160, name="visualgpt/t6")
+    forms = make(tmp_path_factory.mktemp("t6"), study, 160, name="visualgpt/t6")
     systems = [system.id for system in study.systems]
     left = {
         setup: [s for s, count in zip(systems, votes, strict=True) for _ in range(count)]
         for setup, votes in VOTES.items()
     }
-    responses = made.responses(lambda item, _: position_of(item, left[item.setup].pop()))
+    responses = forms.responses(lambda item, _: position_of(item, left[item.setup].pop()))
     assert not any(left.values())
-    found = collect(made.sheets, [Submission("x", response) for response in responses])
-    return made, found, analyse(made.sheets, found)
+    result = collect(forms.sheets, [Submission("x", response) for response in responses])
+    return forms, result, analyse(forms.sheets, result)
 
 
 def test_the_published_votes_give_table_6_and_its_tests(published):
-    made, found, statistics = published
-    assert len(found.used()) == len(made.sheets.sheets) == 25
-    for block, setup in zip(statistics["blocks"], made.sheets.study.setups, strict=True):
-        printed = made.sheets.study.printed[setup.id]["share"]
-        shares = [round(100 * block["systems"][system.id]["share"], 1) for system in made.sheets.study.systems]
+    forms, result, statistics = published
+    assert len(result.used()) == len(forms.sheets.sheets) == 25
+    for block, setup in zip(statistics["blocks"], forms.sheets.study.setups, strict=True):
+        printed = forms.sheets.study.printed[setup.id]["share"]
+        shares = [round(100 * block["systems"][system.id]["share"], 1) for system in forms.sheets.study.systems]
         assert shares == printed
         assert round(block["test"]["chi_square"], 1) == CHI_SQUARE[setup.id]
         assert block["test"]["degrees"] == 3 and block["test"]["p"] < 0.05
@@ -47,8 +47,8 @@ def test_the_published_votes_give_table_6_and_its_tests(published):
 
 
 def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
-    made, _, statistics = published
-    content = study_content(made.sheets, statistics)
+    forms, _, statistics = published
+    content = study_content(forms.sheets, statistics)
     assert content.columns == ["0.1% data", "0.5% data", "1% data"]
     assert [block.label for block in content.blocks] == [
         "Transformer",
@@ -60,7 +60,7 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
     lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[3].lines}
     assert lines["votes, percent"] == lines["printed"] == ["39.6", "38.0", "36.4"]
     assert [entry.text for entry in content.blocks[4].lines[0].entries] == ["51.8", "23.8", "20.0"]
-    paths = write_study_table(name="t6", sheets=made.sheets, statistics=statistics, out=tmp_path)
+    paths = write_study_table(name="t6", sheets=forms.sheets, statistics=statistics, out=tmp_path)
     assert [path.suffix for path in paths] == [".tex", ".csv", ".html", ".md"]
     assert all(
         "SIMULATED" not in path.read_text() and "51.79" in path.read_text() for path in paths if path.suffix == ".csv"
@@ -69,19 +69,19 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
 
 def test_answers_of_table_7_give_its_rates(tmp_path):
     study = study_of("visualgpt/t7", images=20, items=10, raters=2, pixels=64)
-    made = make(tmp_path, study, 30, name="visualgpt/t7")
+    forms = make(tmp_path, study, 30, name="visualgpt/t7")
     # Of 40 answers per system, as many are yes as the paper's rate of the column says.
     no = {"missing": dict(zip(["visualgpt", "m2", "transformer", "aoa", "gt"], [26, 24, 23, 23, 37], strict=True))}
     no["invented"] = dict.fromkeys(no["missing"], 30)
     left = {(q, s): ["no"] * n + ["yes"] * (40 - n) for q, counts in no.items() for s, n in counts.items()}
-    responses = made.responses(lambda item, question: left[question, item.systems[0]].pop())
-    statistics = analyse(made.sheets, collect(made.sheets, [Submission("x", response) for response in responses]))
+    responses = forms.responses(lambda item, question: left[question, item.systems[0]].pop())
+    statistics = analyse(forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses]))
     missing, invented = statistics["blocks"]
     assert {s: cell["no"] for s, cell in missing["systems"].items()} == no["missing"]
     assert missing["systems"]["gt"]["share"] == 37 / 40
     assert missing["test"]["degrees"] == 3  # the reference captions are not tested against the models
     assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"]["p"] == pytest.approx(1)
-    content = study_content(made.sheets, statistics)
+    content = study_content(forms.sheets, statistics)
     assert content.columns == ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
     lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[0].lines}
     assert content.blocks[0].label == "Q1. Does the caption miss things shown in the image?"
@@ -117,11 +117,11 @@ def test_the_exact_p_of_votes_is_that_of_all_ways_to_cast_them(counts):
 
 
 def test_a_table_says_where_p_is_exact(published):
-    made, _, statistics = published
+    forms, _, statistics = published
     blocks = [{**block, "test": {**block["test"], "p_by": "exact multinomial"}} for block in statistics["blocks"][:1]]
-    few = study_content(made.sheets, {**statistics, "blocks": [*blocks, *statistics["blocks"][1:]]}).notes
+    few = study_content(forms.sheets, {**statistics, "blocks": [*blocks, *statistics["blocks"][1:]]}).notes
     assert any("0.1% data (exact multinomial)" in note for note in few)
-    assert not any("multinomial" in note for note in study_content(made.sheets, statistics).notes)
+    assert not any("multinomial" in note for note in study_content(forms.sheets, statistics).notes)
 
 
 def test_the_interval_is_wilsons():
@@ -129,32 +129,24 @@ def test_the_interval_is_wilsons():
     z, n, p = 1.959963984540054, 250, 99 / 250
     half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     low, high = [(p + z**2 / (2 * n) + sign * half) / (1 + z**2 / n) for sign in (-1, 1)]
-    found = share(99, 250)
-    assert (found["low"], found["high"]) == pytest.approx((low, high))
+    result = share(99, 250)
+    assert (result["low"], result["high"]) == pytest.approx((low, high))
     assert share(0, 0) == {"share": None, "low": None, "high": None}
 
 
 def test_agreement_of_published_examples():
     # Fleiss' own kind of table: ten subjects, fourteen raters, five categories, kappa 0.210.
-    counts = [
-        [0, 0, 0, 0, 14],
-        [0, 2, 6, 4, 2],
-        [0, 0, 3, 5, 6],
-        [0, 3, 9, 2, 0],
-        [2, 2, 8, 1, 1],
-        [7, 7, 0, 0, 0],
-        [3, 2, 6, 3, 0],
-        [2, 5, 3, 2, 2],
-        [6, 5, 2, 1, 0],
-        [0, 2, 2, 3, 7],
-    ]
-    ratings = [[str(c) for c, number in enumerate(row) for _ in range(number)] for row in counts]
+    counts = (
+        "0 0 0 0 14, 0 2 6 4 2, 0 0 3 5 6, 0 3 9 2 0, 2 2 8 1 1, 7 7 0 0 0, 3 2 6 3 0, 2 5 3 2 2, 6 5 2 1 0, 0 2 2 3 7"
+    )
+    rows = [map(int, row.split()) for row in counts.split(",")]
+    ratings = [[str(c) for c, number in enumerate(row) for _ in range(number)] for row in rows]
     assert round(agreement(ratings, list("01234"))["fleiss_kappa"], 3) == 0.210
     # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C: four observers, twelve units, nominal 0.743.
     observers = ["123321412   ", "1233224125 3", " 3332342251 ", "12332441251 "]
     units = [[row[unit] for row in observers if row[unit] != " "] for unit in range(12)]
-    found = agreement(units, list("12345"))
-    assert (found["items"], round(found["krippendorff_alpha"], 3)) == (11, 0.743)
+    result = agreement(units, list("12345"))
+    assert (result["items"], round(result["krippendorff_alpha"], 3)) == (11, 0.743)
 
 
 def test_agreement_is_one_for_equal_answers_and_none_where_chance_is_certain():
@@ -166,8 +158,8 @@ def test_agreement_is_one_for_equal_answers_and_none_where_chance_is_certain():
 
 def test_power_of_the_papers_design():
     study = study_of("visualgpt/t6")
-    found = study_power(study, [0.172, 0.244, 0.220, 0.364])
-    assert found["answers"] == 250 and found["power"] == pytest.approx(0.975, abs=0.001)
+    result = study_power(study, [0.172, 0.244, 0.220, 0.364])
+    assert result["answers"] == 250 and result["power"] == pytest.approx(0.975, abs=0.001)
     assert study_power(study, [0.25] * 4)["power"] == pytest.approx(0.05)
     with refused(ConfigError, "--shares", "4 shares", "0 to 1"):
         study_power(study, [0.5, 0.5])
@@ -176,12 +168,12 @@ def test_power_of_the_papers_design():
 
 
 def test_a_study_without_a_rater_that_counts_is_refused(published):
-    made, found, _ = published
-    nobody = found.model_copy(
-        update={"raters": [rater.model_copy(update={"excluded": "wrong_gold"}) for rater in found.raters]}
+    forms, result, _ = published
+    nobody = result.model_copy(
+        update={"raters": [rater.model_copy(update={"excluded": "wrong_gold"}) for rater in result.raters]}
     )
     with refused(DataError, "wrong_gold 25"):
-        analyse(made.sheets, nobody)
+        analyse(forms.sheets, nobody)
 
 
 @pytest.mark.parametrize(

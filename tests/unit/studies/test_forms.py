@@ -59,14 +59,14 @@ def hostile(system, image):
 
 
 @pytest.fixture(scope="module", params=["visualgpt/t6", "visualgpt/t7"])
-def made(request, tmp_path_factory):
+def forms(request, tmp_path_factory):
     """A study of hostile captions."""
     study = study_of(request.param, **SMALL)
     return make(tmp_path_factory.mktemp("hostile"), study, 40, name=request.param, text=hostile)
 
 
-def pages(made):
-    with zipfile.ZipFile(made.folder / "pages.zip") as archive:
+def pages(forms):
+    with zipfile.ZipFile(forms.folder / "pages.zip") as archive:
         return {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".html")}
 
 
@@ -102,19 +102,19 @@ def test_every_image_is_seen_by_as_many_raters_as_asked_and_by_none_twice(images
         assert max(shown.values()) - min(shown[name] for name in names) <= 1
 
 
-def test_every_rater_sees_all_gold_items_and_each_has_a_right_answer(made):
-    for sheet in made.sheets.sheets:
+def test_every_rater_sees_all_gold_items_and_each_has_a_right_answer(forms):
+    for sheet in forms.sheets.sheets:
         gold = [item for item in sheet.items if item.gold]
         assert len(gold) == 5 and all(item.right for item in gold)
         assert not {item.image_id for item in gold} & {item.image_id for item in sheet.items if not item.gold}
-    orders = {tuple(place for place, item in enumerate(sheet.items) if item.gold) for sheet in made.sheets.sheets}
+    orders = {tuple(place for place, item in enumerate(sheet.items) if item.gold) for sheet in forms.sheets.sheets}
     assert len(orders) > 1
 
 
 def test_verified_gold_items_are_shown_with_their_caption_and_their_images_with_no_other(tmp_path):
     verified = {image: f"verified {image}" for image in range(5)}
-    made = make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": verified}), 29)
-    for sheet in made.sheets.sheets:
+    forms = make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": verified}), 29)
+    for sheet in forms.sheets.sheets:
         gold = [item for item in sheet.items if item.gold]
         assert {item.image_id: item.captions[int(item.right["best"]) - 1] for item in gold} == verified
         assert not set(verified) & {item.image_id for item in sheet.items if not item.gold}
@@ -122,10 +122,10 @@ def test_verified_gold_items_are_shown_with_their_caption_and_their_images_with_
         make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": {99: "x"}}), 29)
 
 
-def test_hostile_captions_are_text_in_every_page(made):
-    found = pages(made)
-    assert len(found) == len(made.sheets.sheets)
-    for sheet, text in zip(made.sheets.sheets, found.values(), strict=True):
+def test_hostile_captions_are_text_in_every_page(forms):
+    result = pages(forms)
+    assert len(result) == len(forms.sheets.sheets)
+    for sheet, text in zip(forms.sheets.sheets, result.values(), strict=True):
         read = Reader(text)
         assert read.elements["script"] == read.elements["style"] == 1
         assert not [name for name, _ in read.attributes if name.startswith("on")]
@@ -133,8 +133,8 @@ def test_hostile_captions_are_text_in_every_page(made):
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
 
 
-def test_pages_fetch_nothing_and_run_no_script_but_their_own(made):
-    for text in pages(made).values():
+def test_pages_fetch_nothing_and_run_no_script_but_their_own(forms):
+    for text in pages(forms).values():
         read = Reader(text)
         sources = [value for name, value in read.attributes if name in ("src", "href")]
         assert all(value.startswith(("data:", "pictures/")) for value in sources)
@@ -143,34 +143,34 @@ def test_pages_fetch_nothing_and_run_no_script_but_their_own(made):
         assert text.count(asset("page.js")) == 1
 
 
-def test_pages_tell_neither_systems_nor_setups_nor_right_answers(made):
-    study = made.sheets.study
-    secrets = {study.title, made.sheets.name, *(system.label for system in study.systems)}
+def test_pages_tell_neither_systems_nor_setups_nor_right_answers(forms):
+    study = forms.sheets.study
+    secrets = {study.title, forms.sheets.name, *(system.label for system in study.systems)}
     secrets |= {f'"{system.id}"' for system in study.systems} | {setup.label for setup in study.setups}
-    secrets |= set(made.sheets.pictures.values())
-    for text in pages(made).values():
+    secrets |= set(forms.sheets.pictures.values())
+    for text in pages(forms).values():
         own = text.replace(asset("page.js"), "").replace(asset("page.css"), "")
         own = re.sub('<bdi.*?</bdi>|data:image[^"]*', "", own)
         assert not [secret for secret in secrets if secret in own and secret not in study.heading]
 
 
-def test_the_batch_starts_no_formula_and_fills_no_column_of_the_template(made):
-    text = (made.folder / "batch.csv").read_text(encoding="utf-8")
+def test_the_batch_starts_no_formula_and_fills_no_column_of_the_template(forms):
+    text = (forms.folder / "batch.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert [row["sheet"] for row in rows] == [sheet.id for sheet in made.sheets.sheets]
-    for row, sheet in zip(rows, made.sheets.sheets, strict=True):
+    assert [row["sheet"] for row in rows] == [sheet.id for sheet in forms.sheets.sheets]
+    for row, sheet in zip(rows, forms.sheets.sheets, strict=True):
         cells = list(row.values())
         assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r")) or "${" in cell]
         captions = [unescape(cell) for name, cell in row.items() if name.startswith("caption_") and cell]
         assert captions == [caption for item in sheet.items for caption in item.captions]
 
 
-def test_the_filled_template_shows_captions_as_text(made):
-    template = (made.folder / "template.html").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO((made.folder / "batch.csv").read_text(encoding="utf-8"))))
+def test_the_filled_template_shows_captions_as_text(forms):
+    template = (forms.folder / "template.html").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
     assert set(re.findall(r"\$\{(\w+)\}", template)) == set(rows[0])
-    for row, sheet in zip(rows, made.sheets.sheets, strict=True):
-        read = Reader(re.sub(r"\$\{(\w+)\}", lambda found, row=row: row[found[1]], template))
+    for row, sheet in zip(rows, forms.sheets.sheets, strict=True):
+        read = Reader(re.sub(r"\$\{(\w+)\}", lambda result, row=row: row[result[1]], template))
         assert read.elements["script"] == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
         wanted = [caption for item in sheet.items for caption in item.captions]
         assert [text for text in read.texts if text] == wanted
@@ -186,11 +186,11 @@ def test_equal_inputs_give_equal_files_and_another_seed_another_study(tmp_path):
         assert first != other or name == "template.html"
 
 
-def test_changed_sheets_are_refused(made, tmp_path):
+def test_changed_sheets_are_refused(forms, tmp_path):
     path = tmp_path / "sheets.json"
-    text = (made.folder / "sheets.json").read_text(encoding="utf-8")
+    text = (forms.folder / "sheets.json").read_text(encoding="utf-8")
     path.write_text(text)
-    assert read_sheets(path).model_dump() == made.sheets.model_dump()
+    assert read_sheets(path).model_dump() == forms.sheets.model_dump()
     path.write_text(text.replace('"image_id": ', '"image_id": 1', 1))
     with refused(DamagedFile, "sheets.json", "items"):
         read_sheets(path)
@@ -226,10 +226,10 @@ def test_captions_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
 def test_references_are_shown_in_the_words_of_the_corpus_unless_asked_otherwise(tmp_path):
     def shown(folder, **changes):
         (tmp_path / folder).mkdir()
-        made = make(tmp_path / folder, study_of("recap/preference", images=4, items=4, **changes), 20)
+        forms = make(tmp_path / folder, study_of("recap/preference", images=4, items=4, **changes), 20)
         return {
             caption
-            for sheet in made.sheets.sheets
+            for sheet in forms.sheets.sheets
             for item in sheet.items
             for system, caption in zip(item.systems, item.captions, strict=False)
             if system == "reference"
@@ -247,10 +247,10 @@ def odd_table(tmp_path_factory):
     texts = {"title": HOSTILE[2], "note": HOSTILE[0], "source": HOSTILE[1], "responses": None, "contact": HOSTILE[5]}
     setups = [{"id": "a", "label": HOSTILE[4]}]
     study = study_of("recap/preference", systems=systems, setups=setups, images=4, items=4, **texts)
-    made = make(folder, study, 20)
-    responses = made.responses(lambda item, _: position_of(item, "s1"))
-    statistics = analyse(made.sheets, collect(made.sheets, [Submission("x", response) for response in responses]))
-    return write_study_table(name="table", sheets=made.sheets, statistics=statistics, out=folder / "tables")
+    forms = make(folder, study, 20)
+    responses = forms.responses(lambda item, _: position_of(item, "s1"))
+    statistics = analyse(forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses]))
+    return write_study_table(name="table", sheets=forms.sheets, statistics=statistics, out=folder / "tables")
 
 
 def test_hostile_labels_are_text_in_every_table(odd_table):
@@ -275,8 +275,8 @@ def test_the_latex_of_hostile_labels_compiles(odd_table, tmp_path):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
-def test_a_page_of_hostile_captions_prints_all_of_its_items(made, tmp_path):
-    text = next(iter(pages(made).values()))
+def test_a_page_of_hostile_captions_prints_all_of_its_items(forms, tmp_path):
+    text = next(iter(pages(forms).values()))
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     print_page(tmp_path / "page.html", tmp_path / "page.pdf")
     content = (tmp_path / "page.pdf").read_bytes()
@@ -284,15 +284,15 @@ def test_a_page_of_hostile_captions_prints_all_of_its_items(made, tmp_path):
     if shutil.which("pdftotext"):
         command = ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        total = len(made.sheets.sheets[0].items)
+        total = len(forms.sheets.sheets[0].items)
         assert all(f"Item {number} of {total}, form 001" in printed for number in range(1, total + 1))
         assert "Go on later" not in printed
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 def test_a_form_is_printed_on_a4_with_several_items_to_a_page(tmp_path):
-    made = make(tmp_path, study_of("recap/preference", images=15, items=15, pixels=64, raters=2), 40)
-    (tmp_path / "page.html").write_text(pages(made)["001.html"], encoding="utf-8")
+    forms = make(tmp_path, study_of("recap/preference", images=15, items=15, pixels=64, raters=2), 40)
+    (tmp_path / "page.html").write_text(pages(forms)["001.html"], encoding="utf-8")
     print_page(tmp_path / "page.html", tmp_path / "page.pdf")
     sizes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", (tmp_path / "page.pdf").read_bytes())
     assert {(round(float(width)), round(float(height))) for width, height in sizes} == {(595, 842)}
@@ -301,8 +301,8 @@ def test_a_form_is_printed_on_a4_with_several_items_to_a_page(tmp_path):
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 def test_enter_begins_the_form_and_the_end_says_that_it_is_finished(tmp_path):
-    made = make(tmp_path, study_of("recap/preference", **SMALL), 20)
-    text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", pages(made)["001.html"])
+    forms = make(tmp_path, study_of("recap/preference", **SMALL), 20)
+    text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", pages(forms)["001.html"])
     script = """<script>
     const seen = document.body.dataset;
     const enter = () => element("agree").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
@@ -334,8 +334,8 @@ def test_raters_are_told_when_captions_are_the_same(tmp_path):
     def text(system, image):
         return f"caption of {image}" if image % 2 else f"caption of {image} by {system}"
 
-    made = make(tmp_path, study_of("recap/preference", **SMALL), 20, text=text)
-    for sheet, content in zip(made.sheets.sheets, pages(made).values(), strict=True):
+    forms = make(tmp_path, study_of("recap/preference", **SMALL), 20, text=text)
+    for sheet, content in zip(forms.sheets.sheets, pages(forms).values(), strict=True):
         told = [EQUAL in item for item in content.split("<legend tabindex")[1:]]
         assert told == [len(set(item.captions)) < len(item.captions) for item in sheet.items]
         assert any(told)
@@ -346,8 +346,8 @@ def test_forms_for_people_need_somebody_whom_raters_can_ask(tmp_path):
         with refused(ConfigError, "`contact`"):
             make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=responses), 40)
     assert not (tmp_path / "study").exists()
-    made = make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=None, contact="Ada, Room 1"), 40)
-    assert all("Questions about the study: Ada, Room 1" in text for text in pages(made).values())
+    forms = make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=None, contact="Ada, Room 1"), 40)
+    assert all("Questions about the study: Ada, Room 1" in text for text in pages(forms).values())
 
 
 def test_without_a_browser_or_a_page_printing_says_what_to_do(tmp_path, monkeypatch):

@@ -16,35 +16,36 @@ from recap.studies.responses import (
     read_collected,
     read_responses,
     simulate,
+    simulated_response,
 )
 from recap.studies.store import Store
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def forms(tmp_path_factory):
     """A preference study of five sheets."""
     study = study_of("recap/preference", images=6, items=6, pixels=64)
     return make(tmp_path_factory.mktemp("import"), study, 20)
 
 
 @pytest.fixture
-def responses(made):
+def responses(forms):
     """Five responses without a fault."""
-    return made.responses(lambda item, _: position_of(item, "acf"))
+    return forms.responses(lambda item, _: position_of(item, "acf"))
 
 
-def collected(made, responses):
-    return collect(made.sheets, [Submission("x", response) for response in responses])
+def collected(forms, responses):
+    return collect(forms.sheets, [Submission("x", response) for response in responses])
 
 
-def with_exclusions(made, **rules):
+def with_exclusions(forms, **rules):
     """Return the same study with other rules, which are no part of what raters see."""
-    study = made.sheets.study.model_copy(update={"exclusions": made.sheets.study.exclusions.model_copy(update=rules)})
-    return made.sheets.model_copy(update={"study": study})
+    study = forms.sheets.study.model_copy(update={"exclusions": forms.sheets.study.exclusions.model_copy(update=rules)})
+    return forms.sheets.model_copy(update={"study": study})
 
 
-def test_each_rule_leaves_out_whom_it_names_and_is_counted(made, responses):
-    sheets = with_exclusions(made, seconds=2.0, same_position=0.8)
+def test_each_rule_leaves_out_whom_it_names_and_is_counted(forms, responses):
+    sheets = with_exclusions(forms, seconds=2.0, same_position=0.8)
     first, second, third, fourth, fifth = responses
     gold = next(str(n) for n, item in enumerate(sheets.by_id[second.sheet].items, start=1) if item.gold)
     wrong = str(1 + int(second.answers[gold]["best"]) % 3)
@@ -55,52 +56,52 @@ def test_each_rule_leaves_out_whom_it_names_and_is_counted(made, responses):
         fourth.model_copy(update={"seconds": dict.fromkeys(fourth.answers, 1.0)}),
         fifth,
     ]
-    found = collect(sheets, [Submission("x", response) for response in changed])
-    assert [rater.excluded for rater in found.raters] == ["unfinished", "wrong_gold", "answered", "seconds", ""]
-    assert list(found.excluded()) == list(RULES)
-    assert list(found.excluded().values()) == [1, 1, 1, 1, 0, 0]
-    assert [rater.sheet for rater in found.used()] == [fifth.sheet]
+    result = collect(sheets, [Submission("x", response) for response in changed])
+    assert [rater.excluded for rater in result.raters] == ["unfinished", "wrong_gold", "answered", "seconds", ""]
+    assert list(result.excluded()) == list(RULES)
+    assert list(result.excluded().values()) == [1, 1, 1, 1, 0, 0]
+    assert [rater.sheet for rater in result.used()] == [fifth.sheet]
 
 
-def test_one_who_always_clicks_the_same_position_is_left_out(made, responses):
-    sheets = with_exclusions(made, same_position=0.8, wrong_gold=5)
+def test_one_who_always_clicks_the_same_position_is_left_out(forms, responses):
+    sheets = with_exclusions(forms, same_position=0.8, wrong_gold=5)
     same = responses[0].model_copy(update={"answers": {number: {"best": "2"} for number in responses[0].answers}})
-    found = collect(sheets, [Submission("x", same), Submission("x", responses[1])])
-    assert [rater.excluded for rater in found.raters] == ["same_position", ""]
+    result = collect(sheets, [Submission("x", same), Submission("x", responses[1])])
+    assert [rater.excluded for rater in result.raters] == ["same_position", ""]
 
 
-def test_duplicates_count_once_and_the_last_of_different_ones_counts(made, responses):
+def test_duplicates_count_once_and_the_last_of_different_ones_counts(forms, responses):
     first = responses[0]
-    item = next(str(n) for n, item in enumerate(made.sheets.sheets[0].items, start=1) if not item.gold)
+    item = next(str(n) for n, item in enumerate(forms.sheets.sheets[0].items, start=1) if not item.gold)
     other = str(1 + int(first.answers[item]["best"]) % 3)
     later = first.model_copy(update={"answers": {**first.answers, item: {"best": other}}})
-    found = collected(made, [first, first, later, first.model_copy(update={"finished": False})])
-    assert (found.duplicates, found.replaced, len(found.raters)) == (1, 2, 1)
-    assert found.raters[0].answers[item] == {"best": other} and not found.raters[0].excluded
+    result = collected(forms, [first, first, later, first.model_copy(update={"finished": False})])
+    assert (result.duplicates, result.replaced, len(result.raters)) == (1, 2, 1)
+    assert result.raters[0].answers[item] == {"best": other} and not result.raters[0].excluded
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"study": "0" * 16}, "is a response to another study"),
-        ({"sheet": "999"}, "names sheet '999', which the study does not have"),
+        ({"study": "0" * 16}, "another study"),
+        ({"sheet": "999"}, "sheet '999'"),
         ({"answers": {"99": {"best": "1"}}}, "names item '99'"),
         ({"answers": {"1": {"worst": "1"}}}, "question 'worst'"),
         ({"answers": {"1": {"best": "4"}}}, "'4' is no answer"),
         ({"seconds": {"99": 1.0}}, "names item '99'"),
-        ({"consent": False}, "does not say that the rater agreed"),
+        ({"consent": False}, "agreed"),
         ({"answers": {}}, "has no answer"),
         ({"answers": {"1": {}}}, "has no answer"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(made, responses, change, reason):
-    found = collected(made, [responses[0].model_copy(update=change), responses[1]])
-    assert len(found.raters) == 1 and len(found.refused) == 1 and reason in found.refused[0]
+def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(forms, responses, change, reason):
+    result = collected(forms, [responses[0].model_copy(update=change), responses[1]])
+    assert len(result.raters) == 1 and len(result.refused) == 1 and reason in result.refused[0]
     with refused(DataError, "'made'"):
-        collected(made, [responses[0].model_copy(update=change)])
+        collected(forms, [responses[0].model_copy(update=change)])
 
 
-def test_files_of_pages_and_of_the_server_and_damaged_ones(made, responses, tmp_path):
+def test_files_of_pages_and_of_the_server_and_damaged_ones(forms, responses, tmp_path):
     (tmp_path / "a.json").write_text(responses[0].content())
     (tmp_path / "b.json").write_text("{")
     (tmp_path / "c.json").write_text('{"form": "recap study response 1", "answers": 3}')
@@ -109,10 +110,10 @@ def test_files_of_pages_and_of_the_server_and_damaged_ones(made, responses, tmp_
     store = Store(tmp_path / "e.sqlite")
     for response in (responses[1], responses[1], responses[2]):
         store.add(response.sheet, response.content())
-    found = import_responses(sheets=made.sheets, paths=[tmp_path], out=tmp_path / "out" / "responses.json")
-    assert [rater.sheet for rater in found.raters] == ["001", "002", "003"]
-    assert len(found.refused) == 3 and found.duplicates == 0 and not found.simulated
-    assert read_collected(tmp_path / "out" / "responses.json", made.sheets) == found
+    result = import_responses(sheets=forms.sheets, paths=[tmp_path], out=tmp_path / "out" / "responses.json")
+    assert [rater.sheet for rater in result.raters] == ["001", "002", "003"]
+    assert len(result.refused) == 3 and result.duplicates == 0 and not result.simulated
+    assert read_collected(tmp_path / "out" / "responses.json", forms.sheets) == result
     for name, content in (("x.sqlite", "no database"), ("x.csv", "a,b\n1,2\n"), ("x.txt", "")):
         (tmp_path / "other").mkdir(exist_ok=True)
         (tmp_path / "other" / name).write_text(content)
@@ -131,7 +132,7 @@ def write_csv(path, rows):
 
 
 @pytest.mark.parametrize("flat", [True, False])
-def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(made, responses, tmp_path, flat):
+def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(forms, responses, tmp_path, flat):
     rows = []
     for number, response in enumerate(responses):
         # The third form is by the person who did the first.
@@ -145,40 +146,40 @@ def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(made
                     row[f"Answer.{item}.best.{option}"] = str(answers["best"] == option).lower()
         rows.append(row)
     path = write_csv(tmp_path / "Batch_1_results.csv", rows)
-    found = import_responses(sheets=made.sheets, paths=[path], out=tmp_path / "responses.json")
-    assert [rater.excluded for rater in found.raters] == ["", "", "repeated_person", "", ""]
-    assert [rater.answers for rater in found.raters] == [response.answers for response in responses]
+    result = import_responses(sheets=forms.sheets, paths=[path], out=tmp_path / "responses.json")
+    assert [rater.excluded for rater in result.raters] == ["", "", "repeated_person", "", ""]
+    assert [rater.answers for rater in result.raters] == [response.answers for response in responses]
     assert "SECRET" not in (tmp_path / "responses.json").read_text()
 
 
-def test_answers_typed_from_paper_are_read(made, responses, tmp_path):
+def test_answers_typed_from_paper_are_read(forms, responses, tmp_path):
     rows = [
         {"sheet": response.sheet, "item": item, "question": question, "answer": answer}
         for response in responses[:2]
         for item, answers in response.answers.items()
         for question, answer in answers.items()
     ]
-    found = import_responses(
-        sheets=made.sheets, paths=[write_csv(tmp_path / "typed.csv", rows)], out=tmp_path / "responses.json"
+    result = import_responses(
+        sheets=forms.sheets, paths=[write_csv(tmp_path / "typed.csv", rows)], out=tmp_path / "responses.json"
     )
-    assert [rater.answers for rater in found.used()] == [response.answers for response in responses[:2]]
+    assert [rater.answers for rater in result.used()] == [response.answers for response in responses[:2]]
     rows.append({**rows[0], "answer": str(1 + int(rows[0]["answer"]) % 3)})
-    found = collect(made.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], made.sheets.digest))
-    assert [rater.sheet for rater in found.used()] == ["002"]
-    (reason,) = found.refused
-    assert reason.endswith(f"typed.csv sheet 001 has two answers to item 1 (line {len(rows) + 1}); keep one")
+    result = collect(forms.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], forms.sheets.digest))
+    assert [rater.sheet for rater in result.used()] == ["002"]
+    (reason,) = result.refused
+    assert "typed.csv sheet 001" in reason and f"(line {len(rows) + 1})" in reason
 
 
 @pytest.mark.parametrize(("sheet", "item"), [("2", "{}"), ("02", "0{}"), ("2.0", "{}.0"), ("002", " {} ")])
-def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(made, responses, tmp_path, sheet, item):
+def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(forms, responses, tmp_path, sheet, item):
     answers = responses[1].answers.items()
     rows = [{"sheet": sheet, "item": item.format(n), "question": "best", "answer": a["best"]} for n, a in answers]
-    found = collect(made.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], made.sheets.digest))
-    assert [(rater.sheet, rater.answers) for rater in found.used()] == [("002", responses[1].answers)]
+    result = collect(forms.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], forms.sheets.digest))
+    assert [(rater.sheet, rater.answers) for rater in result.used()] == [("002", responses[1].answers)]
     crowd = {"WorkerId": "A", "Input.sheet": sheet, "Answer.consent": "on"}
     crowd |= {f"Answer.{number}.best": answer["best"] for number, answer in answers}
-    found = collect(made.sheets, read_responses([write_csv(tmp_path / "crowd.csv", [crowd])], made.sheets.digest))
-    assert [rater.sheet for rater in found.used()] == ["002"]
+    result = collect(forms.sheets, read_responses([write_csv(tmp_path / "crowd.csv", [crowd])], forms.sheets.digest))
+    assert [rater.sheet for rater in result.used()] == ["002"]
 
 
 @pytest.mark.parametrize(
@@ -190,34 +191,28 @@ def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(made, responses
         ({"study": "0"}, "another study"),
     ],
 )
-def test_collected_responses_that_do_not_fit_are_refused(made, responses, tmp_path, change, named):
-    values = collected(made, responses).model_dump(mode="json")
+def test_collected_responses_that_do_not_fit_are_refused(forms, responses, tmp_path, change, named):
+    values = collected(forms, responses).model_dump(mode="json")
     (tmp_path / "responses.json").write_text(json.dumps({**values, **change}))
     with refused(RecapError, "responses.json", named):
-        read_collected(tmp_path / "responses.json", made.sheets)
+        read_collected(tmp_path / "responses.json", forms.sheets)
 
 
-def test_simulated_raters_are_marked_and_not_mixed_with_people(made, responses, tmp_path):
-    simulate(made.sheets, tmp_path / "simulated.json")
+def test_simulated_raters_are_marked_and_not_mixed_with_people(forms, responses, tmp_path):
+    simulate(forms.sheets, tmp_path / "simulated.json")
     assert all(entry["simulated"] for entry in json.loads((tmp_path / "simulated.json").read_text()))
-    found = import_responses(sheets=made.sheets, paths=[tmp_path / "simulated.json"], out=tmp_path / "responses.json")
-    assert found.simulated and len(found.raters) == len(made.sheets.sheets)
+    result = import_responses(sheets=forms.sheets, paths=[tmp_path / "simulated.json"], out=tmp_path / "responses.json")
+    assert result.simulated and len(result.raters) == len(forms.sheets.sheets)
     everyone = [*read_responses([tmp_path / "simulated.json"], ""), Submission("x", responses[0])]
     with refused(DataError, "simulated"):
-        collect(made.sheets, everyone)
+        collect(forms.sheets, everyone)
 
 
 def test_clickers_among_simulated_raters_are_caught_by_gold_items(tmp_path):
     study = study_of("visualgpt/t6", images=10, items=10, raters=20, pixels=64, simulated={"clickers": 0.5})
-    made = make(tmp_path, study, 40)
-    responses = [Submission("x", response) for response in _simulated(made.sheets)]
-    found = collect(made.sheets, responses)
+    forms = make(tmp_path, study, 40)
+    responses = [Submission("x", simulated_response(forms.sheets, sheet)) for sheet in forms.sheets.sheets]
+    result = collect(forms.sheets, responses)
     # Of 60 raters half click at random; five gold items of four captions let one in 1024 of them pass.
-    assert 15 < found.excluded()["wrong_gold"] < 45
-    assert all(rater.wrong_gold == 0 for rater in found.used())
-
-
-def _simulated(sheets):
-    from recap.studies.responses import simulated_response
-
-    return [simulated_response(sheets, sheet) for sheet in sheets.sheets]
+    assert 15 < result.excluded()["wrong_gold"] < 45
+    assert all(rater.wrong_gold == 0 for rater in result.used())
