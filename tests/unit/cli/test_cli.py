@@ -218,7 +218,7 @@ def test_ctrl_c_is_one_line(tmp_path):
     command = [sys.executable, "-m", "recap", "report", "show", str(fifo)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     time.sleep(0.2)
-    while "fifo" not in Path(f"/proc/{process.pid}/wchan").read_text() and "wait" not in (
+    while "fifo" not in Path(f"/proc/{process.pid}/wchan").read_text() and "partner" not in (
         Path(f"/proc/{process.pid}/wchan").read_text()
     ):
         time.sleep(0.05)
