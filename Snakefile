@@ -108,7 +108,7 @@ SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.scores(eac
 KEPT_FILES = [
     *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),
     *study_files(),
-    *(file for each in SUBMISSIONS.values() for file in PATHS.submission_files(each)),
+    *(f"{PATHS.submission(name)}/{file}" for name, each in SUBMISSIONS.items() for file in each.files()),
     *(*data_files(PATHS), *feature_files(PATHS)),
     *selection_records(TABLE_IDS),
     *(*TRAINED_FILES, *SCORED_ALL),

@@ -19,7 +19,7 @@ from recap.core.log import log
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_DISK = "the disk is full, or has no room for more files; make room and run it again"
 _ROOM = 2**20  # bytes; where less is free, a library's own error is that of a full disk
-_MISTAKES = (AssertionError, AttributeError, ImportError, NameError, NotImplementedError, TypeError)  # our own
+_MISTAKES = (AssertionError, AttributeError, ImportError, NameError, TypeError)  # our own
 _UMASK = os.umask(0)  # mkstemp ignores it; other readers of the files do not
 os.umask(_UMASK)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
