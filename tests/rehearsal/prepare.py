@@ -18,12 +18,11 @@ from recap.plan.profiles import PARAMS, load_plan
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import papers
-from recap.settings.profiles import Rehearsal
 from recap.settings.versions import list_of, read_versions
 from rehearsal import server
 from rehearsal.cut import cut_rows
 from rehearsal.files import Gpt2Sizes, write_list, write_outside_file, write_repository
-from rehearsal.small import PAPER_SCALE, write_small, write_yaml
+from rehearsal.small import PAPER_SCALE, Rehearsal, write_small, write_yaml
 from rehearsal.world import CAPTIONS, World
 
 SITE, INPUTS, COPY = "site", "inputs", "params"

@@ -1,4 +1,4 @@
-"""Settings of profiles, of scales, of what their sentences call data sets, and of rehearsals."""
+"""Settings of profiles, of scales, and of what their sentences call data sets."""
 
 from __future__ import annotations
 
@@ -106,35 +106,3 @@ class Titles(Strict):
     datasets: dict[str, str] = Field({}, description="data set -> noun phrase")
     features: dict[str, str] = Field({}, description="features -> noun phrase")
     weights: dict[str, str] = Field({}, description="`weights` of a model -> noun phrase")
-
-
-Changes = dict[str, dict[str, Any]]  # kind -> what its settings say in a rehearsal
-
-
-class SmallNetwork(Strict):
-    """A small network of timm in place of those whose names begin alike."""
-
-    begins: str = Field(description="beginning of a backbone's name; empty: any other")
-    backbone: str = Field(description="the small network")
-    stride: PositiveInt = Field(description="pixels of the picture per cell of its map")
-
-
-class Rehearsal(Strict):
-    """``params/rehearsal.yaml``: sizes of the miniatures, and what is changed in the parameter files of a rehearsal.
-
-    Sizes of models, and seeds, are those of the scale ``rehearsal``.
-    """
-
-    train_images: PositiveInt = Field(description="training images, if subsets do not ask for more")
-    subset_captions: PositiveInt = Field(description="captions of the smallest subset")
-    held_out_images: PositiveInt = Field(description="images of each other split")
-    epochs: PositiveInt = Field(description="of each stage of every recipe")
-    images_per_batch: PositiveInt = Field(description="of each stage of every recipe")
-    max_length: PositiveInt = Field(description="words of a decoded caption, of every recipe")
-    networks: list[SmallNetwork] = Field(min_length=1)
-    crop_pixels: PositiveInt = Field(description="edge of a crop")
-    datasets: Changes = Field(default_factory=dict)
-    features: Changes = Field(default_factory=dict)
-    detectors: Changes = Field(description="features of detectron2, where it is installed")
-    stand_ins: Changes = Field(description="the same, where it is not installed")
-    studies: dict[str, Any] = Field({}, description="keys of every human study")
