@@ -52,7 +52,7 @@ CHANGES = {
         "image id 4 in split 'test' (0000_ab.jpg) is duplicated",
     ),
     "split without images": (lambda c: image(c, 3).update(split="train"), "the split 'val' has no images"),
-    "no images": (lambda c: c.pop("images"), "no list of images under the key 'images'"),
+    "no images": (lambda c: c.pop("images"), "no JSON object with one list under the key 'images'"),
     "missing image": (lambda c: image(c, 2).update(filename="x.jpg"), "x.jpg: the picture of image id 2 is not in"),
     "one picture for two images": (
         lambda c: image(c, 5).update(filename="other/0000_ab.jpg"),
@@ -85,10 +85,10 @@ def test_spoilt_annotations(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"images": [', "dataset.json: not valid JSON"),
-        (b"\xff\xfe\x00", "dataset.json: not valid JSON"),
-        (b"[]", "dataset.json: the file must be a JSON object"),
-        (None, "dataset.json: no such annotation file"),
+        (b'{"images": [', "dataset.json: JSONDecodeError"),
+        (b"\xff\xfe\x00", "dataset.json: is no UTF-8"),
+        (b"[]", "dataset.json: is no JSON object"),
+        (None, "dataset.json: no such file"),
     ],
 )
 def test_annotations_that_are_no_json(tmp_path, content, message):

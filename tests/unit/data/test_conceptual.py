@@ -105,14 +105,10 @@ def test_duplicate_rows_in_a_list_are_refused(inputs):
     refuses(inputs, "row 4 ")
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [("only a caption\n", "line 21: 1 field"), ("\t".join("0123456789") + "\n", "line 21: 10 fields")],
-)
-def test_broken_lines_are_refused(inputs, line, named):
+def test_a_broken_line_is_refused(inputs):
     with (inputs / "train.tsv").open("a") as file:
-        file.write(line)
-    refuses(inputs, named)
+        file.write("only a caption\n")
+    refuses(inputs, "line 21: ")
 
 
 def test_missing_and_damaged_lists_are_named(inputs):

@@ -83,7 +83,7 @@ WRONG = {
     "unknown split": (ROWS.replace(",val", ",vall"), "line 5: split: there is no 'vall'; did you mean 'val'?"),
     "two splits": (ROWS + "leaf.jpg,test,A leaf\n", "line 7: leaf.jpg is in the split 'test', and in 'train' above"),
     "two splits, two names": (ROWS + "./leaf.jpg,test,A leaf\n", "line 7: leaf.jpg is in the split 'test'"),
-    "comma": (ROWS.replace('"', ""), "line 3: 4 columns where the first line has 3; put double quotes around"),
+    "comma": (ROWS.replace('"', ""), "line 3: not a valid CSV row (4 columns where the first line has 3)"),
     "open quote": (ROWS.replace('garden"', "garden"), "line 3: not a valid CSV row (unexpected end of data)"),
     "quote inside": (ROWS.replace("rose, in", 'ro"se, in'), "line 3: not a valid CSV row"),
     "empty caption": (ROWS.replace("A green leaf", " "), "line 4: the caption of leaf.jpg is empty"),

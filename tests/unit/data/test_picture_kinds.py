@@ -50,11 +50,11 @@ def test_black_of_16_bits_is_black_and_12_bits_in_16_are_refused():
         decode_rgb(stored(Image.fromarray(SIXTEEN // 16), "PNG"), "x.png")
 
 
-@pytest.mark.parametrize(("dtype", "kind"), [(np.int32, "whole numbers"), (np.float32, "fractions")])
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
 @pytest.mark.parametrize("scale", [1, 1 / 65535])
-def test_grey_of_32_bits_is_refused(dtype, kind, scale):
+def test_grey_of_32_bits_is_refused(dtype, scale):
     content = stored(Image.fromarray((RAMP * scale).astype(dtype)), "TIFF")
-    with refused(DataError, "x.tif", kind, "32 bits", "16 bits"):
+    with refused(DataError, "x.tif", "32 bits"):
         decode_rgb(content, "x.tif")
     with pytest.raises(Failure) as caught:
         shrunk(content, min_side=48)
