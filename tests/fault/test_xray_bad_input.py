@@ -71,10 +71,10 @@ def first(content):
 
 
 ANNOTATIONS = {
-    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "the study CXR999_IM-1 has no report"),
+    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "the study CXR999_IM-1 of 'train' has no report"),
     "an id of another form": (lambda c: first(c).update(id="study 3"), "train.0.id"),
     "no id": (lambda c: first(c).pop("id"), "'train.0.id' is missing"),
-    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3_IM-0003 is duplicated (in 'train' and 'test')"),
+    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3_IM-0003 of 'test' is duplicated (in 'train')"),
     "a view that the report lacks": (
         lambda c: first(c).update(image_path=["CXR3_IM-0003/0.png", "CXR3_IM-0003/2.png"]),
         "the study CXR3_IM-0003: asks for view 2, but its report CXR3 refers to 2 pictures",

@@ -257,6 +257,10 @@ class Corpus:
             raise DataError(f"{self.path}: the split {split!r} has no images; correct the annotations")
         return rows
 
+    def present(self) -> list[str]:
+        """Return the splits that have captions."""
+        return [split for code, split in enumerate(SPLITS) if (self._split == code).any()]
+
     def image_ids(self, split: str | None = None) -> list[int]:
         """Return the image ids of a split, each once, rising."""
         ids: list[int] = np.unique(self.image_id[self.rows(split)]).tolist()

@@ -8,8 +8,17 @@ from tokenizers import Tokenizer
 from helpers.byte_pairs import write_byte_pairs
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
-from recap.data.byte_pairs import BytePairVocabulary, load_byte_pairs
-from recap.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
+from recap.data.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    BytePairVocabulary,
+    Vocabulary,
+    build_vocabulary,
+    load_byte_pairs,
+    load_vocabulary,
+)
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy
 from recap.settings.datasets import BytePairRule

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -34,23 +36,17 @@ def test_percentiles_are_those_of_numpy():
     random = np.random.default_rng(0)
     for size in (1, 2, 3, 19, 100, 101):
         lengths = random.integers(1, 30, size)
-        split = Split(size)
-        split.add([["a"] * length for length in lengths.tolist()], 1)
-        assert split.percentiles() == np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
-        assert split.mean_and_sd() == pytest.approx((lengths.mean(), lengths.std()))
+        percentiles = np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
+        numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
+        assert Split(size, Counter(lengths.tolist())).row()[2:] == numbers
 
 
-def test_the_size_of_a_piece_changes_nothing(corpus, monkeypatch):
+def test_a_sample_is_spread_evenly(corpus, monkeypatch):
     table = Corpus.read(corpus)
     whole = count_splits(table)
-    monkeypatch.setattr(card, "_ROWS", 3)
     monkeypatch.setattr(card, "TAGGED", 5)
-    pieces = count_splits(table)
-    for split, counted in whole.items():
-        assert counted.words == pieces[split].words
-        assert counted.lengths == pieces[split].lengths
-        # every ninth of 41 captions
-        assert pieces[split].sample == counted.sample[::9]
+    for split, counted in count_splits(table).items():
+        assert counted.sample == whole[split].sample[::9]  # of 41 captions
 
 
 def test_counts_of_the_reader_stand_on_the_card(corpus, tmp_path):
@@ -66,17 +62,12 @@ def test_kinds_of_words_from_tags():
 
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
     monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
-    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
     text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
     monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
     assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
         parts_of_speech.needed_tagger()
-    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
-    text = parts_of_speech.shares([["a", "dog"]])
-    assert text.startswith("Tagged by NLTK")
-    assert "- nouns: 50.0 %" in text
 
 
 def test_a_damaged_corpus_is_refused(corpus, tmp_path):

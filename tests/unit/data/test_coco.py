@@ -56,14 +56,6 @@ def test_a_part_without_a_test_picture_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_ids_and_names():
-    for name in ("val2014/COCO_val2014_000000000139.jpg", "COCO_test2015_000000000139.jpg", "000000000139.jpg"):
-        assert coco.image_id_of(name) == 139
-    for name in ("139.jpg", "x000000000139.jpg", "000000000139.png", ""):
-        assert coco.image_id_of(name) is None
-    assert {coco.image_id_of(name) for name in coco.picture_names(139)} == {139}
-
-
 def test_without_lists_a_zip_of_several_gives_dataset_coco(tmp_path):
     folder = write_coco(tmp_path)
     content = karpathy()
@@ -111,7 +103,7 @@ def test_words_of_karpathys_file_are_counted(small, times, words, right):
 CHANGES = {
     "image twice": (lambda t, v: v["images"].append(t["images"][0]), "image id 9 "),
     "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100 "),
-    "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 names image id 7"),
+    "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 of image id 7"),
     "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 "),
     "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "caption id 500 of image id 42"),
     "caption a number": (lambda t, v: v["annotations"][0].update(caption=3), "annotations.0.caption"),

@@ -22,7 +22,7 @@ def test_splits_that_share_nothing_are_counted(tmp_path):
 
 
 def test_a_file_in_two_splits_is_named(tmp_path):
-    with refused(DataError, "'train'", "'test'"):
+    with refused(DataError, "b (test) is b (train)"):
         check_overlap(corpus=corpus(tmp_path, "abcb"))
 
 

@@ -13,7 +13,7 @@ from helpers.refusals import refused
 from recap.core import checksums
 from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
-from recap.data.datasets.scene_pictures import painted_mask
+from recap.data.datasets.scenes import painted_mask
 from recap.data.files.images import ImageSource
 from recap.features.extraction import ExtractionJob
 from recap.features.pooled import box_shares, extract_pooled, mask_shares, merged_cells, pool, tight_boxes
