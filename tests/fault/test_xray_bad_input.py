@@ -77,7 +77,7 @@ ANNOTATIONS = {
     "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3_IM-0003 of 'test' is duplicated (in 'train')"),
     "a view that the report lacks": (
         lambda c: first(c).update(image_path=["CXR3_IM-0003/0.png", "CXR3_IM-0003/2.png"]),
-        "the study CXR3_IM-0003: asks for view 2, but its report CXR3 refers to 2 pictures",
+        "the study CXR3_IM-0003: asks for view 2, but its report refers to 2 pictures",
     ),
     "a path of another form": (lambda c: first(c).update(image_path=["x/a.png"]), "train.0.image_path.0"),
     "a view of many digits": (
