@@ -131,17 +131,6 @@ def test_a_server_without_ranges_starts_anew(tmp_path):
     assert (tmp_path / "in/d/a").read_bytes() == content
 
 
-def test_a_body_without_a_length_that_breaks_off(tmp_path):
-    content = noise(900_000)
-    with serve({"a": content}, lengths=False, faults={"a": [[500_000]]}) as site:
-        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
-        with pytest.raises(DataError, match="as published"):
-            fetch(files, tmp_path)
-        assert left(tmp_path) == []
-        fetch(files, tmp_path)
-    assert (tmp_path / "in/d/a").read_bytes() == content
-
-
 def test_the_mirror_continues_where_the_first_address_died(tmp_path):
     content = noise(900_000)
     with serve({"a": content, "b": content}, faults={"a": [[500_000], *[(404, {})] * 9]}) as site:
@@ -283,16 +272,6 @@ def test_a_server_that_never_answers_does_not_keep_a_command_that_is_to_end(tmp_
         child, seconds, said = stopped(["fetch", "d/*", *places], listening)
     assert (child.returncode, said) == (-signal.SIGTERM, [])
     assert seconds < 10  # it is two; 60 is how long it waits for an answer
-
-
-def test_web_pictures_end_as_soon(tmp_path):
-    with a_server_that_never_answers() as (listening, url):
-        (tmp_path / "t.tsv").write_text("".join(f"a dog\t{url}/{number}.jpg\n" for number in range(20)))
-        arguments = ["conceptual-download", "--tsv", str(tmp_path / "t.tsv"), "--out", str(tmp_path / "out")]
-        child, seconds, said = stopped(arguments, listening)
-    assert (child.returncode, said) == (-signal.SIGTERM, [])
-    assert seconds < 10
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".jpg", ".part")]
 
 
 def test_a_download_killed_before_it_got_its_name(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DamagedData, MissingData
+from recap.core.errors import ConfigError
 from recap.data import card, parts_of_speech
 from recap.data.card import Split, count_splits, write_card
 from recap.data.corpus import Caption, Corpus, write_corpus
@@ -49,17 +49,6 @@ def test_a_sample_is_spread_evenly(corpus, monkeypatch):
         assert counted.sample == whole[split].sample[::9]  # of 41 captions
 
 
-def test_counts_of_the_reader_stand_on_the_card(corpus, tmp_path):
-    (tmp_path / "counts.md").write_text("- 3 left out\n")
-    write_card(name="t", corpus=corpus, counts=tmp_path / "counts.md", out=tmp_path / "card.md")
-    assert "## From the source to the corpus\n\n- 3 left out\n" in (tmp_path / "card.md").read_text()
-
-
-def test_kinds_of_words_from_tags():
-    kinds = parts_of_speech.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
-    assert kinds == {"nouns": 2, "verbs": 2, "determiners": 1, "pronouns": 1, "others": 1}
-
-
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
     monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
     text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
@@ -68,12 +57,3 @@ def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
     assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
         parts_of_speech.needed_tagger()
-
-
-def test_a_damaged_corpus_is_refused(corpus, tmp_path):
-    with refused(MissingData, tmp_path / "none", "recap data corpus"):
-        write_card(name="t", corpus=tmp_path / "none", counts=None, out=tmp_path / "card.md")
-    corpus.write_bytes(corpus.read_bytes()[:300])
-    with refused(DamagedData, "c.parquet"):
-        write_card(name="t", corpus=corpus, counts=None, out=tmp_path / "card.md")
-    assert not (tmp_path / "card.md").exists()

@@ -1,19 +1,17 @@
 """The downloader against a web server that does what the open web does."""
 
-import gzip
 import hashlib
 import json
 import subprocess
 import sys
 import time
 
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from helpers.conceptual_web import KINDS, photo, picture_server, write_tsv
 from helpers.refusals import refused
-from recap.core.errors import DamagedData, DataError, InUse, MissingData
+from recap.core.errors import DataError, InUse, MissingData
 from recap.core.files import exclusive
 from recap.data.datasets import conceptual, conceptual_download
 from recap.data.datasets.conceptual import SHARD, file_of, read_records
@@ -140,16 +138,6 @@ def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):
     assert [record.status for record in records(tmp_path)] == ["bad url", "bad url", "bad url", "connection", "ok"]
 
 
-def test_a_gzipped_tsv_gives_the_same_list(web, tmp_path):
-    urls = [web.url("ok", 0), web.url("404", 1)]
-    run(tmp_path, urls)
-    packed = tmp_path / "t.tsv.gz"
-    packed.write_bytes(gzip.compress((tmp_path / "t.tsv").read_bytes()))
-    download(tsv=packed, out=tmp_path / "packed", **QUICK)
-    one, other = (pq.read_table(tmp_path / name / "survivors.parquet") for name in ("out", "packed"))
-    assert one.equals(other)
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [
@@ -171,13 +159,6 @@ def test_a_broken_tsv_is_one_sentence_and_leaves_no_list(tmp_path, content, name
     assert not (tmp_path / "out" / "survivors.parquet").exists()
     if content in (None, b"", b"no tab\n"):
         assert not (tmp_path / "out").exists()
-
-
-def test_a_truncated_gzip_is_one_sentence(tmp_path):
-    tsv = tmp_path / "t.tsv.gz"
-    tsv.write_bytes(gzip.compress(b"a dog\tftp://a\n" * 9)[:-9])
-    with refused(DamagedData, "t.tsv.gz"):
-        download(tsv=tsv, out=tmp_path / "out", **QUICK)
 
 
 def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
@@ -230,20 +211,6 @@ def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(web, tm
     assert set(web.asked.values()) == {1}
 
 
-@pytest.mark.parametrize(("text", "kind", "named"), [("1\nx\n", DataError, "x"), (None, MissingData, "--only")])
-def test_a_list_of_rows_that_is_none(web, tmp_path, text, kind, named):
-    if text:
-        (tmp_path / "rows.txt").write_text(text)
-    with refused(kind, "rows.txt", named):
-        run(tmp_path, [web.url("ok", 0)], only=tmp_path / "rows.txt")
-
-
-def test_pictures_keep_their_size_where_no_side_is_given(web, tmp_path):
-    run(tmp_path, [web.url("ok", 0)], min_side=0)
-    with Image.open(tmp_path / "out" / file_of(0)) as picture:
-        assert picture.size == (64, 80)
-
-
 def test_redirects_are_few_and_none_leads_into_the_own_network(web, tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{web.server_port}")
     public = "http://93.184.215.14"
@@ -253,13 +220,3 @@ def test_redirects_are_few_and_none_leads_into_the_own_network(web, tmp_path, mo
     assert statuses[1][0] == statuses[2][0] == "redirect"
     assert statuses[3] == ("ok", "")
     assert sum(web.asked.values()) == 6 + 1 + 1 + 2
-
-
-def test_equal_runs_give_equal_lists_of_what_is_no_picture(web, tmp_path):
-    rows = [web.url(kind, number) for number, kind in enumerate(("html", "noise", "half"))]
-    lists = []
-    for name in ("one", "other"):
-        run(tmp_path / name, rows)
-        lists.append(records(tmp_path / name))
-    assert lists[0] == lists[1]
-    assert not any("object" in record.error for record in lists[0])

@@ -4,7 +4,7 @@ import zipfile
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.errors import DamagedData, DataError
 from recap.data.files.entries import each_of
 
 VALUES = [{"a": [1, {"b": "]}"}]}, "x", 2.5, None, [], True]
@@ -60,8 +60,3 @@ def test_what_is_no_json_is_refused_as_by_the_parser_of_whole_files(tmp_path, te
 def test_a_file_without_one_such_list_is_refused(tmp_path, text):
     with refused(DataError, "a.json"):
         list(each_of(written(tmp_path, text), "*.json", "images"))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with refused(MissingData, "none.json"):
-        list(each_of(tmp_path / "none.json", "*.json", "images"))

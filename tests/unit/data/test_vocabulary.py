@@ -19,12 +19,6 @@ def test_words_by_falling_count_then_spelling():
     assert vocabulary.rule == {"min_count": 1, "max_length": 3, "splits": "train"}
 
 
-def test_the_count_threshold_is_inclusive():
-    assert Vocabulary.build(LISTS, min_count=2, max_length=3, splits="train").words == ["a", "dog"]
-    with refused(DataError, "min_count"):
-        Vocabulary.build(LISTS, min_count=9, max_length=3, splits="train")
-
-
 def test_encode_cuts_and_decode_stops():
     vocabulary = Vocabulary.build(LISTS, min_count=2, max_length=3, splits="train")
     assert vocabulary.encode(["A", "dog", "flies", "home"]) == [4, 5, UNK]

@@ -11,7 +11,7 @@ from helpers.feature_stores import store_of
 from helpers.prepared import write_scenes
 from helpers.refusals import refused
 from recap.core import checksums
-from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
+from recap.core.errors import ConfigError, DataError, RecapError
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes import painted_mask
 from recap.data.files.images import ImageSource
@@ -136,11 +136,6 @@ def test_cells_that_are_alike_are_merged_and_others_are_not():
     assert sorted(group.sum() for group in groups) == [4, 12] and any((group == thing).all() for group in groups)
 
 
-def test_an_interrupted_and_a_repeated_extraction_give_the_same_bytes(scenes, cells, tmp_path):
-    hashes = [extracted(scenes, cells, "boxes", out=tmp_path / name).feature_hash for name in "ab"]
-    assert hashes[0] == hashes[1]
-
-
 def test_settings_and_files_that_do_not_fit_are_refused(scenes, cells, tmp_path):
     for wrong in ({"areas": "boxes", "regions": 3}, {"areas": "merged"}):
         with pytest.raises(ValueError, match="`regions`"):
@@ -161,9 +156,3 @@ def test_settings_and_files_that_do_not_fit_are_refused(scenes, cells, tmp_path)
     with refused(DataError, "image id 0"):
         extract_pooled(spec, ExtractionJob(**job, cells=cells, products=[broken]))
     assert not (tmp_path / "x.h5").exists()
-
-
-def test_rows_that_are_no_square_grid_are_refused(scenes, tmp_path):
-    views = store_of(tmp_path / "views.h5", range(25), lambda image: ImageFeatures(image, (9, 9), np.zeros((8, 2))))
-    with refused(FeatureError, "image id 0"):
-        extracted(scenes, views, "merged", out=tmp_path, regions=3)

@@ -10,10 +10,10 @@ import torch
 from helpers.prepared import write_scenes
 from helpers.refusals import refused
 from recap.cli import main
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import DataError
 from recap.data.corpus import Corpus
 from recap.features import training
-from recap.features.extraction import ExtractionJob, weights_file
+from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore
 from recap.features.training import cell_labels
@@ -81,14 +81,6 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
     trained.write_bytes(whole)
     main(extract)
     assert out.exists()
-
-
-def test_weights_boxes_need_pretraining():
-    with pytest.raises(ValueError, match="weights 'boxes'"):
-        GridFeatures(**SPEC)
-    spec = GridFeatures(**SPEC, pretraining={})
-    with refused(ConfigError, "--trained"):
-        weights_file(spec, ExtractionJob(None, [], None, None, None))
 
 
 def test_boxes_without_training_pictures_are_refused(tmp_path):

@@ -5,6 +5,7 @@ Flickr8k, Flickr30k and whatever is written alike need no more than this form.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
@@ -14,7 +15,7 @@ from pydantic import Field
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.corpus import VIEWS, Caption, Captions, DrawnFrom, need_splits
+from recap.data.corpus import VIEWS, Caption, DrawnFrom, need_splits
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
@@ -107,15 +108,15 @@ def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str)
     captions = read_karpathy(annotations, merge_restval=spec.merge_restval, member=spec.member)
     source = ImageSource([inputs / images for images in spec.images])
     check_pictures({row.file: row.image_id for row in captions}, source, annotations)
-    return Built(captions.by_id(), sha256_file(annotations))
+    return Built(captions, sha256_file(annotations))
 
 
-def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> Captions:
+def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
     """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
 
     ``merge_restval`` counts COCO's ``restval`` images as training images; otherwise they are left out.
     """
-    captions = Captions()
+    captions: list[Caption] = []
     splits: dict[int, str] = {}
     files: dict[str, int] = {}
     owners: dict[int, int] = {}  # caption id -> image id
@@ -137,7 +138,8 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
             )
         splits[image_id] = split
         for sentence in image.sentences:
-            words = clean_tokens(sentence.tokens or []) or tokenize(sentence.raw)
+            # Interned, words take no memory of their own.
+            words = [*map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))]
             twice = sentence.sentid in owners
             if twice or not sentence.raw.strip() or not words:
                 wrong = (

@@ -7,8 +7,10 @@ of test2014 become rows of the corpus whose caption is empty.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from pydantic import Field
 from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import SPLITS, Caption, Captions, need_splits
+from recap.data.corpus import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
@@ -74,13 +76,14 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
     # Pictures of 2014 and of 2017 have other names; one that is under none of them keeps that of its annotation.
     forms = ("train2014/COCO_train2014_{:012d}.jpg", "val2014/COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
     tried = {row.image_id: [row.file, *(form.format(row.image_id) for form in forms)] for row in captions}
-    captions.rename({image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()})
+    files_of = {image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()}
+    captions = [replace(row, file=files_of[row.image_id]) for row in captions]
     check_pictures({row.file: row.image_id for row in captions}, source, files[0])
     hashes = [sha256_file(file) for file in files]
-    return Built(captions.by_id(), hashes[0] if len(hashes) == 1 else value_hash(hashes))
+    return Built(captions, hashes[0] if len(hashes) == 1 else value_hash(hashes))
 
 
-def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> Captions:
+def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> list[Caption]:
     """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
 
     Pictures on no list are for training; with ``partial``, listed ones may be absent. Words are those of `tokenize`:
@@ -91,7 +94,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
         raise DataError(f"image id {min(both)} is on the val list and on the test list; an image is in one split")
     split_of = {image_id: split for split, names in lists.items() for image_id in names}
     names: dict[int, str] = {}
-    captions, caption_ids = Captions(), set[int]()
+    captions, caption_ids = list[Caption](), set[int]()
     for path in annotations:
         contents = read_jsons(path, "captions_*.json")
         if not contents:
@@ -100,7 +103,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
             file = parsed(Annotations, content, str(path))
             _add_names(names, file, path)
             for entry in file.annotations:
-                words = tokenize(entry.caption)
+                words = [*map(sys.intern, tokenize(entry.caption))]
                 if entry.id in caption_ids or entry.image_id not in names or not words:
                     wrong = "is duplicated" if entry.id in caption_ids else "has no such image, or no word in it"
                     raise DataError(

@@ -10,10 +10,10 @@ import os
 import random
 import re
 import socket
-import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -45,7 +45,6 @@ class Transfer:
     timeout: float = 60.0
     pause: float = 1.0
     progress: Callable[[int], object] = lambda count: None
-    stop: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,7 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
             if failures >= TRIES:
                 raise DownloadError(f"{url}: {problem}, {TRIES} times in a row")
             backoff = min(LONGEST_PAUSE, transfer.pause * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
-            if transfer.stop.wait(pause or backoff):
-                raise DownloadError(f"{url}: stopped")
+            time.sleep(pause or backoff)
 
 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
@@ -183,8 +181,6 @@ def _receive(url: str, response: Response, part: Part, size: int | None, transfe
         transfer.progress(len(content))
         if size is not None and part.size > size:
             raise DownloadError(f"{url}: sends more than the {size} bytes that the list of files says")
-        if transfer.stop.is_set():
-            raise DownloadError(f"{url}: stopped")
     return True
 
 

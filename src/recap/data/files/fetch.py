@@ -68,11 +68,7 @@ def fetch_files(
             except OSError as error:
                 return DataError(f"{into / file.name}: cannot be read or written ({error}); correct the folder")
 
-        try:
-            results = list(pool.imap(one, files))
-        except BaseException:
-            transfer.stop.set()  # downloads that are left behind end at their next byte
-            raise
+        results = list(pool.imap(one, files))
     failed = [result for result in results if isinstance(result, RecapError)]
     for error in failed[1:]:
         log.error(f"recap: {error}")
@@ -98,8 +94,6 @@ def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: 
                 return _download(file, url, part, target, transfer)
             except DownloadError as error:
                 problems.append(str(error))
-                if transfer.stop.is_set():
-                    break
         if not part.size:
             part.path.unlink()
             part.record.unlink(missing_ok=True)
