@@ -69,42 +69,6 @@ def test_spoilt_annotations(tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"images": [', "dataset.json: JSONDecodeError"),
-        (b"\xff\xfe\x00", "dataset.json: is no UTF-8"),
-        (b"[]", "dataset.json: is no JSON object"),
-        (None, "dataset.json: no such file"),
-    ],
-)
-def test_annotations_that_are_no_json(tmp_path, content, message):
-    write_flickr(tmp_path)
-    (tmp_path / "dataset.json").unlink()
-    if content is not None:
-        (tmp_path / "dataset.json").write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        build_corpus(name="t", spec=SPEC, inputs=tmp_path, out=tmp_path / "out")
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("cut", [0, 10, 300, 600])
-def test_truncated_jpegs_are_named(tmp_path, cut):
-    (tmp_path / "a.jpg").write_bytes(jpeg(1)[:cut])
-    with refused(DataError, "a.jpg"):
-        ImageSource([tmp_path]).open_rgb("a.jpg")
-
-
-def test_a_damaged_zip_entry_is_named(tmp_path):
-    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
-        archive.writestr("a.jpg", jpeg(1))
-    content = bytearray((tmp_path / "z.zip").read_bytes())
-    content[100] ^= 255
-    (tmp_path / "z.zip").write_bytes(content)
-    with refused(DamagedData, "a.jpg", "z.zip"):
-        ImageSource([tmp_path / "z.zip"]).open_rgb("a.jpg")
-
-
 def damaged_directory(path, names):
     """Write a zip whose list of contents is damaged, though its end is whole."""
     with zipfile.ZipFile(path, "w") as archive:

@@ -6,11 +6,9 @@ import tarfile
 
 import pytest
 
-from helpers import refusals
 from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus import build_corpus
-from recap.data.files.images import ImageSource
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId id="CXR1"/>&j;</eCitation>'.format(
     "".join(f'<!ENTITY {name} "{f"&{below};" * 10}">' for below, name in zip("abcdefghi", "bcdefghij", strict=True))
@@ -142,12 +140,3 @@ def test_links_and_paths_in_an_archive_lead_nowhere(tmp_path):
         "images.zip",
         "studies.csv",
     ]
-
-
-@pytest.mark.parametrize("content", [b"", b"<html>not here</html>", png(1)[:40]])
-def test_a_picture_that_is_none_is_named_when_it_is_read(tmp_path, content):
-    name = f"{names(1)[0]}.png"
-    inputs = write_iu_xray(tmp_path, images=lambda pngs: pngs.update({name: content}))
-    build(inputs)
-    with refusals.refused(DataError, name, "images.zip"):
-        ImageSource([inputs / "out" / "images.zip"]).open_rgb(name)

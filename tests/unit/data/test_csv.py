@@ -4,7 +4,7 @@ import pytest
 
 from helpers.generators import jpeg
 from helpers.refusals import refused
-from recap.core.errors import DataError, MissingData
+from recap.core.errors import DataError
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.datasets.csv_captions import draw, read_splits
 from recap.settings.datasets import Shares
@@ -125,16 +125,3 @@ def test_shares_are_kept_and_another_seed_draws_another_split():
     # Pinned, so that no version draws another split for a finished run.
     drawn = sorted(file for file, split in splits.items() if split == "test")
     assert drawn == ["1.jpg", "22.jpg", "35.jpg", "43.jpg", "5.jpg"]
-
-
-def test_what_does_not_fit_the_split_or_is_not_there_is_refused(tmp_path):
-    inputs(tmp_path, ROWS)
-    for content, changes, named in (
-        (ROWS, {"split": SHARES}, "'split'"),
-        ("\n".join(without_splits()), {}, "column 'split'"),
-        ("\n".join(without_splits()[:3]), {"split": SHARES}, "split 'val'"),
-        ("", {"captions": "nowhere.csv"}, "nowhere.csv"),
-    ):
-        (tmp_path / "c.csv").write_text(content)
-        with refused(MissingData if "captions" in changes else DataError, named):
-            build_corpus(name="t", spec={**SPEC, **changes}, inputs=tmp_path, out=tmp_path / "out")

@@ -11,9 +11,7 @@ from safetensors.torch import save_file
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
-from helpers.refusals import refused
-from recap.core.errors import DataError, FeatureError
-from recap.features.attributes import CHANNEL_SCALE, check_extractor
+from recap.features.attributes import check_extractor
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore
@@ -96,28 +94,3 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     photos = [encoder.prepare(i, [Image.open(pictures / f"{i}.png").convert("RGB")]) for i in SIZES]
     arrays = [record.values for record in encoder(photos)]
     torch.testing.assert_close(torch.tensor(np.stack(arrays)), store.read(list(SIZES))[0])
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (None, "standardized"),
-        ("{", "channel_scale: "),
-        ('{"pictures": 4, "mean": "AAAAAA=="}', "channel_scale: no mean, factor"),
-    ],
-)
-def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, named):
-    store = FeatureStore(extract(pictures))
-    kept = {key: value for key, value in store.attributes.items() if key != CHANNEL_SCALE}
-    store.attributes = kept if text is None else {**kept, CHANNEL_SCALE: text}
-    with refused(FeatureError, "f.h5", named):
-        photo_encoder(extractor_of(store, None), CPU)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_truncated_picture_is_one_sentence_and_no_store(pictures, threads):
-    content = (pictures / "8.png").read_bytes()
-    (pictures / "8.png").write_bytes(content[: len(content) // 2])
-    with refused(DataError, "8.png"):
-        extract(pictures, threads=threads, weights="random")
-    assert not (pictures.parent / "f.h5").exists()

@@ -42,10 +42,6 @@ HUGE = b"9" * 5000
         (with_field(six_columns(7), 1, lambda field: b"20"), ["image id 7", "box [19.4", "20 x 40"]),
         (six_columns(42), ["a.tsv, line 2", "image id 42"]),
         (with_field(six_columns(7), 0, lambda field: b"dog"), ["a.tsv, line 2", "'dog'", "--corpus"]),
-        (with_field(six_columns(7), 0, lambda field: b"b'7'"), ["a.tsv, line 2", "print of bytes"]),
-        (with_field(six_columns(7), 3, lambda field: b"b'3'"), ["a.tsv, line 2", "print of bytes"]),
-        (with_field(six_columns(7), 5, lambda field: b"b'" + field + b"'"), ["a.tsv, line 2", "print of bytes"]),
-        (with_field(six_columns(7), 0, lambda field: b"image_id"), ["a.tsv, line 2", "header", "remove the line"]),
         (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "3 x 4", "float32"]),
         (with_field(six_columns(7), 5, lambda _: text(np.ones((3, 5), "f2"))), ["line 2: 30 bytes", "3 vectors"]),
     ],
@@ -53,20 +49,6 @@ HUGE = b"9" * 5000
 def test_damaged_line_is_one_sentence(tmp_path, line, named):
     write_lines(tmp_path / "a.tsv", [six_columns(42), line])
     refuses_import(tmp_path, named, "bottom_up_tsv", "a.tsv")
-
-
-def test_missing_files_and_other_forms(tmp_path):
-    refuses_import(tmp_path, ["none.tsv: "], "bottom_up_tsv", "none.tsv")
-    write_lines(tmp_path / "empty.tsv", [])
-    refuses_import(tmp_path, ["empty.tsv", "lines"], "bottom_up_tsv", "empty.tsv")
-    refuses_import(tmp_path, ["empty.tsv", "HDF5"], "m2_hdf5", "empty.tsv")
-    refuses_import(tmp_path, ["empty.tsv", "*.npz"], "npz_folder", "empty.tsv")
-    refuses_import(tmp_path, ["empty.lineidx: "], "vinvl_tsv", "empty.tsv")
-    write_lines(tmp_path / "more.tsv", [six_columns(7)])
-    refuses_import(tmp_path, ["empty.tsv", "1 others", "one HDF5 file"], "m2_hdf5", "empty.tsv", "more.tsv")
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["x"] = [1]
-    refuses_import(tmp_path, ["other.h5", "<id>_features"], "m2_hdf5", "other.h5")
 
 
 def test_lineidx_of_another_file(tmp_path):
