@@ -77,9 +77,11 @@ def _train(folder: Path, name: str, device: torch.device) -> str:
     model = build_model(model_configs()[KIND].example(), InputSpec(features.sizes, IDS)).to(device)
     settings = {"epochs": EPOCHS, "learning_rate": 1e-3, "images_per_batch": 5}
     stage = CrossEntropy(**settings) if name == "xe" else SelfCritical(**settings)
-    objective: Objective = CrossEntropyObjective(model, stage)
+    objective: Objective
     if isinstance(stage, SelfCritical):
         objective = SelfCriticalObjective(model, stage, references=captions, max_length=8)
+    else:
+        objective = CrossEntropyObjective(model, stage)
     folder.mkdir(parents=True, exist_ok=True)
     training = Training(
         step=OptimizerStep(
