@@ -21,11 +21,13 @@ from recap.settings.recipes import (
     CrossEntropy,
     DecodingSettings,
     Evaluation,
+    EvaluationSpec,
     Execution,
     ExecutionFile,
     NoamSchedule,
     PlateauSchedule,
     Recipe,
+    RunSpec,
     Schedule,
     ScheduledSampling,
     SelfCritical,
@@ -34,7 +36,6 @@ from recap.settings.recipes import (
     StepThenPlateauSchedule,
     TableSchedule,
 )
-from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
 from recap.settings.tables import (
     NotRunRow,

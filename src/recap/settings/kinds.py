@@ -1,8 +1,15 @@
-"""Names that plug-ins may add to: of metrics, of formats, and of kinds of settings."""
+"""Names that plug-ins may add to: of metrics, of formats, and of kinds of settings.
+
+Plug-ins are modules of a user's own. ``RECAP_PLUGINS=module[,module]`` names modules on the Python path. Each is
+imported before the first name is looked up in a registry, and registers what it brings; jobs of the workflow inherit
+the variable.
+"""
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -14,11 +21,52 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.plugins import HINT, load_plugins, resolve
+from recap.core.documents import HINT
+from recap.core.errors import ConfigError, RecapError, UnknownName, first_line, nearest
+from recap.core.log import log
 from recap.settings.base import NoFile, Strict
 
+VARIABLE = "RECAP_PLUGINS"
+
 Kind = TypeVar("Kind", bound=Strict)
+
+
+def load_plugins() -> None:
+    """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again."""
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise UnknownName(
+                f"{VARIABLE}: {name!r} cannot be imported ({error}); correct the name, or add its folder to PYTHONPATH"
+            ) from error
+        except RecapError:
+            raise
+        except Exception as error:  # whatever a user's own module raises
+            log.debug(f"{VARIABLE}: {name}", exc_info=True)
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            # A syntax error says file and line itself.
+            place = "" if isinstance(error, SyntaxError) else f"{last.filename}, line {last.lineno}: "
+            raise ConfigError(
+                f"{VARIABLE}: {name!r} cannot be imported: {place}{type(error).__name__}: {first_line(error)}; "
+                "correct it (--log-level debug shows the whole traceback)"
+            ) from error
+
+
+def resolve(target: str) -> Any:
+    """Return the object that ``module:object`` names."""
+    module, colon, name = target.partition(":")
+    if not (module and colon and name):
+        raise ConfigError(f"{target!r} does not have the form module:object; correct it")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        # A library that the module needs is missing: its own message says which.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise UnknownName(f"{target}: there is no module {error.name!r}; correct it, or extend PYTHONPATH") from error
+    except AttributeError as error:
+        raise UnknownName(f"{target}: {error}; correct it") from error
 
 
 class Registry:

@@ -26,9 +26,7 @@ class Profile(Strict):
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
     figures: list[str] = Field([], description="figures (mine/f7); their tables are made, too")
     scale: str | None = Field(None, description="name of a scale; none: the tables as they are")
-    seeds: list[Seed] | None = Field(
-        None, min_length=1, description="one training each per row; default: the scale's, then the table's number"
-    )
+    seeds: list[Seed] | None = Field(None, min_length=1, description="default: the scale's, then the table's number")
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch and unpack missing outside files, as data_versions.csv lists them")
     keep_archives: bool = Field(True, description="false: fetched archives are removed when they are unpacked")
@@ -66,10 +64,7 @@ class Replacements(Strict):
     features: dict[str, str] = Field({}, description="features -> those in their place")
     models: dict[str, dict[str, Any]] = Field({}, description="kind of model -> sizes that override those of its file")
     recipes: dict[str, str | dict[str, Any]] = Field({}, description="recipe -> a name, or `base` and what differs")
-    recipes_by_subset: dict[str, str] = Field(
-        {},
-        description="subset of the training -> the recipe in place of those that `recipes` does not name",
-    )
+    recipes_by_subset: dict[str, str] = Field({}, description="subset -> the recipe where `recipes` names none")
     seeds: list[Seed] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
     note: str = Field("", description="sentences under the table, in addition to the generated ones")
 

@@ -2,7 +2,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
-from recap.core.plugins import VARIABLE, load_plugins, resolve
+from recap.settings.kinds import VARIABLE, load_plugins, resolve
 
 
 def test_the_modules_that_the_variable_names_are_imported(tmp_path, monkeypatch):

@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from helpers.refusals import refused
+from recap.core.documents import adapter
 from recap.core.errors import ConfigError, UnknownName
-from recap.core.problems import adapter
 from recap.settings.base import Strict
 from recap.settings.kinds import Registry
 

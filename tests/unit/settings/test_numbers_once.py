@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from helpers.plans import PARAMS
-from recap.core.problems import adapter
+from recap.core.documents import adapter
 from recap.settings import SECTIONS
 from recap.settings.params import base_files, flat, merged, names
 

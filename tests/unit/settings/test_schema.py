@@ -53,10 +53,9 @@ def test_every_profile_fits_its_schema(path):
     "name, values",
     [
         ("recipes", {"base": "scenes", "xe": {"learning_rat": 0.1}}),
-        ("recipes", {"xe": {"epochs": 3}}),
         ("models", {"kind": "transformer", "gate": "sigmoid"}),
         ("models", {"base": "zodiac", "heads": "many"}),
-        ("profile", {"name": "demo"}),
+        ("profile", {"seedz": [1]}),
     ],
 )
 def test_the_schemas_refuse_what_the_loader_refuses(name, values):

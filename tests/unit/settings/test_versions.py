@@ -38,8 +38,8 @@ def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("d/a,1,own,http://x/a,,,,none,,from there", ["line 2", "`url`", "role"]),
-        ("d/a,1,primary,,,,,none,,", ["line 2", "`url`", "role"]),
+        ("d/a,1,own,http://x/a,,,,none,,from there", ["line 2", "`urls`", "role"]),
+        ("d/a,1,primary,,,,,none,,", ["line 2", "`urls`", "role"]),
         ("d/a,1,own,,,,,none,,", ["line 2", "'own'", "note"]),
         ("d/a,1,unpacked,,,,,none,,", ["line 2", "`archive`", "unpacked"]),
         ("d/a,1,primary,http://x/a,md5,,,none,,", ["line 2", "`algorithm`", "`hash`"]),

@@ -8,8 +8,8 @@ from helpers.refusals import refused
 from helpers.score_files import make_table, write_run
 from recap.core.errors import ConfigError
 from recap.plan.run import row_runs
-from recap.settings.claims import Claim
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
+from recap.settings.tables import Claim
 from recap.statistics.claims import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD, judge_claims
 from recap.statistics.comparison import Sample, compare_rows
 

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from recap.core.documents import first_problem
 from recap.core.errors import DamagedData, DataError, MissingData, listed
-from recap.core.problems import first_problem
 from recap.core.process import cause
 from recap.data.files.archives import DAMAGED
 from recap.data.tokenizer import is_storable
