@@ -93,7 +93,6 @@ class WithHeads(ModelConfig):
 
     @property
     def noam_width(self) -> int:
-        """The model's width."""
         return self.d_model
 
 

@@ -84,23 +84,10 @@ def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, mon
     assert capsys.readouterr().err == failed.partition("errors: ")[2] + "\n"
 
 
-def test_a_bug_leaves_its_traceback_in_the_log(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.cli.exit_without_workflow", lambda: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        main(["--log-file", str(tmp_path / "job.log"), "artifacts", "verify", "none"])
-    assert "Traceback (most recent call last)" in (tmp_path / "job.log").read_text()
-
-
 def test_a_log_file_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with refused(RecapError, "file/job.log"):
         configure("info", tmp_path / "file" / "job.log")
-
-
-def test_a_library_call_prints_nothing_unless_the_program_asks():
-    code = "from recap.core.log import log; log.info('quiet')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout + done.stderr == ""
 
 
 def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):

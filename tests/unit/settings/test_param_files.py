@@ -14,13 +14,6 @@ PROFILE = {
 }
 
 
-def test_an_entry_of_the_scales_may_be_a_further_set_of_tables_at_a_scale():
-    more = {**PROFILE["scales"], "readings": {"scale": "photos", "tables": ["mine/v"]}}
-    profile = load_profile({**PROFILE, "scales": more, "scale": "readings"}, "p")
-    assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
-    assert load_profile({**PROFILE, "scales": more, "scale": "paper"}, "p").scale == "paper"
-
-
 def own_group(params):
     """A group's folder with everything that it needs beyond what recap has."""
     edited(params, "mine/models/wide.yaml", base="transformer", d_feed_forward=4096)
@@ -43,12 +36,6 @@ def test_a_group_adds_one_folder_and_edits_no_file(params):
     assert plan.source("recipes", "long") == "params/mine/recipes/long.yaml"
     assert plan.source_of_seeds("mine/t") == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
     assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(params, "tables")
-
-
-def test_a_recipe_that_a_scale_names_comes_before_that_of_the_subset(params):
-    own_group(params)
-    edited(params, "mine/scales/photos.yaml", recipes={"long": "photos_short"})
-    assert {run.recipe for run in planned(params, "photos", ["mine/t"]).scored()} == {"photos_short"}
 
 
 @pytest.mark.parametrize("folder", ["", "mine/"])
@@ -81,6 +68,9 @@ def test_a_profile_is_that_of_its_scale_and_what_the_command_line_gives_comes_be
     profile = load_profile({**PROFILE, **given}, "mine")
     assert profile.tables == ["mine/v"]
     assert (profile.execution.threads, profile.execution.device) == (2, "cpu")
+    more = {**PROFILE["scales"], "readings": {"scale": "photos", "tables": ["mine/v"]}}
+    profile = load_profile({**PROFILE, "scales": more, "scale": "readings"}, "p")
+    assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
 
 
 @pytest.mark.parametrize(

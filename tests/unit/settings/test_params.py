@@ -56,11 +56,6 @@ def test_folders_and_names_that_are_no_files(tmp_path, params):
             load_named(params, "recipes", name)
 
 
-def test_aliases_and_merges_are_read(tmp_path):
-    (tmp_path / "x.yaml").write_text("a: &a {b: 1, c: 2}\nd: *a\ne:\n  <<: *a\n  c: 3\n")
-    assert read_mapping(tmp_path / "x.yaml") == {"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 2}, "e": {"b": 1, "c": 3}}
-
-
 PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
 
 
@@ -142,12 +137,6 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
 def test_a_wrong_table_is_refused(change, named):
     with refused(ConfigError, "t.yaml", *named):
         validate(SECTIONS["tables"], {**TABLE, **change}, "t.yaml")
-
-
-def test_a_base_is_a_name(params):
-    (params / "models" / "x.yaml").write_text("base: 5\n")
-    with refused(ConfigError, "x.yaml", "base", "5"):
-        load_named(params, "models", "x")
 
 
 def test_who_asks_for_a_missing_file_is_said(params):

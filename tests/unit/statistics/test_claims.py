@@ -11,7 +11,6 @@ from recap.plan.run import row_runs
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 from recap.settings.tables import Claim
 from recap.statistics.claims import FAILS, HOLDS, NO_PROGRAM, NOT_RUN, UNTOLD, judge_claims
-from recap.statistics.comparison import Sample, compare_rows
 
 SEEDS = [1, 2, 3, 4, 5]
 IDS = range(100)
@@ -131,15 +130,6 @@ def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_t
     assert example.judged(printed=50, sign="equal", within=4).verdict == FAILS
     assert example.judged(printed=80, sign="equal", within=0.1).verdict == UNTOLD
     assert "not printed" in example.judged(quoted="q", metrics=["METEOR"]).why
-
-
-def test_the_test_against_a_number_is_that_of_one_sample():
-    from scipy import stats
-
-    runs, images = [0.7, 0.75, 0.8], [0.6, 0.8, 0.85, 0.75]
-    tests = compare_rows("CIDEr", Sample([0.7] * 4, [0.7, 0.7]), Sample(images, runs))
-    assert tests["welch"]["p"] == pytest.approx(stats.ttest_1samp(runs, 0.7).pvalue)
-    assert tests["paired"]["p"] == pytest.approx(stats.ttest_1samp(images, 0.7).pvalue)
 
 
 def test_what_no_training_decides_says_why():
