@@ -92,20 +92,16 @@ def test_what_the_user_hides_is_not_counted(monkeypatch, names, found):
     assert len(devices()) == found
 
 
-def test_without_a_workflow_the_users_choice_stays(monkeypatch):
-    monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
+@pytest.mark.parametrize("job", ["", "7"])
+def test_without_a_workflow_and_in_a_job_of_slurm_the_gpus_that_were_given_stay(monkeypatch, tmp_path, job):
+    """Jobs of one workflow may see one GPU each, those that Slurm gave them; a lock on the first would be for all."""
+    monkeypatch.setenv("SLURM_JOB_ID", job)
     monkeypatch.setenv(VISIBLE, "2,3")
+    monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
+    if job:
+        monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
     claim("cuda")
-    assert os.environ[VISIBLE] == "2,3"
-
-
-def test_a_job_of_slurm_keeps_the_gpus_that_slurm_gave_it(monkeypatch, tmp_path):
-    """Two jobs of one workflow have one GPU each; both see theirs alone, so a lock on the first would be for both."""
-    monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv(VISIBLE, "b")
-    claim("cuda")
-    assert os.environ[VISIBLE] == "b" and list(tmp_path.iterdir()) == []
+    assert os.environ[VISIBLE] == "2,3" and list(tmp_path.iterdir()) == []
 
 
 STOPPED = """
@@ -167,28 +163,17 @@ def start(folder, seconds):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_workflow_after_a_killed_one_knows_and_begins(tmp_path):
-    workflow = start(tmp_path, 60)
-    assert workflow.stdout.readline() == "first\n"
-    workflow.kill()
-    workflow.wait()
-    assert start(tmp_path, 0).communicate(timeout=60) == ("killed before\n", "")
-
-
-def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_path):
+def test_one_workflow_holds_a_folder_and_the_next_knows_whether_it_was_killed(tmp_path):
+    for _ in range(2):  # one that ends by itself leaves nothing behind
+        assert start(tmp_path, 0).communicate(timeout=60) == ("first\n", "")
     first = start(tmp_path, 60)
     assert first.stdout.readline() == "first\n"
     second = start(tmp_path, 0)
     sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
     assert second.communicate(timeout=60)[1].strip() == f"{Path.cwd()}: {sentence}" and second.returncode == 1
-    assert first.poll() is None
-    first.terminate()
+    first.kill()
     first.wait()
-
-
-def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
-    for _ in range(2):
-        assert start(tmp_path, 0).communicate(timeout=60) == ("first\n", "")
+    assert start(tmp_path, 0).communicate(timeout=60) == ("killed before\n", "")
 
 
 def test_a_job_whose_workflow_is_gone_when_it_starts_ends(tmp_path, monkeypatch):

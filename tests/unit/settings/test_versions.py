@@ -54,16 +54,6 @@ def test_lines_that_contradict_themselves(tmp_path, line, named):
         read_versions(path)
 
 
-@pytest.mark.parametrize("name", ["coco", "coco_plain", "coco_2017"])
-def test_coco_can_be_fetched_whole(name):
-    files = read_versions(PARAMS / "data_versions.csv")
-    spec = load_named(PARAMS, "datasets", name)
-    lists = [file for file in (spec.val_list, spec.test_list) if file is not None]
-    needed = [*spec.annotations, *lists, *spec.images]
-    assert {file for file in needed if file not in files} == set()
-    assert all(files[file].hash and files[file].bytes for file in needed)
-
-
 def test_no_two_files_share_a_hash_or_an_address():
     files = read_versions(PARAMS / "data_versions.csv").values()
     for values in ([file.hash for file in files if file.hash], [url for file in files for url in file.urls]):

@@ -8,9 +8,6 @@ import pytest
 from benchmarks.units import UNITS, compare_in_units, implied_deviation
 from scipy import stats
 
-from helpers.plans import PARAMS
-from recap.settings.params import load_named, names
-
 PAGE = (Path(__file__).parents[3] / "docs" / "papers" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
 LINE = re.compile(
@@ -57,20 +54,3 @@ def test_the_page_computes_what_it_says():
             unit for unit, value, (low, high) in zip(UNITS, result, ranges[metric], strict=True) if low <= value <= high
         ]
         assert explained.strip() == (", ".join(fits) or "none")
-
-
-def test_the_tables_say_what_the_page_says():
-    printed = {}
-    for line in PAGE.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 9 and cells[1] in ("sigmoid", "tanh"):
-            units = [] if cells[-1] == "none" else cells[-1].split(", ")
-            printed[cells[0], cells[1], cells[2].replace("B-", "BLEU-")] = units
-    parts = names(PARAMS, "tables")
-    result = {}
-    for name in (name for name in parts if name.startswith("zodiac/t1_")):
-        table = load_named(PARAMS, "tables", name)
-        extractor = table.source.removeprefix("ZoDIAC, Table I, ").partition(" on ")[0]
-        for row, gate in zip(table.rows[1:], ("sigmoid", "tanh"), strict=True):
-            result |= {(extractor, gate, metric): units for metric, units in row.p_fits.items()}
-    assert result == printed and len(result) == 27
