@@ -9,7 +9,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from recap.settings.base import HUB, Cells, Edge, Name, NamesFiles, Outside, OutsideFile, Strict, neutral, together
+from recap.settings.base import (
+    HUB,
+    Cells,
+    Edge,
+    Name,
+    NamesFiles,
+    Outside,
+    OutsideFile,
+    Precision,
+    Strict,
+    neutral,
+    together,
+)
 from recap.settings.kinds import OneOf, Registry
 
 FEATURES = Registry("kind of features")
@@ -18,9 +30,6 @@ FEATURES = Registry("kind of features")
 Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
 Activation = Literal["relu", "relu6", "gelu", "silu"]
 Revision = Annotated[Name, Field(pattern=r"^[0-9a-f]{40}$")]
-Precision = Annotated[
-    Literal["float32", "bf16", "auto"], Field(description="auto: bf16 where the processor has units for it")
-]
 
 BOX_BYTES = 16  # four numbers of 4 bytes
 NUMBER_BYTES = 4  # of a class, an attribute or a score
@@ -119,9 +128,7 @@ class TimmFeatures(FeaturesConfig):
 
     backbone: Name = Field(description="a timm model name")
     weights: Weights
-    revision: Revision | None = neutral(
-        None, description="for weights 'pretrained': commit of their repository in the hub; null: its newest"
-    )
+    revision: Revision | None = neutral(None, description="of pretrained weights: commit in the hub; null: the newest")
 
     _revision_is_of_the_hub = together("revision", when=("weights", "pretrained"), needed=False)
 
@@ -210,9 +217,7 @@ class CropFeatures(TimmFeatures):
     embedding: Literal["projected", "pooled"] = Field(
         "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
     )
-    crop: Literal["squash", "centre"] = Field(
-        "centre", description="centre: shorter side to image_size, then its middle; squash: aspect is given up"
-    )
+    crop: Literal["squash", "centre"] = Field("centre", description="the middle square, or all, its aspect given up")
     margin: NonNegativeFloat = Field(0.0, description="how much of its sides a box is widened by, all around")
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from recap.core.errors import ConfigError
-from recap.settings.base import Strict, neutral, together
+from recap.settings.base import Precision, Strict, neutral, together
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.models import Model
@@ -232,14 +232,9 @@ class Stage(Strict):
     patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
     validate_every: PositiveInt = neutral(1, description="epochs between two validations; the last epoch has one")
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
-    precision: Literal["float32", "bf16", "auto"] = Field(
-        "float32", description="auto: bf16 where the processor has units for it"
-    )
+    precision: Precision = "float32"
     weight_average: float | None = neutral(
-        None,
-        gt=0,
-        lt=1,
-        description="decay per step of an exponential moving average of the weights, which is validated and kept",
+        None, gt=0, lt=1, description="decay per step of a moving average of the weights, which is validated and kept"
     )
 
     @model_validator(mode="before")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.settings.params import load_named, load_profile, load_profiles, names, refuse_other_scale
+from recap.settings.params import load_named, load_profile, names, refuse_other_scale
 
 PROFILE = {
     "name": "mine",
@@ -94,9 +94,3 @@ def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
     refuse_other_scale({**written, "scale": "photos", "name": "mine"}, written, "demo.yaml")
     refuse_other_scale({**written, "seeds": [1]}, written, "demo.yaml")
     refuse_other_scale({**PROFILE, "scale": "photos"}, PROFILE, "mine.yaml")
-
-
-def test_all_scales_of_a_profile_are_loaded_from_its_file():
-    assert [each.name for each in load_profiles(PARAMS / "demo.yaml")] == ["demo"]
-    scales = [each.scale for each in load_profiles(PARAMS / "xlan" / "profile.yaml")]
-    assert scales == ["paper", "photos", "scenes", "photos", "scenes"]  # the readings are a set of their own at two

@@ -54,12 +54,6 @@ def test_lines_that_contradict_themselves(tmp_path, line, named):
         read_versions(path)
 
 
-def test_no_two_files_share_a_hash_or_an_address():
-    files = read_versions(PARAMS / "data_versions.csv").values()
-    for values in ([file.hash for file in files if file.hash], [url for file in files for url in file.urls]):
-        assert len(set(values)) == len(values)
-
-
 def test_what_rows_load_from_the_hub_is_listed_with_bytes_and_licence():
     files = read_versions(PARAMS / "data_versions.csv")
     named = {spec.hub() for spec in shipped("features")}

@@ -142,16 +142,13 @@ def test_rows_scored_differently_are_refused(tmp_path, old, new, key):
     assert not (tmp_path / "two.json").exists()
 
 
-def test_seeds_scored_differently_are_refused(tmp_path):
+def test_other_images_and_seeds_scored_differently_are_refused(tmp_path):
+    changed = with_other_scores(tmp_path, ids=(11, 12, 13, 99))
+    with refused(MetricError, "'transformer'", "'zodiac'"):
+        compare(tmp_path, *changed)
     other = SIGNATURE.replace("tok:ptb", "tok:simple")
     changed = with_other_scores(tmp_path, BASE, row=0, seeds=[1, 2], signature=other)
     with refused(MetricError, "seed 2", "'ptb'"):
-        compare(tmp_path, *changed)
-
-
-def test_other_images_are_refused(tmp_path):
-    changed = with_other_scores(tmp_path, ids=(11, 12, 13, 99))
-    with refused(MetricError, "'transformer'", "'zodiac'"):
         compare(tmp_path, *changed)
 
 
