@@ -1,4 +1,4 @@
-"""A command as a process: signals that trainings hear, its workflow, GPUs and memory, calls with an end."""
+"""A command as a process: signals that trainings hear, its workflow, GPUs and memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from recap.core.errors import InUse, RecapError, first_line
 from recap.core.files import try_lock
 from recap.core.log import log
-
-Result = TypeVar("Result")
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
@@ -185,19 +183,3 @@ def out_of_memory(error: BaseException) -> bool:
 def cause(error: BaseException) -> str:
     """Return why a file cannot be read, for a sentence."""
     return "it needs more memory than a file from outside gets" if out_of_memory(error) else first_line(error)
-
-
-def bounded(call: Callable[[], Result], seconds: float) -> Result:
-    """Return what a call returns; one that takes longer is left behind in a thread, with TimeoutError."""
-    from concurrent.futures import Future
-
-    future: Future[Result] = Future()
-
-    def answer() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # handed over, whatever it is
-            future.set_exception(error)
-
-    threading.Thread(target=answer, daemon=True).start()
-    return future.result(timeout=seconds)

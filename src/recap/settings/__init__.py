@@ -20,7 +20,6 @@ from recap.settings.recipes import (
     CosineSchedule,
     CrossEntropy,
     DecodingSettings,
-    Evaluation,
     EvaluationSpec,
     Execution,
     ExecutionFile,
@@ -33,7 +32,6 @@ from recap.settings.recipes import (
     SelfCritical,
     Stage,
     StepSchedule,
-    StepThenPlateauSchedule,
     TableSchedule,
 )
 from recap.settings.studies import Study

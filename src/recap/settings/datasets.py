@@ -99,7 +99,9 @@ class DatasetConfig(NamesFiles):
     # For `recap plan`, never in a dump: no file is made from them.
     counts: Counts | None = Field(None, exclude=True, description="images of each split, and captions of all")
     caption_words: PositiveFloat | None = Field(None, exclude=True, description="mean words of a caption")
-    vocabulary_ids: PositiveInt | None = Field(None, exclude=True, description="ids of words and special tokens")
+    vocabulary_ids: PositiveInt | None = Field(
+        None, exclude=True, description="ids of the vocabulary, with special ones"
+    )
 
     def pictures_per_image(self) -> int:
         """Return how many pictures an image has, whose vectors stand in a row: the views of a study."""

@@ -128,7 +128,9 @@ class TimmFeatures(FeaturesConfig):
 
     backbone: Name = Field(description="a timm model name")
     weights: Weights
-    revision: Revision | None = neutral(None, description="of pretrained weights: commit in the hub; null: the newest")
+    revision: Revision | None = neutral(
+        None, description="for weights 'pretrained': commit of their repository in the hub; null: its newest"
+    )
 
     _revision_is_of_the_hub = together("revision", when=("weights", "pretrained"), needed=False)
 
@@ -171,12 +173,17 @@ class GridFeatures(TimmFeatures):
         "pictures), or a safetensors file relative to `inputs`"
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
-    word_tuning: WordTuning | None = neutral(None, description="weights are first tuned on all training captions")
+    word_tuning: WordTuning | None = neutral(
+        None, description="the weights are first tuned on the captions of the data set's whole training split"
+    )
     activation: Activation | None = Field(None, description="overrides the activation")
     out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
     image_size: Edge = Field(224, description="edge to which pictures are resized, in pixels")
     grid: Cells = Field(7, description="cells per edge after adaptive average pooling")
-    standardised: bool = neutral(False, description="channels have mean 0 and deviation 1; with random weights always")
+    standardised: bool = neutral(
+        False,
+        description="each channel has mean 0 and deviation 1 over training pictures; with random weights always",
+    )
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
 
@@ -217,7 +224,9 @@ class CropFeatures(TimmFeatures):
     embedding: Literal["projected", "pooled"] = Field(
         "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
     )
-    crop: Literal["squash", "centre"] = Field("centre", description="the middle square, or all, its aspect given up")
+    crop: Literal["squash", "centre"] = Field(
+        "centre", description="centre: shorter side to image_size, then its middle; squash: aspect is given up"
+    )
     margin: NonNegativeFloat = Field(0.0, description="how much of its sides a box is widened by, all around")
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
@@ -295,7 +304,9 @@ class RegionFeatures(FeaturesConfig):
     max_boxes: PositiveInt = Field(100, description="equal to min_boxes: a fixed number")
     score_threshold: float = Field(0.2, ge=0, le=1)
     nms: float = Field(0.3, gt=0, le=1, description="overlap above which the lower score of one class is dropped")
-    boxes: Literal["proposals", "regressed"] = Field("proposals", description="the original features store proposals")
+    boxes: Literal["proposals", "regressed"] = Field(
+        "proposals", description="the original bottom-up features store the proposals"
+    )
     vectors: Literal["pooled", "fc1"] = neutral(
         "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
     )
@@ -304,7 +315,9 @@ class RegionFeatures(FeaturesConfig):
         description="per_class: suppressed within each class (Anderson et al.); rising: suppressed by the best class "
         "alone, at overlaps of 0.3, 0.4 ... 0.9 until there are enough (py-bottom-up-attention)",
     )
-    proposals: PositiveInt | None = neutral(None, description="that are classified; default: that of the release")
+    proposals: PositiveInt | None = neutral(
+        None, description="proposals that are classified; default: 300, for grid_feats_x101_c5 1000, as in the releases"
+    )
     least_side: NonNegativeFloat | None = neutral(
         None,
         description="proposals with a shorter side, in pixels of the picture, are dropped; default: 16 for "
@@ -322,7 +335,9 @@ class RegionFeatures(FeaturesConfig):
         description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; 1, 1, 1, 1 "
         "in Caffe and MILVLG's code",
     )
-    background: Literal["last", "first"] = neutral("last", description="place among the classes of the weights file")
+    background: Literal["last", "first"] = neutral(
+        "last", description="place of the background among the classes of the weights file; MILVLG's and Caffe's: first"
+    )
     grid: Cells | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
     regions: bool = neutral(True, description="false: the grid alone")
     short_side: Edge = 600
@@ -417,7 +432,10 @@ class ImportedFeatures(FeaturesConfig):
     grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
-    names: Literal["files", "ids"] | None = neutral(None, description="of images in the files; null: both are tried")
+    names: Literal["files", "ids"] | None = neutral(
+        None,
+        description="what the files call an image by: the name of its picture, or its image id; null: told by both",
+    )
     damaged: list[int] = neutral(
         [],
         description="of the TSV formats: ids of images with damaged lines; a whole line of the same image is taken, an "

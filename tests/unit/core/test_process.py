@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from recap.core.process import (
     VISIBLE,
     WORKFLOW_VARIABLE,
     GracefulStop,
-    bounded,
     claim,
     devices,
     exit_without_workflow,
@@ -137,11 +135,6 @@ def test_a_handler_does_not_outlive_its_work():
     with GracefulStop("job"):
         pass
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_what_hangs_is_left_behind():
-    with pytest.raises(TimeoutError):
-        bounded(threading.Event().wait, 0.1)
 
 
 # A workflow: locks the folder, and prints whether the previous one was killed.
