@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pkgutil
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -36,37 +35,25 @@ def load_plugins() -> None:
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             import_module(name)
-        except ModuleNotFoundError as error:
-            raise UnknownName(
-                f"{VARIABLE}: {name!r} cannot be imported ({error}); correct the name, or add its folder to PYTHONPATH"
-            ) from error
         except RecapError:
             raise
         except Exception as error:  # whatever a user's own module raises
             log.debug(f"{VARIABLE}: {name}", exc_info=True)
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            # A syntax error says file and line itself.
-            place = "" if isinstance(error, SyntaxError) else f"{last.filename}, line {last.lineno}: "
-            raise ConfigError(
-                f"{VARIABLE}: {name!r} cannot be imported: {place}{type(error).__name__}: {first_line(error)}; "
-                "correct it (--log-level debug shows the whole traceback)"
-            ) from error
+            wrong = f"{VARIABLE}: {name!r} cannot be imported: {type(error).__name__}: {first_line(error)}"
+            remedy = "correct it, or add its folder to PYTHONPATH (--log-level debug shows the whole traceback)"
+            raise ConfigError(f"{wrong}; {remedy}") from error
 
 
 def resolve(target: str) -> Any:
     """Return the object that ``module:object`` names."""
-    module, colon, name = target.partition(":")
-    if not (module and colon and name):
-        raise ConfigError(f"{target!r} does not have the form module:object; correct it")
+    module, _, name = target.partition(":")
     try:
         return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
         # A library that the module needs is missing: its own message says which.
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+        if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise UnknownName(f"{target}: there is no module {error.name!r}; correct it, or extend PYTHONPATH") from error
-    except AttributeError as error:
-        raise UnknownName(f"{target}: {error}; correct it") from error
+        raise UnknownName(f"{target!r} names no module:object ({error}); correct it, or extend PYTHONPATH") from error
 
 
 class Registry:
