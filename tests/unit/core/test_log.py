@@ -117,7 +117,11 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(clock, capsys):
     assert all(line.startswith("{zodiac}@demo seed 2: ") for line in lines)
 
 
-def test_short_work_and_pieces_of_a_whole_print_nothing(clock, capsys):
+def test_bytes_are_counted_and_short_work_and_pieces_of_a_whole_print_nothing(clock, capsys):
+    with byte_bar("fetch", total=None) as bar:
+        clock[0] += 61
+        bar.update(2**20)
+    assert capsys.readouterr().err == "fetch: 1.00M B, 01:01 so far\n"
     assert list(progress(range(5), name="short", unit="steps")) == [0, 1, 2, 3, 4]
     with without_progress():
         for _ in progress(range(1000), name="piece", unit="steps"):
@@ -125,11 +129,6 @@ def test_short_work_and_pieces_of_a_whole_print_nothing(clock, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_bytes_are_counted(clock, capsys):
-    with byte_bar("fetch", total=None) as bar:
-        clock[0] += 61
-        bar.update(2**20)
-    assert capsys.readouterr().err == "fetch: 1.00M B, 01:01 so far\n"
 
 
 def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):

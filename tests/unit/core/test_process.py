@@ -73,11 +73,8 @@ def test_several_processes_of_one_training_take_several_gpus_or_none(job):
     one.kill()
 
 
-def test_a_job_on_the_cpu_takes_none(job):
+def test_a_job_on_the_cpu_takes_none_and_more_processes_than_gpus_are_refused(job, monkeypatch, tmp_path):
     assert sees(job(device="cpu")) == "a,b,c,d"
-
-
-def test_more_processes_than_gpus_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
     monkeypatch.setenv(VISIBLE, "a,b")
     with refused(RecapError, "3 processes", "2;", "`processes`"):
@@ -120,7 +117,8 @@ def test_a_signal_sets_a_flag_and_the_loop_leaves():
     assert (done.returncode, done.stdout, done.stderr) == (143, "15\n", "job: stopped by SIGTERM; the state is saved\n")
 
 
-def test_a_part_may_be_interrupted_also_by_an_earlier_signal():
+def test_a_part_may_be_interrupted_also_by_an_earlier_signal_and_no_handler_outlives_its_work():
+    before = signal.getsignal(signal.SIGINT)  # a process in the background of a shell ignores it
     with pytest.raises(SystemExit, match="130"), GracefulStop("job") as stop, stop.interruptible():
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it went on")
@@ -128,12 +126,6 @@ def test_a_part_may_be_interrupted_also_by_an_earlier_signal():
         signal.raise_signal(signal.SIGTERM)
         with stop.interruptible():
             raise AssertionError("it began")
-
-
-def test_a_handler_does_not_outlive_its_work():
-    before = signal.getsignal(signal.SIGINT)  # a process in the background of a shell ignores it
-    with GracefulStop("job"):
-        pass
     assert signal.getsignal(signal.SIGINT) is before
 
 
