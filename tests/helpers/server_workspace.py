@@ -66,7 +66,7 @@ FILES = {
     """,
     "features/mini.yaml": "{kind: imported, format: bottom_up_tsv, sources: [regions.tsv]}",
     "features/mini_test.yaml": "{base: mini, sources: [test.tsv.0, test.tsv.1]}",
-    "recipes/longer.yaml": "{base: short, xe: {epochs: 30, learning_rate: 1.0e-2}}",
+    "recipes/longer.yaml": "{base: short, xe: {epochs: 30, schedule: {learning_rate: 1.0e-2}}}",
     "tables/server.yaml": """
         title: A table of COCO's server
         columns: [c5.CIDEr, c40.CIDEr]

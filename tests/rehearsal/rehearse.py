@@ -17,8 +17,8 @@ from pydantic import Field
 from recap.cli.doctor import plan_tools
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
-from recap.core.plugins import VARIABLE, load_plugins
 from recap.plan.screen import Tool
+from recap.settings.kinds import VARIABLE, load_plugins
 from rehearsal.prepare import SITE, check_paper, prepare
 from rehearsal.rows import TrainedRow, trained_rows
 from rehearsal.server import Misbehave, serve

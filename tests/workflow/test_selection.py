@@ -16,7 +16,7 @@ def finished(tmp_path_factory):
     path = workspace.folder / "params" / "tables" / "tiny.yaml"
     table = yaml.safe_load(path.read_text())
     zodiac = next(row for row in table["rows"] if row["id"] == "zodiac")
-    recipe = {"base": "other", "xe": {"learning_rate": None, "schedule": {"kind": "constant", "learning_rate": 1.0e-6}}}
+    recipe = {"base": "other", "xe": {"schedule": {"kind": "constant", "learning_rate": 1.0e-6}}}
     table |= {"figures": [], "rows": [zodiac, {**zodiac, "id": "slow", "label": "Slow", "recipe": recipe}]}
     table |= {"baseline": "zodiac", "selections": [{"id": "best", "label": "Chosen", "over": ["zodiac", "slow"]}]}
     path.write_text(yaml.safe_dump(table))

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from recap.core.errors import ConfigError
-from recap.core.plugins import resolve
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.settings import Model, ModelConfig
+from recap.settings.kinds import resolve
 from recap.settings.models import implementation, model_configs
 from recap.settings.params import validate
 

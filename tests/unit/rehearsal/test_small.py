@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from recap.core.plugins import VARIABLE
-from recap.core.problems import adapter
+from recap.core.documents import adapter
 from recap.plan.jobs import planned_claims, planned_studies
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import unchecked_plan
+from recap.settings.kinds import VARIABLE
 from recap.settings.params import read_mapping
 from recap.statistics.claims import judge_claims
 from rehearsal.cut import cut_rows

@@ -71,29 +71,9 @@ def test_incomplete_schedules_are_refused(kind, numbers):
         kind(**numbers)
 
 
-def test_a_rate_beside_the_schedule_goes_into_it():
+def test_a_rate_in_place_of_a_schedule_is_a_constant_one():
     assert stage().schedule == ConstantSchedule(learning_rate=0.1)
-    falling = {"kind": "step", "factor": 0.5, "step_size": 2}
-    assert stage(schedule=falling).schedule == StepSchedule(learning_rate=0.1, factor=0.5, step_size=2)
     assert "learning_rate" not in stage().model_dump()
-
-
-@pytest.mark.parametrize(
-    ("schedule", "sentence"),
-    [
-        ({"kind": "noam", "warmup": 10}, "learning_rate has no effect under a noam schedule; remove it"),
-        ({"kind": "table", "table": {0: 0.1}}, "learning_rate has no effect under a table schedule; remove it"),
-        ({"kind": "constant", "learning_rate": 0.2}, "learning_rate and schedule.learning_rate differ"),
-    ],
-)
-def test_a_rate_without_effect_is_refused(schedule, sentence):
-    with pytest.raises(ValidationError, match=sentence):
-        stage(schedule=schedule)
-
-
-def test_a_stage_without_a_rate_is_refused():
-    with pytest.raises(ValidationError, match="there is no learning rate; give `learning_rate`, or a `schedule`"):
-        CrossEntropy(epochs=1)
 
 
 def stage(**changes):
