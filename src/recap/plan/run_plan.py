@@ -150,7 +150,7 @@ class RunPlan:
         faithful = all(row.as_printed for row in rows)
         scaled = self._scaled[table_id] = Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
-        settings = self.scale and self.scale.settings
+        settings = self.scale.settings if self.scale else None
         self.tables[table_id] = Table(
             **{key: getattr(file, key) for key in ("title", "printed_on", "doubts", "columns", "baseline")},
             scale=self._scale_text([table_id]),
@@ -170,7 +170,8 @@ class RunPlan:
 
     def _scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
-        tables, settings = [self._scaled[table_id] for table_id in table_ids], self.scale and self.scale.settings
+        tables = [self._scaled[table_id] for table_id in table_ids]
+        settings = self.scale.settings if self.scale else None
         return sentence(tables, scale=settings, titles=self._titles, seeds=len(self.seeds[table_ids[0]]))
 
     def _load_row(self, planned: PlannedRow, who: str) -> None:

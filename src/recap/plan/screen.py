@@ -8,7 +8,7 @@ from configparser import ConfigParser
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from textwrap import shorten
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from recap.core.errors import counted
 from recap.plan.costs import Costs, EvaluationCost, TrainingCost
@@ -21,7 +21,6 @@ from recap.settings.params import file_and_part
 
 Cost = TrainingCost | EvaluationCost
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
-Name = TypeVar("Name", bound=Hashable)
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
@@ -226,7 +225,7 @@ def _trainings(plan: RunPlan, scored: Iterable[Run]) -> list[Run]:
     return list(dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part)))
 
 
-def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
+def chains(jobs: Mapping[Any, Job]) -> dict[Hashable, float]:
     """Return the seconds from the beginning of each job to the end of the last one that waits for it."""
     left: dict[Hashable, float] = {}
     for name in reversed(list(jobs)):  # each is after those that it waits for
@@ -236,7 +235,7 @@ def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
     return left
 
 
-def makespan(jobs: Mapping[Name, Job], places: int) -> float:
+def makespan(jobs: Mapping[Any, Job], places: int) -> float:
     """Return the seconds until all jobs have ended, so many at a time, the one with the longest chain first.
 
     This is a list schedule: at most twice as long as the best one.
@@ -245,8 +244,8 @@ def makespan(jobs: Mapping[Name, Job], places: int) -> float:
     order = {name: index for index, name in enumerate(jobs)}
     sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
     sorter.prepare()
-    ready: list[tuple[float, int, Name]] = []
-    running: list[tuple[float, int, Name]] = []
+    ready: list[tuple[float, int, Any]] = []
+    running: list[tuple[float, int, Any]] = []
     while sorter.is_active():
         for name in sorter.get_ready():
             heapq.heappush(ready, (-left[name], order[name], name))
