@@ -24,8 +24,7 @@ from recap.data.byte_pairs import load_byte_pairs
 from recap.data.texts import read_texts
 from recap.data.vocabulary import Vocabulary, load_vocabulary
 from recap.models.check import check_models
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import METADATA, load_pretrained
+from recap.models.gpt2 import METADATA, LanguageModel, load_pretrained
 from recap.plan import records
 from recap.plan.profiles import row_config, single_run
 from recap.plan.run import row_runs

@@ -17,7 +17,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.models.transformer import EncoderLayer
-from recap.nn.attention import ProjectedAttention
+from recap.nn.attention import MultiHeadAttention
 from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.m2 import released as m2
@@ -41,7 +41,7 @@ def close(ours, theirs):
 def layer_parameters(official, stack):
     """Rename one layer's parameters as those of a stack's first layer."""
     named = {f"{stack}.layers.0.{name}": value for name, value in official.items() if "running_" not in name}
-    renamed = rename(named, m2.LAYER_RULES, known=m2.KNOWN)
+    renamed = rename(named, m2.LAYER_RULES)
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 
@@ -64,7 +64,7 @@ def test_encoder_layer():
 
 def test_meshed_decoder_layer():
     golden, official = load("m2_meshed_decoder_layer")
-    attentions = {name: ProjectedAttention(**SIZES) for name in ("attention", "cross")}
+    attentions = {name: MultiHeadAttention(**SIZES) for name in ("attention", "cross")}
     layer = MeshedDecoderLayer(**attentions, mesh=MeshedGate(d_model=D, levels=3), **around()).double().eval()
     layer.load_state_dict(layer_parameters(official, "decoder"))
     seen = {}

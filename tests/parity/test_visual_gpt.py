@@ -11,14 +11,12 @@ from helpers.model_cases import built, log_probabilities, random_images, random_
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import rename_gpt2
+from recap.models.gpt2 import LanguageModel, rename_gpt2
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.models.state import LevelMemory
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
-from recap.papers.visualgpt.model import SelfResurrecting, encoder_layer
+from recap.nn.rows import Rows, key_mask
+from recap.papers.visualgpt.model import AoaEncoderLayer, SelfResurrecting
 from recap.papers.visualgpt.released import rename_official
 from recap.papers.visualgpt.settings import VisualGptModel
 
@@ -90,8 +88,7 @@ def test_blocks_of_baselines_and_ablations(name, changes):
 
 def test_encoder_layer_of_the_aoa_baseline():
     golden, official = load("visualgpt_baseline_aoa_encoder_layer")
-    sizes = {"d_model": D, "heads": HEADS, "d_feed_forward": 24, "memory_slots": 1, "dropout": 0.1, "aoa_dropout": 0.2}
-    layer = encoder_layer("aoa_baseline", **sizes).double().eval()
+    layer = AoaEncoderLayer(d_model=D, heads=HEADS, dropout=0.1, aoa_dropout=0.2).double().eval()
     named = renamed(official, "encoder.layers.0.")
     layer.load_state_dict({name.removeprefix("encoder.0."): value for name, value in named.items()})
     mask = key_mask(~golden["in/attention_mask"][:, 0, 0])

@@ -16,10 +16,9 @@ from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows
-from recap.papers.up_down import released as up_down
-from recap.papers.xlan.model import XLinear
-from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_NAMES, X_TRANSFORMER_RULES, XLAN
-from recap.papers.xlan.x_transformer import Update, XDecoderLayer, XEncoderLayer
+from recap.papers.up_down import model as up_down
+from recap.papers.xlan.model import Update, XDecoderLayer, XEncoderLayer, XLinear
+from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_RULES, XLAN
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
@@ -42,7 +41,7 @@ def block():
 def test_block():
     golden, official = load("x_linear_block")
     module = block()
-    module.load_state_dict(rename(official, X_LINEAR, known=".*"))
+    module.load_state_dict(rename(official, X_LINEAR))
     query, (keys, values) = Rows(golden["in/query"][:, None, None]), module.key_value(Rows(golden["in/keys"][:, None]))
     close(keys[:, 0], golden["mid/k_proj"])
     close(values[:, 0], golden["mid/v2_proj"])
@@ -59,7 +58,7 @@ def test_block():
 def test_block_with_a_query_a_word():
     golden, official = load("x_linear_block_seq")
     module = block()
-    module.load_state_dict(rename(official, X_LINEAR, known=".*"))
+    module.load_state_dict(rename(official, X_LINEAR))
     query = Rows(golden["in/query"][:, None])
     for name in ("self", "cross"):
         key_value = module.key_value(Rows(golden[f"in/{name}_kv"][:, None]))
@@ -129,7 +128,7 @@ def test_up_down_decoder_step(activation):
 def layer_parameters(official, stack):
     """Rename one layer's parameters as those of a stack's first layer."""
     names = {f"{stack}.0.{name}": value for name, value in official.items()}
-    renamed = rename(names, X_TRANSFORMER_RULES, known=X_TRANSFORMER_NAMES)
+    renamed = rename(names, X_TRANSFORMER_RULES)
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import gelu
 
 from recap.nn.layers import make_activation
 from recap.nn.rows import Rows, shared_product
-from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_attention
+from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_map
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]
@@ -40,7 +40,7 @@ def test_attention(case, scope, gate):
         return
     q1, q2, k, v = (one_caption(gelu(golden[name])) for name in ("q", "q2", "k", "v"))
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
-    attended = refined_attention(q1, k, v, mask=mask, activation=gelu)
+    attended = shared_product(refined_map(q1, k, mask=mask, activation=gelu), v)
     intensity_map = gelu(shared_product(q2, v.mT) / v.shape[-1] ** 0.5)
     torch.testing.assert_close(intensity_map[:, 0], golden["iv_map"], atol=TOLERANCE, rtol=0)
     pool, _ = intensity_pool(intensity_map, mask=mask, scope=scope)

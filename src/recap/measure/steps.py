@@ -22,7 +22,7 @@ from recap.measure.operations import Operations
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepShape
 from recap.plan.costs import StepCost
 from recap.runs.folder import Counters

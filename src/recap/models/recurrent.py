@@ -20,8 +20,7 @@ from recap.models.state import PER_BEAM, GlobalMemory, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, deferred_weight_grad
 from recap.nn.layers import LSTMCell
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask
 
 
 @dataclass(frozen=True, kw_only=True)

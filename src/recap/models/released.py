@@ -37,27 +37,30 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
     `projections` are our names of an attention's `linears.0`, `linears.1` and so on.
     """
     linears = [(rf"\.linears\.{index}\.", f".{ours}.") for index, ours in enumerate(projections)]
-    known = (
-        r"(feature_embedding|word_embedding|output|encoder_norm|decoder_norm|(encoder|decoder)\.\d+\.("
-        rf"(attention|cross)\.({'|'.join(projections)})|feed_forward\.(inner|outer)"
-        r"|around_(attention|cross|feed_forward)\.norm))\.(weight|bias)"
-    )
-    return rename(state, [*ANNOTATED, *linears], known=known)
+    return rename(state, [*ANNOTATED, *linears])
 
 
-def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:
-    """Apply all rules (pattern and replacement) to every name, in order; what is not `known` then is refused."""
+def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+    """Apply all rules (pattern and replacement) to every name, in order; a name that none applies to is refused.
+
+    A tensor whose new name has alternatives, such as `query+key+value`, is cut into as many parts.
+    """
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():
         ours = name
         for pattern, replacement in rules:
             ours = re.sub(pattern, replacement, ours)
-        if not re.fullmatch(known, ours):
+        parts = next((part.split("+") for part in ours.split(".") if "+" in part), [])
+        if ours == name or (parts and (not value.dim() or len(value) % len(parts))):
             raise ConfigError(
-                f"parameter {name!r} is none of those that the release has; docs/guides/released_checkpoints.md lists "
-                "what can be read"
+                f"parameter {name!r}, {[*value.shape]}, is none of those that the release has; "
+                "docs/guides/released_checkpoints.md lists what can be read"
             )
-        renamed[ours] = value
+        if not parts:
+            renamed[ours] = value
+            continue
+        for part, rows in zip(parts, value.chunk(len(parts)), strict=True):
+            renamed[ours.replace("+".join(parts), part)] = rows
     return renamed
 
 

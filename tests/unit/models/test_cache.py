@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from recap.models.cache import INITIAL_TOKENS, KeyValueCache
+from recap.models.state import INITIAL_TOKENS, KeyValueCache
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.rows import Rows
 

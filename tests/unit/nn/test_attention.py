@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
-from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, ProjectedAttention
-from recap.nn.fast import PackedIndex, attended, switch
-from recap.nn.masks import causal_mask, is_causal, key_mask
-from recap.nn.rows import Rows
+from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, attended
+from recap.nn.fast import switch
+from recap.nn.rows import PackedIndex, Rows, causal_mask, is_causal, key_mask
 from recap.papers.aoanet.model import AoAAttention, AttentionOnAttention
 from recap.papers.m2.model import MemoryAttention, MeshedGate
 from recap.papers.xlan.model import XLinear
@@ -21,7 +20,7 @@ MAKERS = {
     "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
     "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
     "dot_product": lambda: DotProductAttention(d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5),
-    "projected": lambda: ProjectedAttention(d_model=D, heads=H, d_key=5, d_value=3),
+    "projected": lambda: MultiHeadAttention(d_model=D, heads=H, d_key=5, d_value=3),
     "memory": lambda: MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4),
     "aoa": lambda: AoAAttention(d_model=D, heads=H, order="query_attended", attention_dropout=0.5, aoa_dropout=0.5),
     "additive": lambda: AdditiveAttention(d_query=D, d_source=D, d_hidden=6),

@@ -10,13 +10,7 @@ from torch import nn
 
 import recap
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
-from recap.nn.fast import (
-    Linear,
-    deferred_weight_grad,
-    fixed_weights,
-    linear,
-    switch,
-)
+from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights, linear, switch
 from recap.papers.xlan import model as xlan
 from recap.papers.xlan.model import HeadNorm, bilinear_pool
 
@@ -53,10 +47,9 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
         raise AssertionError("a fast path was taken")
 
     monkeypatch.setattr("recap.nn.fast.linear.onednn_product", never)
-    monkeypatch.setattr(linear, "packed", never)
     monkeypatch.setattr(linear, "DeferredWeightGrad", never)
     monkeypatch.setattr(xlan, "_Pool", never)
-    monkeypatch.setattr("recap.nn.fast.tokens.PackedIndex.__init__", never)
+    monkeypatch.setattr("recap.nn.rows.PackedIndex.__init__", never)
     layer = Linear(512, linear.MIN_PREPACK_SIZE // 512)
     with fixed_weights():
         layer(torch.randn(4, 512))

@@ -10,7 +10,7 @@ from recap.core.errors import ConfigError
 from recap.models.images import Images, Stream
 from recap.models.state import Memory
 from recap.nn.rows import Rows
-from recap.papers.acf.model import GridClusters, GridWindow, LineClusters, LineWindow, region_cells
+from recap.papers.acf.model import GridClusters, LineClusters, Window, region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
 from recap.settings.params import validate
@@ -87,10 +87,10 @@ def test_clusters_are_probabilities_that_grow_from_layer_to_layer(shift):
 def test_a_fixed_window_is_the_special_case_whose_probabilities_are_0_and_1():
     # C = 1 for pairs up to a distance, 0 beyond: as if Eq. 4 merged each element with the last ones alone.
     x = Rows(torch.zeros(2, 1, 12, 4))
-    line, _ = LineWindow(window=2)(x, ())
+    line, _ = Window(window=2, height=1)(x, ())
     distance = (torch.arange(12) - torch.arange(12)[:, None]).abs()
     assert torch.equal(line[0, 0].exp(), (distance <= 2).float())
-    grid, _ = GridWindow(window=1, height=3)(x, ())
+    grid, _ = Window(window=1, height=3)(x, ())
     row, column = torch.arange(12) // 4, torch.arange(12) % 4
     near = ((row - row[:, None]).abs() <= 1) & ((column - column[:, None]).abs() <= 1)
     assert torch.equal(grid[0, 0].exp(), near.float())

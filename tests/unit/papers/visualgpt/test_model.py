@@ -11,10 +11,9 @@ from helpers.model_cases import V, built, inputs, log_probabilities, random_imag
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary import Vocabulary
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import METADATA, load_pretrained, save_language_model
+from recap.models.gpt2 import METADATA, LanguageModel, load_pretrained, save_language_model
 from recap.models.registry import build_model
-from recap.nn.attention import ProjectedAttention, head_width
+from recap.nn.attention import MultiHeadAttention
 from recap.nn.rows import Rows
 from recap.papers.visualgpt.model import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
@@ -236,12 +235,10 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
 
 def test_every_level_is_attended_to_as_if_it_were_alone():
     torch.manual_seed(3)
-    attention = ProjectedAttention(d_model=8, heads=2, d_key=4, d_value=4, dropout=0.5).double().eval()
+    attention = MultiHeadAttention(d_model=8, heads=2, d_key=4, d_value=4, dropout=0.5).double().eval()
     query, levels = Rows(torch.randn(2, 3, 4, 8).double()), torch.randn(2, 5, 6, 8).double()
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])[:, None, None]
     found = attention.each_level(query, attention.key_value(Rows(levels)), attn_mask=mask)
     for level in range(5):
         key_value = attention.key_value(Rows(levels[:, level : level + 1]))
         torch.testing.assert_close(found[level], attention(query, key_value, attn_mask=mask).values)
-    with pytest.raises(ValueError, match="not divisible by 3 heads"):
-        head_width(8, 3)

@@ -73,12 +73,12 @@ def test_more_padding_of_captions_changes_nothing_but_the_released_average(scope
     padded = [scoped.decode(some, memory)[:, :, :T][mask] for some in (tokens, longer)]
     targets = [torch.nn.functional.pad(mask[..., 1:], (0, end)) for end in (1, 5)]  # as training asks
     packed = [scoped.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)]
-    assert [same(*padded), same(*packed)] == [not scoped.counts_masks] * 2
+    assert [same(*padded), same(*packed)] == [not scoped.keep_masks] * 2
 
 
 def test_more_padding_of_images_changes_nothing_but_the_released_average(scoped, images, tokens):
     found = log_probabilities(scoped, wider(images), tokens), log_probabilities(scoped, images, tokens)
-    assert same(*found) is not scoped.counts_masks
+    assert same(*found) is not scoped.keep_masks
 
 
 def test_a_caption_of_padding_alone_gives_finite_gradients(scoped, images, tokens):
