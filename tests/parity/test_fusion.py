@@ -1,26 +1,16 @@
 """Attention, guidance, fusion and gate of the Fusion Transformer against two evaluations of its equations (float64)."""
 
 from functools import partial
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from helpers.golden import close, load
 from recap.nn.layers import Residual
 from recap.nn.rows import Rows
 from recap.papers.fusion.model import FusionAttention, FusionGate, PositionedAttention
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}
-
-
-def load(name):
-    return {key: torch.from_numpy(np.asarray(value)) for key, value in np.load(GOLDEN / f"{name}.npz").items()}
-
-
-def close(found, expected):
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
 
 
 def projections(golden, prefix):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -97,13 +97,6 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
                 "raise `positions` of the model, or lower max_length of vocabulary and evaluation"
             )
 
-    def rows(self, tokens: Tensor, index: PackedIndex | None) -> Rows:
-        """Embed whole captions [B, C, T], padded or without their padding."""
-        self.check_length(tokens.shape[-1])
-        if index is not None:
-            return Rows(self.embed(index.pack(tokens), index.positions), index)
-        return Rows(self.embed(tokens, torch.arange(tokens.shape[-1], device=tokens.device)))
-
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V], with the word table."""
         return product(hidden, self.word_embedding.weight, None)
@@ -112,33 +105,22 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
 class LanguageModel(nn.Module):
     """GPT-2 without pictures: next tokens of texts."""
 
-    def __init__(
-        self,
-        *,
-        vocabulary_size: int,
-        d_model: int,
-        heads: int,
-        d_feed_forward: int,
-        layers: int,
-        positions: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, *, vocabulary_size: int, d_model: int, layers: int, positions: int, **sizes: Any) -> None:
         super().__init__()
+        blocks = [Gpt2Block(d_model=d_model, **sizes) for _ in range(layers)]
         self.decoder = Gpt2Decoder[Gpt2Block](
-            vocabulary_size=vocabulary_size,
-            d_model=d_model,
-            positions=positions,
-            blocks=[
-                Gpt2Block(d_model=d_model, heads=heads, d_feed_forward=d_feed_forward, dropout=dropout)
-                for _ in range(layers)
-            ],
+            vocabulary_size=vocabulary_size, d_model=d_model, positions=positions, blocks=blocks
         )
         initialize(self.decoder)
 
     def forward(self, tokens: Tensor, index: PackedIndex | None = None) -> Tensor:
         """Tokens [B, T] -> hidden of each, [B, T, D]; with an index those of the R real tokens, [R, D]."""
-        tokens = tokens[:, None]
-        x, mask = self.decoder.rows(tokens, index), causal_mask(tokens.shape[-1], tokens.device)
+        self.decoder.check_length(tokens.shape[-1])
+        if index is None:
+            x = Rows(self.decoder.embed(tokens, torch.arange(tokens.shape[-1], device=tokens.device))[:, None])
+        else:
+            x = Rows(self.decoder.embed(index.pack(tokens[:, None]), index.positions), index)
+        mask = causal_mask(tokens.shape[-1], tokens.device)
         for block in self.decoder.blocks:
             x = block(x, mask)
         hidden = self.decoder.norm(x.values)
@@ -191,27 +173,6 @@ class _Metadata:
     vocabulary_hash: str
 
 
-@dataclass(frozen=True)
-class LoadingReport:
-    """Names of a decoder's tensors, taken from the file or left random, and those of the file that have no place."""
-
-    taken: list[str]
-    random: list[str]
-    unused: list[str]
-
-    def text(self) -> str:
-        """Return it in a sentence: how many tensors, and of which modules, without the numbers of blocks."""
-
-        def listed(names: list[str]) -> str:
-            modules = dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names)
-            return f"{len(names)} ({', '.join(modules)})"
-
-        parts = [f"{len(self.taken)} tensors taken"]
-        parts += [f"left random: {listed(self.random)}"] if self.random else []
-        parts += [f"of the file not used: {listed(self.unused)}"] if self.unused else []
-        return "; ".join(parts)
-
-
 def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *, heads: int) -> None:
     """Write the weights of a decoder with what their shapes do not say, atomically, and their sha256 beside them."""
     from safetensors.torch import save_file
@@ -225,7 +186,7 @@ def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *,
 
 def load_pretrained(
     decoder: nn.Module, path: Path, vocabulary: AnyVocabulary | None, *, source: str | None = None
-) -> LoadingReport:
+) -> None:
     """Give a `Gpt2Decoder` the first blocks and positions of a file, as many as it has itself.
 
     The file is that of the released GPT-2, whose word table is put in the order of the vocabulary's ids (None: its own
@@ -245,9 +206,36 @@ def load_pretrained(
             raise ConfigError(f"{path}: has {own.heads} heads, the model {heads}; give both the same number")
     else:
         tensors = _released(path, tensors, vocabulary)
-    report = _copy(decoder, tensors, path)
-    log.info(f"{source or path}: {report.text()}")
-    return report
+    places = decoder.state_dict()
+    positions = tensors.get("position_embedding.weight")
+    if positions is not None and positions.dim():
+        tensors["position_embedding.weight"] = positions[: len(places["position_embedding.weight"])]
+    names = {
+        "taken": [name for name in places if name in tensors],
+        "left random": [name for name in places if name not in tensors],
+        "of the file not used": [name for name in tensors if name not in places],
+    }
+    missing = [name for name in names["left random"] if not re.search(r"\.(cross|fusion)\.", name)]
+    if missing:
+        raise ConfigError(
+            f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper model, or lower "
+            "decoder_layers"
+        )
+    for name in names["taken"]:
+        value, shape = tensors[name], places[name].shape
+        if value.shape != shape or not value.is_floating_point() or not bool(value.isfinite().all()):
+            raise ConfigError(
+                f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} of finite floats; "
+                "give both the same sizes (d_model, d_feed_forward, positions, vocabulary), or make the file again"
+            )
+    decoder.load_state_dict({name: tensors[name] for name in names["taken"]}, strict=False)
+    log.info(f"{source or path}: {'; '.join(_listed(what, each) for what, each in names.items() if each)}")
+
+
+def _listed(what: str, names: list[str]) -> str:
+    """Return how many tensors these are and of which modules, without the numbers of blocks."""
+    modules = dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names)
+    return f"{what}: {len(names)} ({', '.join(modules)})"
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -292,33 +280,3 @@ def _released(path: Path, state: dict[str, Tensor], vocabulary: AnyVocabulary | 
     if table.dim() == 2:
         tensors["word_embedding.weight"] = table[torch.tensor(rows)]
     return tensors
-
-
-def _copy(decoder: nn.Module, tensors: dict[str, Tensor], path: Path) -> LoadingReport:
-    """Copy what has a place; positions are cut to the decoder's."""
-    places = decoder.state_dict()
-    positions = tensors.get("position_embedding.weight")
-    if positions is not None and positions.dim():
-        tensors["position_embedding.weight"] = positions[: len(places["position_embedding.weight"])]
-    report = LoadingReport(
-        taken=[name for name in places if name in tensors],
-        random=[name for name in places if name not in tensors],
-        unused=[name for name in tensors if name not in places],
-    )
-    missing = [name for name in report.random if not re.search(r"\.(cross|fusion)\.", name)]
-    if missing:
-        raise ConfigError(
-            f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper model, or lower "
-            "decoder_layers"
-        )
-    for name in report.taken:
-        value, shape = tensors[name], places[name].shape
-        if value.shape != shape or not value.is_floating_point() or not bool(value.isfinite().all()):
-            raise ConfigError(
-                f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} of finite floats; "
-                "give both the same sizes (d_model, d_feed_forward, positions, vocabulary), or make the file again"
-            )
-    with torch.no_grad():
-        for name in report.taken:
-            places[name].copy_(tensors[name])
-    return report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
@@ -66,6 +66,9 @@ def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dic
 
 Tensors = Mapping[str, Tensor]
 Options = Mapping[str, Any]  # of the release's configuration; nested keys are joined by dots
+# Options of the releases' searches, a later one before an earlier one -> keys of `DecodingSettings`.
+SEARCH = {"INFERENCE.BEAM_SIZE": "beam", "MODEL.SEQ_LEN": "max_length"}
+SEARCH |= {"seq_length": "max_length", "max_length": "max_length"}
 BUFFERS = (r"(^|\.)running_\w+$", "a buffer of its decoding")
 SINUSOID = (r"model\.tgt_embed\.1\.pe", "the table of positions, which is computed")
 
@@ -77,9 +80,7 @@ class Release:
     rename: Callable[[Tensors], dict[str, Tensor]]  #: from tensors by their released names to tensors by ours
     #: from tensors by our names, and the release's options, to the keys of our model's settings
     settings: Callable[[Tensors, Options], dict[str, Any]]
-    decoding: Mapping[str, Any]  #: keys of `DecodingSettings` as the release decodes
-    #: key of `DecodingSettings` -> the release's option that has it; the first one that is there
-    option_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decoding: Mapping[str, Any]  #: keys of `DecodingSettings` as the release decodes, if its options do not say
     #: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is the last;
     #: torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
     words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
@@ -103,11 +104,8 @@ class Release:
         return next(int(tensors[name].shape[1]) for name in self.features if name in tensors)
 
     def search(self, options: Options) -> dict[str, Any]:
-        """Return the keys of `DecodingSettings`, those of the release's options first."""
-        said = {
-            key: options[name] for key, names in self.option_of.items() for name in reversed(names) if name in options
-        }
-        return {**self.decoding, **said}
+        """Return the keys of `DecodingSettings`."""
+        return {**self.decoding, **{key: options[name] for name, key in SEARCH.items() if name in options}}
 
 
 def layers(tensors: Tensors, stack: str) -> int:

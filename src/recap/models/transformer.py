@@ -190,10 +190,6 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Output of the last layer [..., D] -> hidden [..., D]."""
         return self.decoder_norm(x)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
-
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the cross-attentions pass their weights; see `recap.models.explained`."""
         return [layer.cross.weights for layer in self.layers]

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from recap.nn.fast import Linear, fast
-from recap.nn.layers import make_activation
+from recap.nn.layers import ACTIVATIONS
 from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, is_causal, unfold
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
@@ -155,7 +155,7 @@ class AdditiveAttention(Attention):
 
     def __init__(self, *, d_query: int, d_source: int, d_hidden: int, activation: str = "tanh") -> None:
         super().__init__()
-        self.activation = make_activation(activation)
+        self.activation = ACTIVATIONS[activation]()
         self.key = Linear(d_source, d_hidden)
         self.query = Linear(d_query, d_hidden, bias=False)
         self.score = nn.Linear(d_hidden, 1, bias=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, TypeVar, cast
 
 import torch
@@ -11,21 +12,16 @@ from torch import Tensor, nn
 
 from recap.nn.fast import Linear, product
 
-ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
-    "none": lambda _alpha: nn.Identity(),
-    "relu": lambda _alpha: nn.ReLU(),
-    "gelu": lambda _alpha: nn.GELU(),
-    "gelu_tanh": lambda _alpha: nn.GELU(approximate="tanh"),
-    "tanh": lambda _alpha: nn.Tanh(),
-    "sigmoid": lambda _alpha: nn.Sigmoid(),
-    "elu": nn.ELU,
+ACTIVATIONS: dict[str, Callable[..., nn.Module]] = {
+    "none": nn.Identity,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "elu": nn.ELU,  # these two take their scale, `alpha`
     "celu": nn.CELU,
 }
-
-
-def make_activation(name: str, alpha: float = 1.0) -> nn.Module:
-    """Return an activation without parameters; `alpha` is the scale of elu and celu."""
-    return ACTIVATIONS[name](alpha)
 
 
 class FeedForward(nn.Module):
@@ -34,7 +30,7 @@ class FeedForward(nn.Module):
     def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:
         super().__init__()
         self.inner = Linear(d_model, d_hidden)
-        self.activation = make_activation(activation)
+        self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
         self.outer = Linear(d_hidden, d_model)
 

@@ -1,6 +1,5 @@
 """Products that are pre-packed, deferred or masked cheaply give what plain ones give."""
 
-import copy
 import gc
 import weakref
 from contextlib import nullcontext
@@ -11,7 +10,7 @@ from torch import nn
 
 from helpers.operators import Operators
 from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights
-from recap.nn.fast.linear import MIN_PREPACK_SIZE, DeferredWeightGrad, unbroken
+from recap.nn.fast.linear import MIN_PREPACK_SIZE, DeferredWeightGrad
 from recap.nn.layers import LSTMCell
 from recap.papers.xlan.model import bilinear_pool, plain_bilinear_pool
 
@@ -72,14 +71,6 @@ def test_an_optimiser_of_ones_own_changes_what_is_decoded_without_train_or_eval(
                 torch.testing.assert_close(each, right, atol=1e-2, rtol=1e-4)
 
 
-@fixed_weights()
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (2, 3, 1), (0,)])
-def test_prepacked_product_for_all_shapes(shape):
-    layer = big()
-    for x in (torch.randn(*shape, 512), torch.randn(*shape, 1024)[..., ::2]):  # the second is not contiguous
-        torch.testing.assert_close(layer(x), nn.functional.linear(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
-
-
 @torch.no_grad()
 def test_no_prepacked_weight_outlives_its_scope():
     layer, cell, x = big(), LSTMCell(512, 256), torch.randn(4, 512)
@@ -111,26 +102,6 @@ def test_a_weight_is_prepacked_once_at_its_second_use(monkeypatch):
         torch.testing.assert_close(each, layer(x), atol=1e-4, rtol=1e-5)
     layer(x)
     assert len(packed) == 1
-
-
-@fixed_weights()
-def test_other_types_and_autocast_take_the_general_product():
-    layer, x = big(), torch.randn(5, 512)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert layer(x).dtype == torch.bfloat16
-    double = copy.deepcopy(layer).double()
-    expected = x.double() @ double.weight.T + double.bias
-    torch.testing.assert_close(double(x.double()), expected, atol=1e-12, rtol=0)
-    assert set(layer.state_dict()) == {"weight", "bias"}
-
-
-@fixed_weights()
-def test_copies_share_no_prepacked_weight():
-    layer, x = big(), torch.randn(4, 512)
-    layer(x), layer(x)
-    other = copy.deepcopy(layer)
-    other.weight.zero_()
-    torch.testing.assert_close(other(x), other.bias.expand(4, -1))
 
 
 def unrolled(cell, layer, xs, deferred):
@@ -187,12 +158,6 @@ def test_parts_of_a_weight_share_one_gradient_tensor():
         h.sum().backward()
     assert "aten.slice_backward.default" not in called.names  # it fills a tensor of the whole weight's size
     assert called.names.count("aten.new_zeros.default") == 1
-
-
-def test_a_part_is_copied_line_by_line():
-    part = torch.arange(24.0).view(4, 6)[:, 2:]
-    assert torch.equal(unbroken(part.mT), part.mT) and unbroken(part.mT).mT.is_contiguous()
-    assert torch.equal(unbroken(part), part) and unbroken(part).is_contiguous()
 
 
 def test_deferred_gradient_under_bf16():

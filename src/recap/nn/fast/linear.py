@@ -1,25 +1,20 @@
 """Products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order at most.
 
 **oneDNN.** torch's linear layers multiply through MKL, which takes AVX2 on processors of other makers than its own. On
-one core of an EPYC with AVX-512 (Zen 5) a product of 500 rows of 1,024 runs at 95 GFLOP/s by MKL and at 200 to 220 by
-oneDNN, forward and for both gradients, one of 50 rows at 75 and 125 to 150; on Zen 4 oneDNN is 5 to 20 % faster.
+one core of Zen 5 500 rows of 1,024 run at 95 GFLOP/s by MKL, at 200 to 220 by oneDNN; on Zen 4 it is 5 to 20 % faster.
 
 **Gradients of a loop.** Left to itself, autograd makes a gradient of the weight's size at every time step and adds them
-up; with 50 rows per step, writing them costs more than multiplying. Within `deferred_weight_grad` there is one product
-after the loop per weight. Who calls whom, for one weight in a loop of two steps:
+up, which costs more than multiplying 50 rows. Within `deferred_weight_grad` there is one product after the loop:
 
     forward    weight -> _Collect -> _DeferredProduct(x_1) -> _DeferredProduct(x_2)     each records its input
     backward   _DeferredProduct(x_2) -> _DeferredProduct(x_1) -> _Collect -> weight     each records its output's
                                                                gradient, _Collect returns sum_t gradient_t^T x_t
 
-A product may take some columns of the weight; the gradients of all columns are written into one tensor, where autograd
-would make one of the whole weight's size for every part, nearly all zeros.
-
 **Packed weights.** MKL packs the whole weight again for every product; with the few rows of decoding this costs as much
-as the product. Within `fixed_weights` oneDNN packs a weight once, at its second use (measured on one core of Zen 4, 50
-rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70): packing costs what it saves in five to ten uses, and an encoder has
-one per batch. Outside of that scope nothing is kept: torch's fused optimizers change weights without raising their
-version, so that no layer could tell by itself whether its weight is still the one that was packed.
+as the product. Within `fixed_weights` oneDNN packs a weight once, at its second use (one core of Zen 4, 50 rows: 65 to
+80 -> 100 GFLOP/s; 10 rows: 32 -> 70), for an encoder has one use per batch. Outside of that scope nothing is kept:
+torch's fused optimizers change weights without raising their version, so that no layer could tell whether its weight is
+still the one that was packed.
 """
 
 from __future__ import annotations

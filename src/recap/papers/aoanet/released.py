@@ -53,5 +53,4 @@ RELEASE = Release(
     rename=rename_official,
     settings=settings,
     decoding={"beam": 2, "max_length": 20, "finished": "set_aside"},
-    option_of={"max_length": ["max_length", "seq_length"]},
 )

@@ -320,12 +320,12 @@ class StreamEncoder(nn.Module):
         """Vectors [B, N, F] -> encoded [B, N, D] and their absolute positions [B, N, D]."""
         boxes, positions = self.geometry(stream)
         # A grid's bias is computed once for all images.
-        biases = [spatial(boxes).expand(len(stream), -1, -1, -1, -1) for spatial in self.spatial]
+        biases = [spatial(boxes).expand(len(stream.values), -1, -1, -1, -1) for spatial in self.spatial]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
         rows, attn_mask = Rows(embedded[:, None]), needed(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
             rows = run_layer(layer, rows, attn_mask, biases[index % len(biases)], positions)
-        return rows.values[:, 0], positions[:, 0].expand(len(stream), -1, -1)
+        return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
 
 
 # 3.4 Fusion attention and 3.5 fusion gate. a are the words after self-attention, R the second stream, G the grid.

@@ -106,7 +106,6 @@ class Transformer(TransformerDecoder[Memory]):
 
 # For `layer_norm: unbiased` (docs/reference/parameters.md).
 rename_official = partial(rename_annotated, projections=("query", "key", "value", "output"))
-OPTION_OF = {"max_length": ["max_length", "seq_length"]}
 
 
 def annotated_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
@@ -128,6 +127,5 @@ RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 5, "max_length": 20, "finished": "set_aside"},
-    option_of=OPTION_OF,
     unused=[SINUSOID],
 )

@@ -25,8 +25,7 @@ from recap.models.released import Options, Release, agree, rename
 from recap.models.state import PER_BEAM, GlobalMemory, masked_mean
 from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import LSTMCell, make_activation
-from recap.nn.rows import Rows, key_mask
+from recap.nn.layers import ACTIVATIONS, LSTMCell
 from recap.papers.up_down.settings import UpDownModel
 
 
@@ -48,7 +47,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         d_model, d_feature = settings.d_model, settings.d_feature
         width = d_feature or inputs.feature_size
         self.d_model = d_model
-        self.word_activation = make_activation(settings.word_activation)
+        self.word_activation = ACTIVATIONS[settings.word_activation]()
         self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, settings.d_word)
         self.attention_lstm = LSTMCell(d_model + width + settings.d_word, d_model)
@@ -94,8 +93,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         attention_lstm, language_lstm = self.attention_lstm, self.language_lstm
         projected = token + state.image[:, None] + attention_lstm.project_input(state.h2, 0)
         h1, c1 = attention_lstm.step(projected, state.h1, state.c1)
-        query, mask = Rows(h1[:, :, None]), key_mask(state.memory.mask)
-        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        attended = self.attend(h1, state)
         projected = language_lstm.project_input(attended, 0) + language_lstm.project_input(h1, attended.shape[-1])
         h2, c2 = language_lstm.step(projected, state.h2, state.c2)
         return replace(state, position=state.position + 1, h1=h1, c1=c1, h2=h2, c2=c2)
@@ -135,6 +133,5 @@ RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 3, "max_length": 17},
-    option_of={"beam": ["INFERENCE.BEAM_SIZE"], "max_length": ["MODEL.SEQ_LEN"]},
     features=("feature_embedding.weight", "attention.key.weight"),
 )

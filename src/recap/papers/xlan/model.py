@@ -40,7 +40,7 @@ from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import PER_BEAM, GlobalMemory, KeyValueCache, State, masked_mean
 from recap.nn.attention import AdditiveAttention, Attention, KeyValue
 from recap.nn.fast import Linear, as_autocast, fast, multiplied, product, uncompiled
-from recap.nn.layers import FeedForward, LSTMCell, Residual, Stack, make_activation, sinusoid_table
+from recap.nn.layers import ACTIVATIONS, FeedForward, LSTMCell, Residual, Stack, sinusoid_table
 from recap.nn.rows import MASKED_SCORE, PackedIndex, Rows, causal_mask, fold, fold_keys, fold_mask, key_mask, unfold
 from recap.papers.xlan.settings import XLanModel, XLinearSizes, XTransformerModel
 
@@ -53,7 +53,7 @@ class Projection(nn.Module):
     def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
         super().__init__()
         self.linear = Linear(d_model, d_model)
-        self.activation = make_activation(activation_name, alpha=alpha)
+        self.activation = nn.ReLU() if activation_name == "relu" else ACTIVATIONS[activation_name](alpha)
         self.norm = HeadNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -424,10 +424,6 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         return (
             self.decode(tokens, memory, PackedIndex(token_mask)) if fast() else self.decode(tokens, memory)[token_mask]
         )
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the image blocks pass their weights; see `recap.models.explained`."""

@@ -16,7 +16,6 @@ from recap.nn.layers import sinusoid_table
 from recap.papers.xlan.model import MAX_POSITIONS
 
 BLOCK = "MODEL.BILINEAR"  # options of the blocks
-OPTION_OF = {"beam": ["INFERENCE.BEAM_SIZE"], "max_length": ["MODEL.SEQ_LEN"]}
 X_LINEAR = [  # names within an X-Linear block, whatever their prefix
     (r"in_proj_k\.", "key."),
     (r"in_proj_q\.", "query_key."),
@@ -137,11 +136,9 @@ XLAN = Release(
     rename=partial(rename, rules=XLAN_RULES),
     settings=xlan_settings,
     decoding={"beam": 3, "max_length": 17, "finished": "set_aside"},
-    option_of=OPTION_OF,
 )
 X_TRANSFORMER = Release(
     rename=rename_x_transformer,
     settings=x_transformer_settings,
     decoding={"beam": 2, "max_length": 17},
-    option_of=OPTION_OF,
 )

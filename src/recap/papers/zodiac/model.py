@@ -52,9 +52,9 @@ from recap.models.state import PER_BEAM, KeyValueCache, Memory
 from recap.models.transformer import DecoderLayer, Past, TransformerState, extended, own_mask
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear
-from recap.nn.layers import make_activation
+from recap.nn.layers import ACTIVATIONS
 from recap.nn.rows import Rows, key_mask, shared_product
-from recap.papers.transformer.model import OPTION_OF, Transformer, annotated_settings
+from recap.papers.transformer.model import Transformer, annotated_settings
 from recap.papers.zodiac.settings import ZodiacModel
 
 
@@ -118,8 +118,8 @@ class ZodiacMultiHead(Attention):
     ) -> None:
         super().__init__()
         self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
-        self.gate = None if gate == "none" else make_activation(gate)
-        self.gelu: Callable[[Tensor], Tensor] = make_activation("gelu" if gelu else "none")
+        self.gate = None if gate == "none" else ACTIVATIONS[gate]()
+        self.gelu: Callable[[Tensor], Tensor] = ACTIVATIONS["gelu" if gelu else "none"]()
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)
@@ -281,6 +281,5 @@ RELEASE = Release(
     rename=rename_official,
     settings=released_settings,
     decoding={"beam": 5, "max_length": 20, "batch_size": 20},
-    option_of=OPTION_OF,
     unused=[SINUSOID],
 )
