@@ -23,7 +23,7 @@ from recap.measure.operations import Operations
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost
 from recap.runs.folder import Counters

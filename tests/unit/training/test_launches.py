@@ -10,8 +10,8 @@ import torch
 from helpers.counting_device import DEVICE, CountingDevice
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast import attention
-from recap.nn.masks import causal_mask
+from recap.nn import attention
+from recap.nn.rows import causal_mask
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective
