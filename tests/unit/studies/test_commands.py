@@ -47,14 +47,6 @@ def test_captions_that_are_named_wrongly(world, capsys, captions, named):
     assert not (world / "s").exists()
 
 
-def test_power_is_printed_in_sentences(capsys):
-    words = ["--study", "visualgpt/t6", "--params", str(ROOT / "params"), "--shares", "0.172", "0.244", "0.22", "0.364"]
-    main(["study", "power", *words])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("250 answers per setup") and lines[-1] == "Power 0.8 needs 137 answers."
-    assert "w = 0.283, power 0.975" in lines[2]
-
-
 def test_forms_that_name_nobody_are_not_served_to_people(world, capsys):
     sheets("demo/transformer=transformer.json", "demo/acf=acf.json")
     path = world / "s" / "sheets.json"
