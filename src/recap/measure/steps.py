@@ -39,39 +39,34 @@ _REPEATS = 3
 _PICTURE = (640.0, 480.0)  # of random boxes, in pixels
 
 
-def measure(shape: StepShape, *, device: torch.device, state: Path) -> StepCost:
+def measure(shape: StepShape, *, device: torch.device) -> StepCost:
     """Run a few steps of a shape and return what one image costs: the least of three, after one that is counted.
 
     On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other programs.
-
-    Args:
-        shape: whose streams and ids are known.
-        device: where the steps run.
-        state: folder for a note, should a step fail.
     """
     threads = torch.get_num_threads()
     torch.manual_seed(derived_seed(0, "measure"))
     try:
         if device.type == "cpu":
             torch.set_num_threads(1)
-        return _measured(shape, device, state)
+        return _measured(shape, device)
     finally:
         torch.set_num_threads(threads)
 
 
-def _measured(shape: StepShape, device: torch.device, state: Path) -> StepCost:
+def _measured(shape: StepShape, device: torch.device) -> StepCost:
     assert shape.inputs.ids is not None
     inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, shape.inputs.ids)
     model = build_model(shape.model, inputs).to(device)
     few = min(shape.images, _FEW_IMAGES)
-    run = _step(shape, model, inputs, few, state, device)
+    run = _step(shape, model, inputs, few, device)
     saved = _Saved(model)
     with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
         run()
     images = shape.images
     if device.type == "cpu":  # a core takes a minute for a step of the largest batches
         images = min(images, max(few, int(few * _SECONDS_ON_CPU / _seconds(run, device))))
-    run = _step(shape, model, inputs, images, state, device)
+    run = _step(shape, model, inputs, images, device)
     seconds = min(_seconds(run, device) for _ in range(_REPEATS))
     return StepCost(
         kind=shape.model.kind,
@@ -102,7 +97,7 @@ def machine(device: torch.device) -> str:
 
 
 def _step(
-    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, state: Path, device: torch.device
+    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, device: torch.device
 ) -> Callable[[], Any]:
     """Return one step as a function: an optimizer step of a stage, or the decoding of a batch."""
     features = _images(shape, model, inputs, images).to(device)
@@ -116,7 +111,6 @@ def _step(
         stage=shape.settings,
         d_model=shape.model.noam_width,
         group=Group(device=device),
-        state=state,
     )
     middle = Counters(epoch=shape.settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
     return lambda: step(batch, middle, steps=10**6)

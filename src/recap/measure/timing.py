@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from pathlib import Path
 
@@ -12,14 +11,7 @@ from recap.plan.costs import Costs, StepCosts, add_costs
 
 
 def time_steps(costs: Costs, table: Path, *, device: str, minutes: float) -> None:
-    """Measure what the table lacks of this machine until the minutes are over, one of every kind of model first.
-
-    Args:
-        costs: of the plan.
-        table: gets a line as soon as it is measured.
-        device: auto, cpu or cuda.
-        minutes: no measurement begins after so many.
-    """
+    """Measure what the table lacks of this machine, one of every kind of model first; none begins after the minutes."""
     from recap.core.device import select_device
     from recap.measure.steps import machine, measure
 
@@ -28,12 +20,11 @@ def time_steps(costs: Costs, table: Path, *, device: str, minutes: float) -> Non
     known = {row.key for row in StepCosts.read([table]).rows if (row.device, row.machine) == here}
     todo = [shape for shape in costs.shapes() if shape.key not in known]
     end = time.monotonic() + 60 * minutes
-    with tempfile.TemporaryDirectory() as state:
-        for done, shape in enumerate(todo):
-            if time.monotonic() > end:
-                left = counted(len(todo) - done, "kind")
-                log.info(f"{left} of steps were not timed in {minutes:g} minutes; the same command continues")
-                break
-            row = measure(shape, device=processor, state=Path(state))
-            add_costs(table, [row])
-            log.info(f"{row.kind} {row.work}: {row.gflop:g} GFLOP and {row.seconds:g} s an image on {row.machine}")
+    for done, shape in enumerate(todo):
+        if time.monotonic() > end:
+            left = counted(len(todo) - done, "kind")
+            log.info(f"{left} of steps were not timed in {minutes:g} minutes; the same command continues")
+            break
+        row = measure(shape, device=processor)
+        add_costs(table, [row])
+        log.info(f"{row.kind} {row.work}: {row.gflop:g} GFLOP and {row.seconds:g} s an image on {row.machine}")

@@ -48,8 +48,8 @@ def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
             f"the study draws {study.images} other images for each of {len(study.setups)} setups, but the test split "
             f"has {len(test_images)}; lower `images`"
         )
-    order = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
-    images = [(study.setups[place // study.images].id, test_images[index]) for place, index in enumerate(order)]
+    drawn = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
+    images = [(study.setups[place // study.images].id, test_images[index]) for place, index in enumerate(drawn)]
     systems = [system.id for system in study.systems]
     square = latin_square(len(systems))
     raters = []
@@ -61,12 +61,13 @@ def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
                 # The raters of one image begin at different rows of the square, and so does each rater's next image.
                 rows = random.permutation(len(square))
                 orders = [square[rows[(place + repetition) % len(square)]] for place in range(len(shown))]
-                tasks = [tuple(systems[number] for number in order) for order in orders]
-                raters.append([Task(*image, order) for image, order in zip(shown, tasks, strict=True)])
+                names = [tuple(systems[number] for number in order) for order in orders]
+                raters.append([Task(setup, image, own) for (setup, image), own in zip(shown, names, strict=True)])
                 continue
             for shift in range(len(systems)):
-                single = [Task(*image, (systems[(place + shift) % len(systems)],)) for place, image in enumerate(shown)]
-                raters.append([single[place] for place in random.permutation(len(single))])
+                order = [systems[(place + shift) % len(systems)] for place in range(len(shown))]
+                tasks = [Task(setup, image, (own,)) for (setup, image), own in zip(shown, order, strict=True)]
+                raters.append([tasks[place] for place in random.permutation(len(tasks))])
     return raters
 
 
