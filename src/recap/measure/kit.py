@@ -67,7 +67,7 @@ def measured(out: Path, *, device: str, tiny: bool, compiled: bool, shapes: Sequ
     with tempfile.TemporaryDirectory() as folder:
         part("resume", (resumed(stage, processor, Path(folder) / stage) for stage in ("xe", "scst")))
         shapes = shapes or list(paper_shapes(tiny=tiny, precisions=_precisions(processor)))
-        step = partial(measure, device=processor, state=Path(folder))
+        step = partial(measure, device=processor)
         modes = (False, True) if compiled else (False,)
         rows = (step(shape, compiled=mode) for shape in shapes for mode in modes)
         part("steps", ({**row, "share": rounded(row["tflops"] / rates["float32"])} for row in rows))
