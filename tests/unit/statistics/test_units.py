@@ -11,7 +11,7 @@ from scipy import stats
 from helpers.plans import PARAMS
 from recap.settings.params import load_named, names
 
-PAGE = (Path(__file__).parents[3] / "docs" / "papers" / "zodiac_p_values.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "development" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
 LINE = re.compile(
     r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M
