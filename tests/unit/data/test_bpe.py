@@ -5,7 +5,6 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from helpers.byte_pairs import write_byte_pairs
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.byte_pairs import BytePairVocabulary, load_byte_pairs
@@ -16,6 +15,7 @@ from recap.settings.datasets import BytePairRule
 from recap.training.distributed import Group
 from recap.training.objectives import truncated_to_words
 from recap.training.run import word_beginnings
+from rehearsal.hub import write_byte_pairs
 
 LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
 

@@ -7,7 +7,6 @@ import torch
 import yaml
 
 import recap
-from helpers.byte_pairs import write_byte_pairs
 from helpers.released import expressible, official, write_infos, write_torchtext
 from recap.cli import main
 from recap.data.byte_pairs import load_byte_pairs
@@ -16,6 +15,7 @@ from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.folder import run_model_config, save_weights
 from recap.runs.inputs import FeatureSources
+from rehearsal.hub import write_byte_pairs
 
 pytestmark = pytest.mark.seconds
 
