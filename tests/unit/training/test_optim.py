@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from helpers.operators import Operators
 from recap.settings import (
