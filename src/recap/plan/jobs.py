@@ -12,12 +12,10 @@ from recap.plan.run import Run, ScoredFile, file_name, row_runs
 from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.plan.source import EVALUATION, job_code
 from recap.settings import Row, Study
-from recap.settings.claims import Claim, ClaimsFile
 from recap.settings.params import label, load_named, load_profiles, papers, tables_named, validate
-from recap.settings.recipes import Execution
-from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.settings.recipes import CrossEntropyRun, EvaluationSpec, Execution, RunSpec, SelfCriticalRun
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
-from recap.settings.tables import RUN_COLUMNS
+from recap.settings.tables import RUN_COLUMNS, Claim, ClaimsFile
 
 CLAIMS_FILE = "claims.yaml"  # in the folder of a paper
 

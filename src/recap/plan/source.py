@@ -41,8 +41,6 @@ MACHINERY = (
     "recap.core.errors",
     "recap.core.files",
     "recap.core.log",
-    "recap.core.plugins",
-    "recap.core.problems",
     "recap.core.process",
     "recap.features.hdf5",
     "recap.features.origins",
