@@ -13,7 +13,6 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
-from recap.core.plugins import resolve
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS, PAD, AnyVocabulary
 from recap.evaluation.boxes import vector_boxes
@@ -26,6 +25,7 @@ from recap.reporting.attention import AttentionMap, write_attention
 from recap.runs.folder import open_runs
 from recap.runs.inputs import FeatureSources, batch_tensor, split_captions
 from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
+from recap.settings.kinds import resolve
 from recap.settings.recipes import DecodingSettings
 from recap.statistics.comparison import compare_paired
 

@@ -17,12 +17,11 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from recap.core import checksums
-from recap.core.documents import read_json, write_json
+from recap.core.documents import first_problem, read_json, write_json
 from recap.core.errors import DataError, MissingData, counted
 from recap.core.files import reading
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.core.problems import first_problem
 from recap.settings import Strict
 from recap.studies.sheets import Item, Sheet, Sheets
 

@@ -18,9 +18,8 @@ from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log
 from recap.data.texts import texts_outside
 from recap.data.vocabulary import PAD, UNK, load_vocabulary
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import save_language_model
-from recap.nn.fast import PackedIndex
+from recap.models.gpt2 import LanguageModel, save_language_model
+from recap.nn.rows import PackedIndex
 from recap.plan.source import code_digest
 from recap.runs.folder import read_weights
 from recap.settings import CosineSchedule, CrossEntropy

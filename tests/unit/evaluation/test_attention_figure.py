@@ -7,6 +7,7 @@ from helpers.feature_stores import SIZE, write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.evaluation.boxes import vector_boxes
+from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
@@ -15,8 +16,8 @@ from recap.runs.inputs import FeatureSources
 
 
 def test_a_model_without_the_hook_is_named():
-    model = build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec.of(5, 9))
-    with refused(ConfigError, "Transformer", "aoanet", "m2", "up_down", "xlan"):
+    model = Ensemble([build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec.of(5, 9))])
+    with refused(ConfigError, "Ensemble", "`attention_modules`"):
         attention_maps(model, torch.zeros(1, 1, 1, dtype=torch.long), None)
 
 

@@ -34,12 +34,8 @@ def test_patience_ends_the_training(tmp_path):
 
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_plateau_drops_the_rate(tmp_path, patience):
-    stage = CrossEntropy(
-        epochs=9,
-        learning_rate=0.01,
-        images_per_batch=5,
-        schedule={"kind": "plateau", "factor": 0.1, "patience": patience},
-    )
+    schedule = {"kind": "plateau", "learning_rate": 0.01, "factor": 0.1, "patience": patience}
+    stage = CrossEntropy(epochs=9, images_per_batch=5, schedule=schedule)
     scores = [0.3, 0.2, 0.4, 0.1, 0.40002, 0.40003, 0.1, 0.2, 0.3]
     history = training(tmp_path, stage=stage, scores=scores).run().history
     weight = torch.nn.Parameter(torch.zeros(1))
@@ -54,9 +50,9 @@ def test_plateau_drops_the_rate(tmp_path, patience):
 
 
 def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
-    schedule = {"kind": "step_then_plateau", "factor": 0.5, "step_size": 2, "plateau_from": 3}
-    schedule |= {"plateau_factor": 0.1, "patience": 1}
-    stage = CrossEntropy(epochs=8, learning_rate=0.01, images_per_batch=5, schedule=schedule)
+    schedule = {"kind": "step_then_plateau", "learning_rate": 0.01, "factor": 0.5, "step_size": 2}
+    schedule |= {"plateau_from": 3, "plateau_factor": 0.1, "patience": 1}
+    stage = CrossEntropy(epochs=8, images_per_batch=5, schedule=schedule)
     history = training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.1, 0.2]).run().history
     expected = [0.01, 0.01, 0.005, 0.005, 0.005, 0.0005, 0.0005, 0.0005]
     assert [line["learning_rate"] for line in history] == pytest.approx(expected)

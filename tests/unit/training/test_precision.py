@@ -10,8 +10,7 @@ from helpers.prepared import XE, prepare
 from helpers.training import CONFIG, training
 from recap.core import device as precision
 from recap.core.errors import TrainingError
-from recap.settings.recipes import CrossEntropy
-from recap.settings.run import CrossEntropyRun
+from recap.settings.recipes import CrossEntropy, CrossEntropyRun
 from recap.training.distributed import Group
 from recap.training.run import with_precision
 

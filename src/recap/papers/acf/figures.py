@@ -26,13 +26,12 @@ from recap.data.vocabulary import BOS
 from recap.evaluation.boxes import vector_boxes
 from recap.evaluation.figures import DrawnModels, caption_images, shown_images
 from recap.models.base import Captioner
-from recap.models.explained import Explained, Note
+from recap.models.explained import Note
 from recap.models.images import Images, Stream
 from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.papers.acf.model import grid_size, region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
-from recap.papers.transformer.model import cross_attentions
 from recap.reporting.attention import Box, grid_boxes
 from recap.reporting.text import plain
 from recap.runs.folder import run_model_config
@@ -166,9 +165,6 @@ def cluster_notes(model: Captioner, images: Images, tokens: Tensor, words: Seque
         lines = [f"layer {layer}: {len(clusters)} clusters" for layer, clusters in patches.items()]
         notes.append(Note("clusters of patches", lines=lines))
     return notes
-
-
-EXPLAINED = Explained(cross_attentions, notes=cluster_notes)
 
 
 @dataclass(frozen=True)
