@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recap.core import checksums
+from recap.core.documents import adapter
 from recap.core.errors import DataError, nearest
 from recap.core.files import atomic_path, reading
 from recap.core.log import log
-from recap.core.plugins import resolve
-from recap.core.problems import adapter
 from recap.core.process import limited_memory
 from recap.data.tokenizer import one_line
 from recap.settings.datasets import Dataset, DatasetConfig
+from recap.settings.kinds import resolve
 from recap.settings.params import validate
 
 if TYPE_CHECKING:

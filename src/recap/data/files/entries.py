@@ -14,9 +14,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from recap.core.documents import first_problem
 from recap.core.errors import DataError, listed
 from recap.core.files import reading
-from recap.core.problems import first_problem
 from recap.data.tokenizer import is_storable
 
 _SEPARATOR = re.compile(r"\s*([,\]])\s*")
