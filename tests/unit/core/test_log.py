@@ -129,8 +129,6 @@ def test_bytes_are_counted_and_short_work_and_pieces_of_a_whole_print_nothing(cl
     assert capsys.readouterr().err == ""
 
 
-
-
 def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["recap", "train", "--stage", "xe"])
     monkeypatch.delenv(FAILURES_VARIABLE, raising=False)
