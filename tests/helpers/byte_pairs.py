@@ -4,7 +4,7 @@ import json
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from recap.data.byte_pairs import SPECIAL_PIECES
+from recap.data.vocabulary import SPECIAL_PIECES
 
 
 def write_byte_pairs(folder, lines):

@@ -16,7 +16,7 @@ from pathlib import Path
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
 from recap.metrics.spice import SPICE_MODELS
-from recap.plan.outside import Acquired, acquired, requirements
+from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.settings.versions import OutsideFile, list_of, read_versions
@@ -91,16 +91,18 @@ def rehearse_faults(
 
 def _site(plan: RunPlan, workflow: Workflow, faults: Misbehavior) -> _Site:
     paths = Paths(plan)
-    found: Acquired = acquired(requirements(paths), paths)
+    needed = requirements(paths)
     listed = read_versions(list_of(plan.params))
-    targets = {name: [path] for path, name in found.fetched.items()}
+    files_of_rules = [each for each in needed if each.entry and not each.pictures and each.how in ("fetch", "unpack")]
+    alone = [each for each in files_of_rules if not each.archive and each.named_by != list_of(plan.params).name]
+    targets = {each.entry.name: [each.path] for each in alone}
     folders = {}
-    for path, name in found.unpacked.items():
-        if archive := listed[name].archive:
-            targets.setdefault(archive, []).append(path)
-            folders[archive] = Path(paths.outside(name))
+    for each in files_of_rules:
+        if each.archive:
+            targets.setdefault(each.archive.name, []).append(each.path)
+            folders[each.archive.name] = Path(paths.outside(each.entry.name))
     files = {name: listed[name] for name in targets if Path(SITE, name).is_file()}
-    return _Site(workflow, faults, files, targets, folders, sorted(found.pictures))
+    return _Site(workflow, faults, files, targets, folders, sorted(each.path for each in needed if each.pictures))
 
 
 def _play(site: _Site) -> Iterator[Played]:

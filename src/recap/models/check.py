@@ -39,7 +39,8 @@ def check_models(plan: RunPlan, known: Path | None = None) -> Parameters:
         config, sizes, ids = plan.get("models", run.model), *_sizes(plan, run)
         key = hashes[inputs_of(run)] = _hash(config, sizes, ids)
         if key not in found:
-            found[key] = seen[key] if key in seen else _build(config, sizes, ids, plan.source("models", run.model))
+            source = plan.variant("models", run.model).layers(plan.params)[-1][0]
+            found[key] = seen[key] if key in seen else _build(config, sizes, ids, source)
     if known is not None and not found.keys() <= seen.keys():
         write_json(known, dict(sorted(found.items())))
     return {inputs: found[key] for inputs, key in hashes.items()}

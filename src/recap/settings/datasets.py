@@ -285,7 +285,7 @@ class IuXrayDataset(DatasetConfig):
 class KarpathyDataset(DatasetConfig):
     """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
 
-    reader: ClassVar[str] = "recap.data.datasets.karpathy:build"
+    reader: ClassVar[str] = "recap.data.datasets.base:build_karpathy"
 
     kind: Literal["karpathy"]
     annotations: OutsideFile = Field(description="the JSON, or a zip that holds it; relative to the profile's `inputs`")

@@ -22,7 +22,7 @@ from rehearsal.server import serve
 FROM_HUB = """
 import json, sys
 from huggingface_hub import HfApi, hf_hub_download
-from recap.data.byte_pairs import load_byte_pairs
+from recap.data.vocabulary import load_byte_pairs
 from recap.features.backbones import create
 from recap.settings.features import GridFeatures
 from pathlib import Path

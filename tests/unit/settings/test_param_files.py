@@ -33,7 +33,7 @@ def test_a_group_adds_one_folder_and_edits_no_file(params):
         "flickr8k/full/mobilenetv2_grid/wide@photos",
         "flickr8k/pair_5/mobilenetv2_grid/wide@photos_pairs_5",
     }
-    assert plan.source("recipes", "long") == "params/mine/recipes/long.yaml"
+    assert plan.variant("recipes", "long").layers(plan.params)[-1][0] == "params/mine/recipes/long.yaml"
     assert plan.source_of_seeds("mine/t") == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
     assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(params, "tables")
 

@@ -11,9 +11,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.data.byte_pairs import SPECIAL_PIECES, load_byte_pairs
 from recap.data.files.images import ImageSource
-from recap.data.vocabulary import UNK, Vocabulary
+from recap.data.vocabulary import SPECIAL_PIECES, UNK, Vocabulary, load_byte_pairs
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.papers.visualgpt.figures import CaptionGates, pieces_of_words, write_gates, write_words
