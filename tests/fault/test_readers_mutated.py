@@ -23,8 +23,7 @@ from recap.core.hashing import value_hash
 from recap.data.texts import read_texts
 from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.check import check_models
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import METADATA, load_pretrained
+from recap.models.gpt2 import METADATA, LanguageModel, load_pretrained
 from recap.plan import records
 from recap.plan.profiles import row_config, single_run
 from recap.plan.run import row_runs

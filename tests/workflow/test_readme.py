@@ -25,7 +25,7 @@ def test_the_picture_of_the_dag_is_current(tmp_path):
     # `all` asks for every file by name; the picture shows what comes last.
     used = {start for start, end in edges if end != "all"}
     drawn = {(start, end) for start, end in edges if end != "all" or start not in used}
-    picture = (ROOT / "docs" / "explanation" / "workflow.md").read_text().split("```mermaid")[1].split("```")[0]
+    picture = (ROOT / "docs" / "development" / "workflow.md").read_text().split("```mermaid")[1].split("```")[0]
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == drawn
 
 

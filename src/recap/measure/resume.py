@@ -84,9 +84,8 @@ def _train(folder: Path, name: str, device: torch.device) -> str:
         objective = CrossEntropyObjective(model, stage)
     folder.mkdir(parents=True, exist_ok=True)
     training = Training(
-        step=OptimizerStep(
-            model=model, objective=objective, stage=stage, d_model=16, group=Group(device=device), state=folder
-        ),
+        step=OptimizerStep(model=model, objective=objective, stage=stage, d_model=16, group=Group(device=device)),
+        state=folder,
         batches=CaptionBatches(features=features, captions=captions, images_per_batch=5, seed=3),
         validate=lambda: float(training.progress.step),
         identity={"stage": name},

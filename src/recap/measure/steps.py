@@ -23,7 +23,7 @@ from recap.measure.operations import Operations
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost
 from recap.runs.folder import Counters
@@ -60,28 +60,27 @@ def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape
         yield StepShape("decode", settings, DecodingSettings(beam=BEAM), inputs, images)
 
 
-def measure(shape: StepShape, *, device: torch.device, state: Path, compiled: bool = False) -> dict[str, Any]:
+def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:
     """Run a few steps of a shape: one that is counted, then the quickest of three; return the row of the file.
 
-    On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other programs. A step
-    that fails leaves a note in the folder `state`.
+    On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other programs.
     """
     threads = torch.get_num_threads()
     torch.manual_seed(derived_seed(0, "measure"))
     try:
         if device.type == "cpu":
             torch.set_num_threads(1)
-        return _measured(shape, device, state, compiled)
+        return _measured(shape, device, compiled)
     finally:
         torch.set_num_threads(threads)
 
 
-def _measured(shape: StepShape, device: torch.device, state: Path, compiled: bool) -> dict[str, Any]:
+def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[str, Any]:
     assert shape.inputs.ids is not None
     inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, shape.inputs.ids)
     model = build_model(shape.model, inputs).to(device)
     few = min(shape.images, _FEW_IMAGES)
-    run = _step(shape, model, inputs, few, state, device)
+    run = _step(shape, model, inputs, few, device)
     saved = _Saved(model)
     with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
         run()
@@ -93,7 +92,7 @@ def _measured(shape: StepShape, device: torch.device, state: Path, compiled: boo
         images = min(images, max(few, int(few * _SECONDS_ON_CPU / _seconds(run, device))))
     else:
         torch.cuda.reset_peak_memory_stats(device)
-    run = _step(shape, model, inputs, images, state, device)
+    run = _step(shape, model, inputs, images, device)
     seconds = min(_seconds(run, device) for _ in range(_REPEATS))
     cost = StepCost(
         kind=shape.model.kind,
@@ -133,7 +132,7 @@ def machine(device: torch.device) -> str:
 
 
 def _step(
-    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, state: Path, device: torch.device
+    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, device: torch.device
 ) -> Callable[[], Any]:
     """Return one step as a function: an optimizer step of a stage, or the decoding of a batch."""
     features = _images(shape, model, inputs, images).to(device)
@@ -147,7 +146,6 @@ def _step(
         stage=shape.settings,
         d_model=shape.model.noam_width,
         group=Group(device=device),
-        state=state,
     )
     middle = Counters(epoch=shape.settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
     return lambda: step(batch, middle, steps=10**6)

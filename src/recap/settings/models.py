@@ -18,7 +18,7 @@ from recap.settings.kinds import Registry
 MODELS = Registry("kind of model", package="recap.papers")
 # Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints")
-# Kind -> its paper's `recap.models.explained.Explained`; other kinds show the weights of their `attention_modules`.
+# Kind -> the function that says what else is known of a caption beside its attention (`recap.models.explained`).
 EXPLAINED = Registry("kind of model with an explanation")
 
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from helpers.byte_pairs import write_byte_pairs
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.vocabulary import (
@@ -18,6 +17,7 @@ from recap.data.vocabulary import (
 )
 from recap.runs.inputs import caption_tensor
 from recap.training.objectives import truncated_to_words
+from rehearsal.hub import write_byte_pairs
 
 LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
 

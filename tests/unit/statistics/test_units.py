@@ -8,7 +8,7 @@ import pytest
 from benchmarks.units import UNITS, compare_in_units, implied_deviation
 from scipy import stats
 
-PAGE = (Path(__file__).parents[3] / "docs" / "papers" / "zodiac_p_values.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "development" / "zodiac_p_values.md").read_text(encoding="utf-8")
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
 LINE = re.compile(
     r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M

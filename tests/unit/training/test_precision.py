@@ -39,12 +39,6 @@ def test_a_training_keeps_what_it_began_with_and_another_one_decides_again(chose
     assert chosen(spec.model_copy(update={"seed": 2}), unit=None) == "float32"
 
 
-def test_nothing_is_written_where_nothing_is_decided(chosen, spec, tmp_path):
-    settings = spec.stage_settings.model_copy(update={"precision": "bf16"})
-    assert chosen(spec.model_copy(update={"stage_settings": settings}), unit=None) == "bf16"
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(("precision", "kind"), [("bf16", TrainingError), ("float32", RuntimeError)])
 def test_a_first_step_that_fails_in_bf16_says_what_to_set(tmp_path, precision, kind):
     loop = training(tmp_path, stage=CrossEntropy(epochs=1, learning_rate=0.01, precision=precision))
