@@ -110,8 +110,9 @@ def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die
     model = build_model(config, InputSpec(store.sizes, V)).to(getattr(torch, dtype))
     loop = Training(
         step=OptimizerStep(
-            model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group, state=folder
+            model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group
         ),
+        state=folder,
         batches=CaptionBatches(features=store, captions=TRAINED, images_per_batch=5, seed=3),
         validate=validator(model, settings, store, VALIDATION, 4, group, "worker"),
         identity={"settings": {}},

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from recap.core.errors import ConfigError
-from recap.core.plugins import resolve
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.settings import Model, ModelConfig
+from recap.settings.kinds import resolve
 from recap.settings.models import implementation
 from recap.settings.params import validate
 

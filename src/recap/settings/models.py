@@ -1,7 +1,7 @@
 """Settings of models, each kind in its paper's folder, and of the small language models that some begin with.
 
-A kind is a `ModelConfig` registered with `MODELS`; a module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in
-the same way. The model itself is imported only when one is built.
+A kind is a `ModelConfig` registered with `MODELS`; a plug-in (`recap.settings.kinds`) adds kinds in the same way. The
+model itself is imported only when one is built.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ class WithHeads(ModelConfig):
 
     @property
     def noam_width(self) -> int:
-        """The model's width."""
         return self.d_model
 
 

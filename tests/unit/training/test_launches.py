@@ -1,6 +1,6 @@
 """What a GPU is asked for in a step of cross-entropy: kernels and waits, counted on a device that computes nothing.
 
-docs/explanation/gpu.md has the numbers. Not counted: clipping and the optimizer, which take a few launches of many
+docs/development/gpu.md has the numbers. Not counted: clipping and the optimizer, which take a few launches of many
 tensors each. Counted too high: dropout, three kernels here and one on a GPU.
 """
 

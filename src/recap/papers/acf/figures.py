@@ -23,7 +23,7 @@ from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary import BOS
-from recap.evaluation.figures import DrawnModels, caption_images, shown_images
+from recap.evaluation.figures import DrawnModels, caption_images, shown_images, vector_boxes
 from recap.models.base import Captioner
 from recap.models.explained import Note
 from recap.models.images import Images, Stream
@@ -130,8 +130,7 @@ def clusters_of_vectors(
         boxes, cells = grid_boxes(height), torch.arange(vectors)
     else:
         assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
-        fractions = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
-        boxes = [(left, top, right, bottom) for left, top, right, bottom in fractions.tolist()]
+        boxes = vector_boxes(stream, "a figure of clusters")
         cells = region_cells(stream.boxes, stream.mask, height)[0]
     place = torch.argsort(cells)[: int((cells < vectors).sum())]  # the cell of each vector, in the vectors' own order
     ordered = {layer: c[place][:, place].tolist() for layer, c in matrices.items()}

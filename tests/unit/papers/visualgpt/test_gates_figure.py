@@ -8,9 +8,8 @@ import pytest
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from recap.data.byte_pairs import SPECIAL_PIECES, load_byte_pairs
 from recap.data.files.images import ImageSource
-from recap.data.vocabulary import UNK, Vocabulary
+from recap.data.vocabulary import SPECIAL_PIECES, UNK, Vocabulary, load_byte_pairs
 from recap.papers.visualgpt.figures import CaptionGates, pieces_of_words, write_gates, write_words
 
 pytestmark = pytest.mark.seconds

@@ -1,4 +1,4 @@
-"""Captions of the scenes that are wholly true: every sentence of the grammar is, and none that says anything else."""
+"""Truth of captions about the scenes: each sentence of the grammar is true of its scene, none that says another is."""
 
 import json
 import re
@@ -25,6 +25,7 @@ from recap.data.datasets.scene_captions import (
     is_true,
     parse,
     read_truth,
+    relation_is_true,
 )
 from recap.data.datasets.scenes import invent_scene
 from recap.metrics.scores import evaluate_captions
@@ -38,6 +39,7 @@ TWO = Statement(
     (Things(2, "small", "red", "striped", "circle"), Things(1, "large", "orange", "plain", "cross")), "left", "white"
 )
 ONE = Statement((Things(3, "large", "blue", "dotted", "heart"),), "row", "black")
+TWINS = Statement((TWO.groups[0], TWO.groups[0]), "above", "white")
 CORNER = Statement((Things(1, "small", "orange", "plain", "star"),), "top left", "checkered")
 
 
@@ -122,27 +124,52 @@ def test_captions_of_known_scenes(caption, scene, expected):
     assert is_true(caption, scene) is expected
 
 
-def test_the_metric_scores_images_and_corpus(corpus, tmp_path, monkeypatch):
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 10**9), most=st.integers(1, 5))
+def test_every_sentence_of_the_grammar_is_right_and_its_mirror_is_not(seed, most):
+    scene = invent_scene(generator(seed, "scene"), most)
+    drawn = as_statement(scene)
+    groups, mirrored = drawn.groups, replace(drawn, groups=drawn.groups[::-1])
+    alike = len(groups) == 2 and (groups[0].colour, groups[0].shape) == (groups[1].colour, groups[1].shape)
+    for text in describe(scene, random=generator(seed, "captions")):
+        assert relation_is_true(text, drawn) is not alike
+        assert relation_is_true(text, mirrored) is (len(groups) == 1)
+
+
+@pytest.mark.parametrize(
+    ("caption", "scene", "expected"),
+    [
+        ("two red circles left of an orange cross", TWO, True),
+        ("three small red circles on the left and one purple cross on the right", TWO, True),  # numbers do not count
+        ("a red star left of a blue cross", TWO, True),  # what is red, and what is a cross, is in its place
+        ("a blue star left of a green heart", TWO, False),  # nobody knows which is which
+        ("two red circles on a white background", TWO, False),
+        ("two red circles side by side", TWO, False),
+        ("two red circles above two red circles", TWINS, False),
+        ("two green stars side by side", ONE, True),  # says nothing of a relation
+        ("a blue heart above a blue heart", ONE, False),
+        ("a dog runs", TWO, False),
+    ],
+)
+def test_relations_of_known_scenes(caption, scene, expected):
+    assert relation_is_true(caption, scene) is expected
+
+
+@pytest.mark.parametrize(("metric", "version"), [("True captions", "scenes:1"), ("True relations", "relations:1")])
+def test_the_metrics_score_images_and_corpus(corpus, tmp_path, monkeypatch, metric, version):
     monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
     references = Corpus.read(corpus).captions("test")
     hypotheses = {image_id: texts[0] for image_id, texts in references.items()}
     wrong = sorted(hypotheses)[:10]
     hypotheses |= dict.fromkeys(wrong, "a dog runs")
-    options = {"metrics": ["True captions"], "out": tmp_path, "dataset": corpus.parent, **SETTINGS}
-    scores = evaluate_captions(references=references, hypotheses=hypotheses, **options)
-    assert scores.corpus["True captions"] == 0.75
-    assert [i for i, value in scores.per_image["True captions"].items() if value == 0] == wrong
-    assert re.search(r"\bscenes:1\b", json.loads((tmp_path / "metrics.json").read_text())["signature"])
-    info = score_info("True captions")
-    assert (info.scale, info.higher_is_better) == (100, True)
-
-
-def test_captions_of_other_data_sets_have_no_truth(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
-    with refused(MetricError, "boxes.json", "True captions"):
-        options = {"metrics": ["True captions"], "out": tmp_path / "out", "dataset": tmp_path, **SETTINGS}
-        evaluate_captions(references={1: ["a dog runs"]}, hypotheses={1: "a dog"}, **options)
-    assert not (tmp_path / "out").exists()
+    options = {"references": references, "hypotheses": hypotheses, "metrics": [metric], **SETTINGS}
+    scores = evaluate_captions(**options, out=tmp_path / "scores", dataset=corpus.parent)
+    assert scores.corpus[metric] == 0.75
+    assert [i for i, value in scores.per_image[metric].items() if value == 0] == wrong
+    signature = json.loads((tmp_path / "scores" / "metrics.json").read_text())["signature"]
+    assert re.search(rf"\b{version}\b", signature) and score_info(metric).scale == 100
+    with refused(MetricError, metric, "boxes.json"):
+        evaluate_captions(**options, out=tmp_path / "other", dataset=tmp_path)
 
 
 def test_a_file_of_other_boxes_is_one_sentence(tmp_path):
