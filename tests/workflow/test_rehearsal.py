@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recap.cli.train_row import SNAKEFILE
+from recap.cli.options import SNAKEFILE
 from recap.core.errors import ConfigError
 from recap.core.plugins import VARIABLE
 from recap.core.problems import adapter

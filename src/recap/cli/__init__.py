@@ -16,7 +16,7 @@ COMMANDS = (
     *(plan.plan, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train, train.evaluate),
     *(score.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
     *(score.SCORES, results.ARTIFACTS, plan.rehearse, results.TRACK, results.RUNS, results.TABLES),
-    *(plan.PARAMS, plan.CONFIG, steps.STEPS),
+    *(plan.PARAMS, plan.CONFIG, steps.run_step),
 )
 
 
@@ -44,8 +44,5 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--log-file", type=Path, metavar="PATH", help=f"add messages with times to this file, too (or set {VARIABLE})"
     )
-    parser.set_defaults(function=lambda _: parser.print_help())
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for each in COMMANDS:
-        each.add_to(commands)
+    parser.add_commands(COMMANDS)
     return parser

@@ -1,11 +1,10 @@
 """``recap features``: feature stores."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Group, Option, Section, checked
-from recap.cli.options import Device
+from recap.cli.options import Device, Paths
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
 from recap.core.process import claim
@@ -15,6 +14,10 @@ if TYPE_CHECKING:
 
 FEATURES = Group("features", "extract, import and inspect feature stores")
 ONE_WAY = Section(exclusive=True)
+EXECUTION = "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
+KEPT = "another name of the finished store, from which it grows after --out is deleted"
+PART = "extract the K-th of N parts; --done and `recap features merge` go with it"
+NAMES = "names are those of pictures, or image ids (told by both)"
 
 
 @FEATURES.command(
@@ -34,23 +37,18 @@ def extract(
     trained: Annotated[Path | None, "what `pretrain` wrote, for weights 'boxes'"] = None,
     boxes: Annotated[Path | None, "a store with boxes, for kind 'crops'"] = None,
     cells: Annotated[Path | None, "a store with a grid, for kind 'pooled'"] = None,
-    execution: Annotated[
-        Path | None, "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
-    ] = None,
+    execution: Annotated[Path | None, EXECUTION] = None,
     used: Annotated[Path | None, "list of images, an id a line; without, all"] = None,
-    kept: Annotated[
-        Path | None, "another name of the finished store, from which it grows after --out is deleted"
-    ] = None,
+    kept: Annotated[Path | None, KEPT] = None,
     done: Annotated[Path | None, "what is written when the part is finished"] = None,
-    products: Annotated[Sequence[Path], "boxes.json of scenes, for kind 'pooled'"] = (),
-    part: Annotated[
-        str | None, "extract the K-th of N parts; --done and `recap features merge` go with it", "K/N"
-    ] = None,
-    images: Annotated[Sequence[Path], Option(count="*")] = (),
+    products: Annotated[Paths, "boxes.json of scenes, for kind 'pooled'"] = (),
+    part: Annotated[str | None, PART, "K/N"] = None,
+    images: Annotated[Paths, Option(count="*")] = (),
     device: Device = "auto",
     threads: int = 2,
 ) -> None:
     """Extract features of pictures into a feature store."""
+    files = {name: value for name, value in locals().items() if name not in ("spec", "execution", "part", "done")}
     from recap.core.plugins import resolve
     from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
@@ -62,28 +60,30 @@ def extract(
         checksums.check(trained)
     if settings.from_pictures:
         claim(device)
-    job = ExtractionJob(
-        corpus=corpus,
-        images=images,
-        inputs=inputs,
-        shards=shards,
-        out=out,
-        device=device,
-        threads=threads,
-        trained=trained,
-        boxes=boxes,
-        cells=cells,
-        products=products,
-        used=used,
-        kept=kept,
-        part=Part.of(part, done) if part and done else None,
-    )
+    job = ExtractionJob(**files, part=Part.of(part, done) if part and done else None)
     resolve(settings.extractor)(settings, job)
 
 
-@FEATURES.command("recap features merge done-1.json done-2.json --shards work/shards --out features.h5")
+def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
+    """Return the settings of an extractor with what a file says about how it works."""
+    from recap.settings.params import read_mapping, validate
+
+    execution = read_mapping(file)
+    for key in execution:
+        if key not in settings.EXECUTION:
+            raise ConfigError(
+                f"{file}: {key!r} does not say how an extractor works; {nearest(key, settings.EXECUTION)}"
+            )
+    executed: FeaturesConfig = validate(type(settings), {**settings.model_dump(), **execution}, str(file))
+    return executed
+
+
+@FEATURES.command(
+    "recap features merge done-1.json done-2.json --shards work/shards --out features.h5",
+    calls="recap.features.write:merge_parts",
+)
 def merge(
-    files: Annotated[Sequence[Path], "what the parts wrote as --done", "PATH"],
+    files: Annotated[Paths, "what the parts wrote as --done", "PATH"],
     /,
     *,
     kept: Annotated[Path | None, "as for `recap features extract`"] = None,
@@ -91,9 +91,6 @@ def merge(
     out: Annotated[Path, "the feature store"],
 ) -> None:
     """Merge the finished parts of an extraction into a feature store."""
-    from recap.features.write import merge_parts
-
-    merge_parts(files, out=out, shards=shards, kept=kept)
 
 
 @FEATURES.command(
@@ -105,14 +102,14 @@ def import_(
     *,
     format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
     spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
-    source: Annotated[Sequence[Path], "files, or the folder"] = (),
+    source: Annotated[Paths, "files, or the folder"] = (),
     inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
     corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
     dtype: Annotated[Literal["float16", "float32"], "type of the stored vectors (float16)"] = "float16",
     grid: Annotated[int, "grid_feats_pth: cells per edge; 0 keeps the map (7)"] = 7,
     rows: Annotated[int | None, "keep only the first N regions"] = None,
     clip_boxes: Annotated[bool, "clip boxes to the picture"] = False,
-    names: Annotated[Literal["files", "ids"] | None, "names are those of pictures, or image ids (told by both)"] = None,
+    names: Annotated[Literal["files", "ids"] | None, NAMES] = None,
     shards: Annotated[Path | None, "folder for unfinished work (default: beside --out)"] = None,
     out: Annotated[Path, "the feature store"],
 ) -> None:
@@ -121,9 +118,9 @@ def import_(
     from recap.features.importers import import_features
 
     if spec is None:
-        options = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
-        options |= {"clip_boxes": clip_boxes}
-        spec = checked({"kind": "imported", **options, "sources": [str(path) for path in source]}, "ImportedFeatures")
+        options = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "clip_boxes": clip_boxes}
+        options |= {"kind": "imported", "sources": [str(path) for path in source], "names": names}
+        spec = checked(options, "ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
 
@@ -139,17 +136,3 @@ def info(
     from recap.features import attributes
 
     print(attributes.info(file, spec=spec))
-
-
-def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
-    """Return the settings of an extractor with what a file says about how it works."""
-    from recap.settings.params import read_mapping, validate
-
-    execution = read_mapping(file)
-    for key in execution:
-        if key not in settings.EXECUTION:
-            raise ConfigError(
-                f"{file}: {key!r} does not say how an extractor works; {nearest(key, settings.EXECUTION)}"
-            )
-    executed: FeaturesConfig = validate(type(settings), {**settings.model_dump(), **execution}, str(file))
-    return executed

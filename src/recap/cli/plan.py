@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 from recap.cli.frame import Group, Option, command
-from recap.cli.options import InputsFolder, print_columns
+from recap.cli.options import InputsFolder, print_columns, snakefile
 from recap.core.errors import counted
 
 MINUTES = 5.0
+TIMES = (
+    f"time steps at their true size on this machine first, for so many minutes ({MINUTES:g}); "
+    "kept in work/measured_steps.csv"
+)
+FAULTS = "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
 SECTIONS = {
     "datasets": "captions and pictures",
     "subsets": "shares of the training captions",
@@ -22,6 +27,7 @@ SECTIONS = {
     "figures": "scores of several tables over one setting",
     "studies": "human studies",
 }
+SECTION = Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
 
 PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
@@ -36,16 +42,7 @@ def plan(
     inputs: InputsFolder = None,
     jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
     tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
-    time: Annotated[
-        float | None,
-        Option(
-            f"time steps at their true size on this machine first, for so many minutes ({MINUTES:g}); "
-            "kept in work/measured_steps.csv",
-            "MINUTES",
-            count="?",
-            const=MINUTES,
-        ),
-    ] = None,
+    time: Annotated[float | None, Option(TIMES, "MINUTES", count="?", const=MINUTES)] = None,
     params: Path = Path("params"),
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
@@ -81,42 +78,28 @@ def rehearse(
     /,
     *,
     short: Annotated[bool, "not every row, but every rule"] = False,
-    faults: Annotated[
-        bool, "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
-    ] = False,
+    faults: Annotated[bool, FAULTS] = False,
     folder: Annotated[Path | None, "a new folder for all that is made (default: a temporary one)"] = None,
     cores: Annotated[int, "jobs at once (2)"] = 2,
     params: Path = Path("params"),
 ) -> None:
     """Run a paper's whole workflow on miniatures of its data, in minutes."""
-    from importlib import import_module
     from tempfile import mkdtemp
 
-    from recap.cli.train_row import SNAKEFILE
-    from recap.core.errors import MissingFile
     from recap.core.files import write_text
+    from recap.core.plugins import resolve
 
-    if not SNAKEFILE.exists():
-        raise MissingFile(
-            f"{SNAKEFILE}: no such file; a rehearsal needs a clone of recap, installed with `make install`"
-        )
-    sys.path.append(str(SNAKEFILE.parent / "tests"))  # the miniatures are test data, not part of the package
-    rehearsed = import_module("rehearsal.summary").rehearsed
+    workflow = snakefile("a rehearsal")
+    sys.path.append(str(workflow.parent / "tests"))  # the miniatures are test data, not part of the package
+    rehearsed = resolve("rehearsal.summary:rehearsed")
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
-    text = rehearsed(paper, faults, params=params, snakefile=SNAKEFILE, folder=folder, short=short, cores=cores)
+    text = rehearsed(paper, faults, params=params, snakefile=workflow, folder=folder, short=short, cores=cores)
     write_text(folder / ("faults.txt" if faults else "summary.txt"), f"{text}\n")
     print(text)
 
 
 @PARAMS.command("recap params list", "recap params list models", name="list")
-def list_files(
-    section: Annotated[
-        str | None, Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
-    ] = None,
-    /,
-    *,
-    params: Path = Path("params"),
-) -> None:
+def list_files(section: Annotated[str | None, SECTION] = None, /, *, params: Path = Path("params")) -> None:
     """List the parameter files of a section: name, papers that use it, title."""
     from recap.plan.catalog import files_of, section_names
 
@@ -180,8 +163,7 @@ def schema(*, out: Annotated[Path, "folder of the schemas"]) -> None:
     """Write the JSON schemas of the parameter files."""
     from recap.settings.params import write_schemas
 
-    for path in write_schemas(out):
-        print(path)
+    print("\n".join(map(str, write_schemas(out))))
 
 
 @CONFIG.command("recap config identities --write tests/golden/identities.json")

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from recap.cli.frame import Group, Option, Section
-from recap.cli.options import InputsFolder, print_columns
+from recap.cli.options import InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
 from recap.core.log import log
 
@@ -19,10 +20,13 @@ TABLES = Group("tables", "show finished tables")
 TRACK = Group("track", "list finished runs in MLflow")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
 BY_WORKFLOW = Section("in place of papers, as the workflow does it")
-
-OutsideFiles = Annotated[
-    str | None, "folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER"
-]
+FIGURES = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
+PAPERS = Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
+PUSHED = Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
+PULLED = Option("its name (default: all in dvc.profiles.yaml whose results dvc.lock names)", "PROFILE", count="?")
+PHOTOS = Option("folders or zips with the photos (the data set's own, if drawn)", count="*")
+TABLE = Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
+OUTSIDE_FILES = "folder of outside files, as given to Snakemake with --config inputs=FOLDER"
 
 
 @REPORT.command(
@@ -38,14 +42,12 @@ def figure(
     spec: Any,
     corpus: Path,
     vocabulary: Path,
-    out: Annotated[
-        Path, "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
-    ],
-    features: Sequence[Path] = (),
-    images: Sequence[Path] = (),
-    runs: Annotated[Sequence[Path], Option("run folders; kinds without models have none", count="*")] = (),
+    out: Annotated[Path, FIGURES],
+    features: Paths = (),
+    images: Paths = (),
+    runs: Annotated[Paths, Option("run folders; kinds without models have none", count="*")] = (),
     labels: Annotated[Sequence[str], Option("names of the runs, one each", count="*")] = (),
-    texts: Annotated[Sequence[Path], Option("outside files that the figure's settings name", count="*")] = (),
+    texts: Annotated[Paths, Option("outside files that the figure's settings name", count="*")] = (),
     heading: Annotated[str, "text above the figure", "TEXT"] = "",
 ) -> None:
     """Draw a figure of trained models or of captions, such as attention."""
@@ -74,9 +76,7 @@ def figure(
     spec="JudgedClaims",
 )
 def claims(
-    papers: Annotated[
-        Sequence[str], Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
-    ] = (),
+    papers: Annotated[Sequence[str], PAPERS] = (),
     /,
     *,
     scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
@@ -152,7 +152,7 @@ def docs(
 
 @REPORT.command("recap report show reports/demo", name="show")
 def show_report(
-    files: Annotated[Sequence[Path], "Markdown or text; a folder: its tables and sample captions", "FILE"], /
+    files: Annotated[Paths, "Markdown or text; a folder: its tables and sample captions", "FILE"], /
 ) -> None:
     """Print finished reports."""
     for path in (file for each in files for file in (_tables(each) if each.is_dir() else [each])):
@@ -216,9 +216,7 @@ def gallery(
     runs: Annotated[Sequence[str], "as for `recap runs show`; all of one data set", "RUN"],
     /,
     *,
-    images: Annotated[
-        Sequence[Path] | None, Option("folders or zips with the photos (the data set's own, if drawn)", count="*")
-    ] = None,
+    images: Annotated[Paths | None, PHOTOS] = None,
     count: Annotated[int, "size of the random sample of images (200)"] = 200,
     results: Path = Path("results"),
     out: Annotated[Path, "the page (HTML)"],
@@ -232,25 +230,20 @@ def gallery(
         raise ConfigError("--count: must be 1 or more")
     finished = finished_runs(results)
     compared = [find_run(finished, name) for name in runs]
-    data = {run.record.tags["dataset"] for run in compared}
-    if len(data) > 1:
-        raise ConfigError(f"these runs are of the data sets {', '.join(sorted(data))}; name runs of one")
     systems: dict[str, Path] = {}
     for run in compared:
         if run.scores is None:
             raise ConfigError(f"{run.record.key}: was not evaluated, so it has no captions; leave it out")
         systems[run.record.key if run.record.name in systems else run.record.name] = run.scores
-    folder = compared[0].results / "data" / data.pop()
-    own = [folder / PICTURES] if (folder / PICTURES).exists() else []
+    data = compared[0].results / "data" / compared[0].record.tags["dataset"]
+    own = [data / PICTURES] if (data / PICTURES).exists() else []
     roots = own if images is None else images
-    write_gallery(systems=systems, corpus=folder / "corpus.parquet", images=roots, count=count, out=out)
+    write_gallery(systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out)
 
 
 @TABLES.command("recap tables show mine/t3", "recap tables show mine/t3 --profile demo", name="show")
 def show_table(
-    table: Annotated[
-        str | None, Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
-    ] = None,
+    table: Annotated[str | None, TABLE] = None,
     /,
     *,
     profile: Annotated[str | None, "profile that made it (default: all that did)"] = None,
@@ -305,47 +298,35 @@ def add_profile(
     print(f"dvc repro report@{dvc.add_profile(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
 
 
-@ARTIFACTS.command("recap artifacts push flickr8k")
+@ARTIFACTS.command("recap artifacts push flickr8k", calls="recap.share.dvc:push")
 def push(
-    profile: Annotated[
-        str | None, Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
-    ] = None,
+    profile: Annotated[str | None, PUSHED] = None,
     /,
     *,
-    inputs: OutsideFiles = None,
+    inputs: Annotated[str | None, OUTSIDE_FILES, "FOLDER"] = None,
 ) -> None:
     """Record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)."""
-    from recap.share import dvc
-
-    dvc.push(profile=profile, inputs=inputs)
 
 
-@ARTIFACTS.command("recap artifacts pull flickr8k")
+@ARTIFACTS.command("recap artifacts pull flickr8k", calls="recap.share.dvc:pull")
 def pull(
-    profile: Annotated[
-        str | None,
-        Option("its name (default: all in dvc.profiles.yaml whose results dvc.lock names)", "PROFILE", count="?"),
-    ] = None,
+    profile: Annotated[str | None, PULLED] = None,
     /,
     *,
-    inputs: OutsideFiles = None,
+    inputs: Annotated[str | None, OUTSIDE_FILES, "FOLDER"] = None,
 ) -> None:
     """Get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)."""
-    from recap.share import dvc
-
-    dvc.pull(profile=profile, inputs=inputs)
 
 
 @ARTIFACTS.command("recap artifacts verify results/demo reports/demo")
-def verify(folders: Annotated[Sequence[Path], "such as results/demo reports/demo", "FOLDER"], /) -> None:
+def verify(folders: Annotated[Paths, "such as results/demo reports/demo", "FOLDER"], /) -> None:
     """Verify all files of results against their checksums."""
     from recap.share.artifacts import problems
 
-    count = 0
-    for sentence in (sentence for folder in folders for sentence in problems(folder)):
+    names, count = ", ".join(map(str, folders)), 0
+    for sentence in chain.from_iterable(map(problems, folders)):
         print(sentence)
         count += 1
-    names = ", ".join(map(str, folders))
     if count:
         raise RecapError(f"{names}: {counted(count, 'problem')}")
     print(f"{names}: every file is what it was when it was made")
@@ -359,19 +340,16 @@ def clean(profile: Annotated[str, "its name", "PROFILE"], /, *, yes: Annotated[b
     paths = existing_paths(profile)
     if not paths:
         print(f"{profile}: nothing is there")
-    elif yes or _confirmed(profile, paths):
-        remove(profile)
-        print(f"{profile}: removed {', '.join(map(str, paths))}")
-    else:
-        print("nothing was removed")
-
-
-def _confirmed(profile: str, paths: list[Path]) -> bool:
-    """Ask on the terminal; without one, refuse."""
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
-        )
-    print("\n".join(map(str, paths)))
-    answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
+            )
+        print("\n".join(map(str, paths)))
+        answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            print("nothing was removed")
+            return
+    remove(profile)
+    print(f"{profile}: removed {', '.join(map(str, paths))}")

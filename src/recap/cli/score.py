@@ -10,6 +10,11 @@ from recap.cli.frame import Group, Option, command
 from recap.core.errors import ConfigError
 
 SCORES = Group("scores", "import scores that others computed")
+CORPUS = "corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"
+CAPTIONS = (
+    "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
+    "(or file) and caption"
+)
 
 
 @command(
@@ -17,21 +22,12 @@ SCORES = Group("scores", "import scores that others computed")
     "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores",
 )
 def score(
-    captions: Annotated[
-        Path,
-        Option(
-            "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
-            "(or file) and caption",
-            "FILE",
-        ),
-    ],
+    captions: Annotated[Path, CAPTIONS, "FILE"],
     /,
     *,
     dataset: Annotated[str, "data set (`recap params list datasets`)"],
     split: Annotated[str, "whose images are scored (test)"] = "test",
-    corpus: Annotated[
-        Path | None, "corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"
-    ] = None,
+    corpus: Annotated[Path | None, CORPUS] = None,
     inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
     metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
     out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
@@ -74,16 +70,15 @@ def _corpus(dataset: str, params: Path, inputs: Path) -> Path:
 
 
 @SCORES.command(
-    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24", name="import"
+    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24",
+    name="import",
+    calls="recap.share.coco_server:import_answer",
 )
 def import_(
     answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
     /,
     *,
     submission: Annotated[Path, "folder of what was sent, with its captions"],
-    date: Annotated[date, Option("of the answer", "YYYY-MM-DD", parse=date.fromisoformat)],
+    day: Annotated[date, Option("of the answer", "YYYY-MM-DD", flag="--date", parse=date.fromisoformat)],
 ) -> None:
     """Import the answer of COCO's caption server into a table."""
-    from recap.share.coco_server import import_answer
-
-    import_answer(answer=answer, submission=submission, day=date)

@@ -4,12 +4,13 @@ import inspect
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ import yaml
 
 from helpers.commands import refused_command as refused
 from recap import __version__
+from recap.cli import COMMANDS as COMMANDS_AND_GROUPS
 from recap.cli import build_parser, main
-from recap.cli.frame import Parser
+from recap.cli.frame import Group, Parser
 from recap.cli.options import mapping
-from recap.cli.steps import STEPS
+from recap.cli.steps import TARGETS
 from recap.core.plugins import resolve
 from recap.settings import RunSpec
 from recap.settings.params import load_named, names, validate
@@ -28,6 +30,7 @@ from recap.settings.params import load_named, names, validate
 pytestmark = pytest.mark.seconds
 
 ROOT = Path(__file__).resolve().parents[3]
+RULES = sorted((ROOT / "workflow" / "rules").glob("*.smk"))
 
 
 def leaves(parser):
@@ -167,7 +170,17 @@ def test_a_complete_spec_comes_back_byte_for_byte():
 def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeypatch, out, named):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
-    sentence = refused(capsys, "run-step", "summary", "--spec", '{"rows": {}}', "--scores", ".", "--out", out)
+    sentence = refused(
+        capsys,
+        "run-step",
+        "recap.reporting.summary:write_summary",
+        "--spec",
+        '{"rows": {}}',
+        "--scores",
+        ".",
+        "--out",
+        out,
+    )
     assert sentence.startswith(f"recap: {named}")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -233,18 +246,41 @@ def test_help_is_quick_because_it_imports_nothing_heavy():
     assert not {"torch", "numpy", "pandas", "pydantic", "yaml", "tqdm", "h5py"} & set(modules)
 
 
-def test_every_step_of_the_workflow_gives_its_function_the_options_that_it_takes():
-    steps = [step for step in STEPS.commands if isinstance(step.function, partial)]
-    assert steps
-    for step in steps:
-        target = resolve(step.function.args[0])
-        options = inspect.signature(step.function).parameters
-        inspect.signature(target).bind(**options)
+def called(commands):
+    """Yield the commands that a function of another room runs."""
+    for each in commands:
+        yield from called(each.commands) if isinstance(each, Group) else [each] if each.calls else []
 
 
-def test_a_step_takes_an_empty_list():
-    arguments = build_parser().parse_args(["run-step", "used", "--corpus", "c", "--subsets", "--parts", "--out", "o"])
-    assert arguments.subsets == arguments.parts == []
+@pytest.mark.parametrize("each", [*called(COMMANDS_AND_GROUPS)], ids=lambda each: each.name)
+def test_a_command_without_a_body_gives_its_function_the_options_that_it_takes(each):
+    inspect.signature(resolve(each.calls)).bind(**inspect.signature(each.function).parameters)
+
+
+STEPS = re.findall(r"run-step (\S+)(.*?)\n\n", "\n".join(file.read_text() for file in RULES), re.DOTALL)
+
+
+def test_every_step_may_run_and_some_rule_runs_it():
+    assert {target for target, _ in STEPS} == set(TARGETS)
+
+
+@pytest.mark.parametrize(("target", "words"), STEPS, ids=[target for target, _ in STEPS])
+def test_a_rule_gives_a_step_options_that_its_function_takes(target, words):
+    parameters = inspect.signature(resolve(target), eval_str=True).parameters
+    options = {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", words)}
+    assert options - {"spec"} <= set(parameters)
+    required = {name for name, each in parameters.items() if each.default is each.empty}
+    assert required <= options or "spec" in options - set(parameters)
+
+
+def test_a_step_takes_empty_lists_numbers_and_arguments_of_a_spec(tmp_path, monkeypatch):
+    def stand_in(*, number: int, files: Sequence[Path], more: dict[str, Path]) -> None:
+        taken.append((number, files, more))
+
+    taken = []
+    monkeypatch.setattr("recap.cli.steps.resolve", lambda target: stand_in)
+    main(["run-step", TARGETS[0], "--files", "--number", "3", "--spec", '{"more": {"a": "b"}}'])
+    assert taken == [(3, [], {"a": Path("b")})]
 
 
 def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypatch):
