@@ -210,8 +210,6 @@ rule publish:
         [file for run in TRAINED for file in PATHS.run(run)],
         [file for run in SCORED for file in PATHS.scores(run)],
         expand(STATISTICS, table=TABLE_IDS),
-        reader_files(),
-        sorted({PATHS.of_dataset(run.dataset, "card.md") for run in SCORED}),
         ready=ancient("mlflow/ready"),
     output:
         PUBLISHED,
@@ -220,7 +218,6 @@ rule publish:
     params:
         code=code_digest("recap.share.tracking_store"),
         results=R,
-        reports=REPORTS,
     shell:
         "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:publish --profile {PROFILE.name:q}"
-        " --results {params.results:q} --reports {params.reports:q} --store {STORE:q} --out {output:q}"
+        " --results {params.results:q} --store {STORE:q} --out {output:q}"

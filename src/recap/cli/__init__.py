@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 from recap import __version__
-from recap.cli import caption, data, features, plan, results, score, steps, study, train
+from recap.cli import caption, data, features, plan, results, steps, study, train
 from recap.cli.errors import one_sentence
 from recap.cli.frame import Parser
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
@@ -14,8 +14,8 @@ from recap.core.process import exit_without_workflow
 
 COMMANDS = (
     *(plan.plan, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train, train.evaluate),
-    *(score.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
-    *(score.SCORES, results.ARTIFACTS, plan.rehearse, results.TRACK, results.RUNS, results.TABLES),
+    *(caption.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
+    *(caption.SCORES, results.ARTIFACTS, plan.rehearse, results.RUNS, results.TABLES),
     *(plan.PARAMS, plan.CONFIG, steps.run_step),
 )
 

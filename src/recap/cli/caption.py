@@ -1,12 +1,14 @@
-"""``recap caption`` and ``recap export``: captions for photos of one's own, and runs in the forms that others take."""
+"""``recap caption``, ``score``, ``scores`` and ``export``: captions for photos, scored, and in the forms of others."""
 
 import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
+from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Section, command
+from recap.cli.frame import Group, Option, Section, command
 from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log
@@ -16,17 +18,24 @@ if TYPE_CHECKING:
     from recap.share.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
 
 EXPORT = Group("export", "export results in other formats")
+SCORES = Group("scores", "import scores that others computed")
+CORPUS = "corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"
+CAPTIONS = (
+    "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
+    "(or file) and caption"
+)
 
 Run = Annotated[Path, "folder of a run, or one above several runs", "RUN"]
 Folder = Annotated[Path, "the new folder"]
 RUN_FILES = Section("files of a run that lies outside of its results")
-Vocabulary = Annotated[Path | None, "vocabulary.json", RUN_FILES]
-Features = Annotated[Paths, "feature stores (.h5)", RUN_FILES]
+Words = Annotated[Path | None, "vocabulary.json", RUN_FILES]
+Stores = Annotated[Paths, "feature stores (.h5)", RUN_FILES]
 Weights = Annotated[Path | None, "weights of what made the features", RUN_FILES]
 Partial = Annotated[
     bool, "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
 ]
 
+PARAMS = Path("params")
 _FAILED = 1  # status where photos have no caption; those that have one are written
 
 
@@ -41,7 +50,6 @@ def caption(
         "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
         "PHOTO",
     ],
-    /,
     *,
     run: Annotated[Path, "folder of a run, or one above several runs of one data set: the best on validation is taken"],
     together: Annotated[bool, "the photos are views of one thing: one caption for all"] = False,
@@ -54,8 +62,8 @@ def caption(
     ] = None,
     batch_size: Annotated[int, "photos computed at a time (8)"] = 8,
     device: Device = "auto",
-    vocabulary: Vocabulary = None,
-    features: Features = (),
+    vocabulary: Words = None,
+    features: Stores = (),
     weights: Weights = None,
 ) -> None:
     """Caption photos with a trained run."""
@@ -186,13 +194,12 @@ def coco_server(
 @EXPORT.command("recap export hub results/demo --out shared/demo")
 def hub(
     run: Run,
-    /,
     *,
     out: Folder,
-    vocabulary: Vocabulary = None,
-    features: Features = (),
+    vocabulary: Words = None,
+    features: Stores = (),
     weights: Weights = None,
-    params: Path = Path("params"),
+    params: Path = PARAMS,
 ) -> None:
     """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card."""
     from recap.share.export import export_hub
@@ -204,16 +211,80 @@ def hub(
 @EXPORT.command("recap export mlflow results/demo --out shared/model")
 def mlflow(
     run: Run,
-    /,
     *,
     out: Folder,
-    vocabulary: Vocabulary = None,
-    features: Features = (),
+    vocabulary: Words = None,
+    features: Stores = (),
     weights: Weights = None,
-    params: Path = Path("params"),
+    params: Path = PARAMS,
 ) -> None:
     """A run as an MLflow model: image bytes in, captions out."""
     from recap.share.export import export_mlflow
 
     export_mlflow(run, out, params=params, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")
+
+
+@command(
+    "recap score captions.json --dataset flickr8k",
+    "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores",
+)
+def score(
+    captions: Annotated[Path, CAPTIONS, "FILE"],
+    *,
+    dataset: Annotated[str, "data set (`recap params list datasets`)"],
+    split: Annotated[str, "whose images are scored (test)"] = "test",
+    corpus: Annotated[Path | None, CORPUS] = None,
+    inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
+    metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
+    out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
+    params: Path = Path("params"),
+) -> None:
+    """Score a caption file of any other system with the same metrics."""
+    from recap.evaluation.caption_file import score_file, scores_text
+    from recap.settings.metrics import COCO
+
+    corpus = corpus or _corpus(dataset, params, inputs)
+    with TemporaryDirectory(prefix="recap-score-") as temporary:
+        folder = out or Path(temporary)
+        scores = score_file(captions=captions, corpus=corpus, split=split, metrics=metrics or COCO, out=folder)
+        print(scores_text(scores, folder))
+
+
+def _corpus(dataset: str, params: Path, inputs: Path) -> Path:
+    """Return the corpus of a data set: one that a profile has, else one built now from the data set's files."""
+    from recap.core.hashing import value_hash
+    from recap.data.corpus import CORPUS, Corpus, build_corpus
+    from recap.settings.params import load_named
+
+    settings = load_named(params, "datasets", dataset)
+    finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
+    if len({Corpus.read(path).split_hash for path in finished}) > 1:
+        raise ConfigError(f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with --corpus")
+    if finished:
+        return finished[0]
+    missing = [name for name in settings.outside_files() if not (inputs / name).exists()]
+    if missing:
+        raise ConfigError(
+            f"{inputs / missing[0]}: no such file; data set {dataset!r} is made of it: give its folder with --inputs, "
+            "or a finished corpus.parquet with --corpus"
+        )
+    spec = settings.model_dump(mode="json")
+    folder = Path("work") / "score" / f"{dataset}-{value_hash([spec, str(inputs.resolve())])[:8]}"
+    if not (folder / CORPUS).exists():
+        build_corpus(name=dataset, spec=settings, inputs=inputs, out=folder)
+    return folder / CORPUS
+
+
+@SCORES.command(
+    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24",
+    name="import",
+    calls="recap.share.coco_server:import_answer",
+)
+def import_(
+    answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
+    *,
+    submission: Annotated[Path, "folder of what was sent, with its captions"],
+    day: Annotated[date, Option("of the answer", "YYYY-MM-DD", flag="--date", parse=date.fromisoformat)],
+) -> None:
+    """Import the answer of COCO's caption server into a table."""

@@ -17,12 +17,13 @@ List = Annotated[Path, Option(f"list of the files ({VERSIONS})", flag="--list")]
 Into = Annotated[Path, "the profile's `inputs` (resources)"]
 Limit = Annotated[float | None, "most GiB that it may unpack to", "GIB"]
 Name = Annotated[str, "name of the data set"]
+ByHand = Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")]
+Unpacked = Annotated[Sequence[str], "of the role `unpacked` in the list", "NAME"]
 
 
 @DATA.command("recap data fetch", "recap data fetch 'coco/*2014.zip' --into resources")
 def fetch(
     names: Annotated[Sequence[str], Option("as in the list, or a pattern: 'coco/*2014.zip'", "NAME", count="*")] = (),
-    /,
     *,
     list_: List = VERSIONS,
     into: Into = RESOURCES,
@@ -51,13 +52,7 @@ def fetch(
 
 
 @DATA.command("recap data by-hand 'iu_xray/*'")
-def by_hand(
-    names: Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")] = ("*",),
-    /,
-    *,
-    list_: List = VERSIONS,
-    into: Into = RESOURCES,
-) -> None:
+def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """List the files that you must get by hand, with steps and license."""
     from recap.settings.versions import choose, read_versions, steps
 
@@ -79,14 +74,7 @@ def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
 
 
 @DATA.command("recap data unpack bottom_up/trainval --into resources")
-def unpack(
-    names: Annotated[Sequence[str], "of the role `unpacked` in the list", "NAME"],
-    /,
-    *,
-    list_: List = VERSIONS,
-    into: Into = RESOURCES,
-    limit_gb: Limit = None,
-) -> None:
+def unpack(names: Unpacked, *, list_: List = VERSIONS, into: Into = RESOURCES, limit_gb: Limit = None) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
     from recap.data.files.download import Transfer
     from recap.data.files.fetch import fetch_files
@@ -103,7 +91,6 @@ def unpack(
 @DATA.command("recap data extract coco/val2014.zip --into resources/coco --members 'val2014/*.jpg'")
 def extract(
     archive: Annotated[Path, "zip or tgz"],
-    /,
     *,
     members: Annotated[str, "of the members; its leading folders are left out (*)", "GLOB"] = "*",
     limit_gb: Limit = None,

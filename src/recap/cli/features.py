@@ -17,6 +17,8 @@ ONE_WAY = Section(exclusive=True)
 EXECUTION = "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
 KEPT = "another name of the finished store, from which it grows after --out is deleted"
 PART = "extract the K-th of N parts; --done and `recap features merge` go with it"
+MADE_WITH = "settings that it must have been made with, as a JSON object"
+Store = Annotated[Path, "the feature store"]
 NAMES = "names are those of pictures, or image ids (told by both)"
 
 
@@ -33,7 +35,7 @@ def extract(
     corpus: Path,
     inputs: Path,
     shards: Annotated[Path, "folder for unfinished work"],
-    out: Annotated[Path, "the feature store"],
+    out: Store,
     trained: Annotated[Path | None, "what `pretrain` wrote, for weights 'boxes'"] = None,
     boxes: Annotated[Path | None, "a store with boxes, for kind 'crops'"] = None,
     cells: Annotated[Path | None, "a store with a grid, for kind 'pooled'"] = None,
@@ -84,11 +86,10 @@ def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
 )
 def merge(
     files: Annotated[Paths, "what the parts wrote as --done", "PATH"],
-    /,
     *,
     kept: Annotated[Path | None, "as for `recap features extract`"] = None,
     shards: Annotated[Path, "folder of the parts' unfinished work"],
-    out: Annotated[Path, "the feature store"],
+    out: Store,
 ) -> None:
     """Merge the finished parts of an extraction into a feature store."""
 
@@ -111,7 +112,7 @@ def import_(
     clip_boxes: Annotated[bool, "clip boxes to the picture"] = False,
     names: Annotated[Literal["files", "ids"] | None, NAMES] = None,
     shards: Annotated[Path | None, "folder for unfinished work (default: beside --out)"] = None,
-    out: Annotated[Path, "the feature store"],
+    out: Store,
 ) -> None:
     """Import feature files of others into a feature store (docs/reference/feature_files.md)."""
     from recap.features.extraction import ExtractionJob
@@ -126,12 +127,7 @@ def import_(
 
 
 @FEATURES.command("recap features info features.h5", spec="Features")
-def info(
-    file: Annotated[Path, "the feature store"],
-    /,
-    *,
-    spec: Annotated[Any, "settings that it must have been made with, as a JSON object", "JSON"] = None,
-) -> None:
+def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
     """Show and verify the content of a feature store."""
     from recap.features import attributes
 

@@ -2,7 +2,7 @@
 
 An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is not PATH, N or NAME;
 a `Section`; an `Option` for what is rare. One without help has that of its name in `recap.cli.options`. Parameters
-before ``/`` are words without a name. ``spec`` becomes the settings whose class the decorator names. A mistake on the
+before ``*`` are words without a name. ``spec`` becomes the settings whose class the decorator names. A mistake on the
 command line is one sentence that names the nearest right word.
 """
 
@@ -48,29 +48,23 @@ class Command:
         parser.epilog = f"example:\n{textwrap.indent(lines, '  ')}"
         parser.spec_keys = self.spec
         parser.set_defaults(function=self.run)
-        sections: dict[Section, Any] = {}
+        sections: dict[Section | None, Any] = {}
         for parameter in inspect.signature(self.function).parameters.values():
             option = _option(parameter)
-            place: Any = parser
-            if option.section is not None:
-                place = sections.get(option.section) or _add_section(parser, option.section)
-                sections[option.section] = place
-            words, options = _words(parameter, option)
-            place.add_argument(*words, **options)
+            if option.section not in sections:
+                sections[option.section] = _section(parser, option.section)
+            word, options = _words(parameter, option)
+            sections[option.section].add_argument(word, **options)
 
     def run(self, arguments: argparse.Namespace) -> None:
         """Call the function with the values of the command line; a spec becomes the settings that it describes."""
-        signature = inspect.signature(self.function)
-        values = {name: getattr(arguments, name) for name in signature.parameters}
+        values = {name: getattr(arguments, name) for name in inspect.signature(self.function).parameters}
         if self.spec is not None and values["spec"] is not None:
             values["spec"] = checked(values["spec"], self.spec)
-        if self.calls is None:
-            call = inspect.BoundArguments(signature, values)  # type: ignore[arg-type]
-            self.function(*call.args, **call.kwargs)
-            return
-        if "device" in values:
+        if self.calls is not None and "device" in values:
             claim(values["device"])
-        resolve(self.calls)(**values)
+        function = self.function if self.calls is None else resolve(self.calls)
+        function(**values)
 
 
 def command(*examples: str, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Command]:
@@ -163,7 +157,9 @@ def checked(value: dict[str, Any], spec: str) -> Any:
     return validate(SPECS[spec], value, "--spec")
 
 
-def _add_section(parser: Parser, section: Section) -> Any:
+def _section(parser: Parser, section: Section | None) -> Any:
+    if section is None:
+        return parser
     if section.exclusive:
         return parser.add_mutually_exclusive_group(required=True)
     return parser.add_argument_group(section.title, section.description)
@@ -184,7 +180,7 @@ def _option(parameter: inspect.Parameter) -> Option:
     return replace(option, parse=option.parse or shared.parse)
 
 
-def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dict[str, Any]]:
+def _words(parameter: inspect.Parameter, option: Option) -> tuple[str, dict[str, Any]]:
     """Return what `argparse.ArgumentParser.add_argument` takes for a parameter."""
     kind = parameter.annotation
     if get_origin(kind) is Annotated:
@@ -194,7 +190,7 @@ def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dic
     several = get_origin(kind) is Sequence
     if several:
         kind = get_args(kind)[0]
-    positional, required = parameter.kind is parameter.POSITIONAL_ONLY, parameter.default is parameter.empty
+    positional, required = parameter.kind is not parameter.KEYWORD_ONLY, parameter.default is parameter.empty
     options: dict[str, Any] = {"help": option.help}
     if kind is bool:
         options["action"] = "store_true"
@@ -210,7 +206,7 @@ def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dic
     if option.repeat:
         options |= {"action": "append", "default": list(parameter.default)}
     if positional:
-        return [parameter.name], options
+        return parameter.name, options
     exclusive = option.section is not None and option.section.exclusive
     options |= {"dest": parameter.name, "required": required and not exclusive}
-    return [option.flag or f"--{parameter.name.replace('_', '-')}"], options
+    return option.flag or f"--{parameter.name.replace('_', '-')}", options

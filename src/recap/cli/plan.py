@@ -29,6 +29,10 @@ SECTIONS = {
 }
 SECTION = Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
 
+FOLDER = Path("params")
+Scale = Annotated[str | None, "scale of the table (default: the table as it is)"]
+Written = Annotated[Path | None, "write them there (default: print them)", "FILE"]
+
 PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
 
@@ -36,14 +40,13 @@ CONFIG = Group("config", "check parameter files and write their schemas")
 @command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --time")
 def plan(
     profile: str,
-    /,
     *,
     scale: str | None = None,
     inputs: InputsFolder = None,
     jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
     tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
     time: Annotated[float | None, Option(TIMES, "MINUTES", count="?", const=MINUTES)] = None,
-    params: Path = Path("params"),
+    params: Path = FOLDER,
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cli.doctor import plan_tools
@@ -75,13 +78,12 @@ def doctor(*, folder: Annotated[Path, "whose disk results go to (the current fol
 @command("recap rehearse mine", "recap rehearse mine --short --folder /data/try")
 def rehearse(
     paper: Annotated[str, "folder of params/", "PAPER"],
-    /,
     *,
     short: Annotated[bool, "not every row, but every rule"] = False,
     faults: Annotated[bool, FAULTS] = False,
     folder: Annotated[Path | None, "a new folder for all that is made (default: a temporary one)"] = None,
     cores: Annotated[int, "jobs at once (2)"] = 2,
-    params: Path = Path("params"),
+    params: Path = FOLDER,
 ) -> None:
     """Run a paper's whole workflow on miniatures of its data, in minutes."""
     from tempfile import mkdtemp
@@ -99,7 +101,7 @@ def rehearse(
 
 
 @PARAMS.command("recap params list", "recap params list models", name="list")
-def list_files(section: Annotated[str | None, SECTION] = None, /, *, params: Path = Path("params")) -> None:
+def list_files(section: Annotated[str | None, SECTION] = None, *, params: Path = FOLDER) -> None:
     """List the parameter files of a section: name, papers that use it, title."""
     from recap.plan.catalog import files_of, section_names
 
@@ -110,13 +112,7 @@ def list_files(section: Annotated[str | None, SECTION] = None, /, *, params: Pat
 
 
 @PARAMS.command("recap params show mine/t3/wide --scale scenes")
-def show(
-    row: Annotated[str, "row of a table", "TABLE/ROW"],
-    /,
-    *,
-    scale: Annotated[str | None, "scale of the table (default: the table as it is)"] = None,
-    params: Path = Path("params"),
-) -> None:
+def show(row: Annotated[str, "row of a table", "TABLE/ROW"], *, scale: Scale = None, params: Path = FOLDER) -> None:
     """Show every setting of a table row and the file that sets it."""
     from recap.plan.catalog import row_settings
     from recap.plan.profiles import row_config, unchecked_plan
@@ -135,7 +131,7 @@ def show(
 
 
 @CONFIG.command("recap config check params/demo.yaml")
-def check(profile: Annotated[Path, "YAML of the profile"], /, *, params: Path = Path("params")) -> None:
+def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOLDER) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
     from recap.plan.run_plan import RunPlan
@@ -150,7 +146,7 @@ def check(profile: Annotated[Path, "YAML of the profile"], /, *, params: Path = 
 
 
 @CONFIG.command("recap config tables")
-def tables(*, params: Path = Path("params")) -> None:
+def tables(*, params: Path = FOLDER) -> None:
     """List the tables, each with the profiles that make it."""
     from recap.settings.params import profiles_of_tables
 
@@ -167,11 +163,7 @@ def schema(*, out: Annotated[Path, "folder of the schemas"]) -> None:
 
 
 @CONFIG.command("recap config identities --write tests/golden/identities.json")
-def identities(
-    *,
-    params: Path = Path("params"),
-    write: Annotated[Path | None, "write them there (default: print them)", "FILE"] = None,
-) -> None:
+def identities(*, params: Path = FOLDER, write: Written = None) -> None:
     """Show the hashes of parameters and digests of source that decide which finished runs rerun."""
     from recap.core.documents import write_json
     from recap.plan import source

@@ -24,6 +24,7 @@ TARGETS = (
     "recap.reporting.summary:write_summary",
     "recap.reporting.sweep:write_sweep",
     "recap.share.tracking_store:init_store",
+    "recap.share.tracking_store:print_run_lists",
     "recap.share.tracking_store:publish",
     "recap.statistics.compare:compare_table",
     "recap.statistics.compare:write_selections",
@@ -34,7 +35,6 @@ TARGETS = (
 def run_step(
     target: Annotated[str, Option("the function", choices=TARGETS)],
     words: Annotated[Sequence[str], Option("its arguments as options", count=argparse.REMAINDER)],
-    /,
 ) -> None:
     """Call a function; each option is an argument, and --spec an object: the argument `spec`, or several by name."""
     from recap.settings.params import validate

@@ -196,7 +196,6 @@ def pretrain_lm(
 def import_checkpoint(
     kind: Annotated[str, "kind of the model, as in params/models", "KIND"],
     file: Annotated[Path, "the released weights (torch.save or safetensors)", "FILE"],
-    /,
     *,
     config: Annotated[Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"] = None,
     vocabulary: Annotated[Path | None, RELEASED_WORDS] = None,

@@ -63,9 +63,7 @@ def _make(inputs: dict[str, Any], results: str, configfile: Path, config: dict[s
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
     outputs = [file for file in files if file.startswith(results)]
     if _snakemake(*outputs, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"):
-        raise RecapError(
-            f"{config[ROW]}: its files could not be made; the messages above say why"
-        )
+        raise RecapError(f"{config[ROW]}: its files could not be made; the messages above say why")
 
 
 def _snakemake(*words: str | Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 import numpy as np
 
 from recap.core.errors import DataError, MissingData, first_line
+from recap.core.files import reading
 from recap.core.log import log
-from recap.core.process import bounded
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 # [height, width].
 Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
 
-_READ_SECONDS = 60  # of at most MAX_BYTES
 MOST_PIXELS = 50_000_000  # larger photos are halved, so that a batch fits into memory; no extractor sees so many
 
 
@@ -102,13 +100,7 @@ def _content(photo: Photo, name: str) -> bytes:
     from PIL import Image
 
     if isinstance(photo, str | Path):
-        try:
-            return bounded(partial(_file_content, Path(photo)), _READ_SECONDS)
-        except TimeoutError as error:
-            raise DataError(
-                f"{name}: reading it does not end; it was given up after {_READ_SECONDS} seconds: copy it to a local "
-                "disk"
-            ) from error
+        return _file_content(Path(photo))
     if isinstance(photo, bytes):
         return photo
     if isinstance(photo, np.ndarray):
@@ -131,7 +123,7 @@ def _content(photo: Photo, name: str) -> bytes:
 
 
 def _file_content(path: Path) -> bytes:
-    try:
+    with reading(path, DataError, missing="name a picture"):
         if not path.is_file():
             raise MissingData(f"{path}: no such file; name a picture")
         size = path.stat().st_size
@@ -139,5 +131,3 @@ def _file_content(path: Path) -> bytes:
             raise DataError(f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
         # Files of the kernel say 0 bytes, and reading one may wait for ever.
         return path.read_bytes() if size else b""
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
