@@ -119,7 +119,13 @@ def import_(
     from recap.features.importers import import_features
 
     if spec is None:
-        options = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "clip_boxes": clip_boxes}
+        options: dict[str, Any] = {
+            "format": format,
+            "dtype": dtype,
+            "grid": grid,
+            "rows": rows,
+            "clip_boxes": clip_boxes,
+        }
         options |= {"kind": "imported", "sources": [str(path) for path in source], "names": names}
         spec = checked(options, "ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")

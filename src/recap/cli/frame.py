@@ -111,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         """Let commands follow; without one, this parser prints its help."""
         below = self.add_subparsers(metavar="COMMAND", title="commands")
         for each in commands:
-            page = {} if each.hidden else {"help": each.purpose}
+            page: dict[str, Any] = {} if each.hidden else {"help": each.purpose}
             parser = below.add_parser(each.name, **page, description=f"{each.purpose[:1].upper()}{each.purpose[1:]}.")
             each.fill(parser)
             if not each.hidden:

@@ -136,7 +136,7 @@ def find_run_files(
     beside = results / "data" / spec.dataset / VOCABULARY if results else None
     vocabulary = _present(vocabulary or (own if own.is_file() else beside), run, "vocabulary", ConfigError)
     words, exported = load_vocabulary(vocabulary), (run / FEATURES).is_file() and not features
-    paths = [] if exported else list(features) or _store_paths(spec, results) or [None]
+    paths: Sequence[Path | None] = [] if exported else features or _store_paths(spec, results) or [None]
     stores = [FeatureStore(_present(path, run, "features", MissingFeatures)) for path in paths]
     check_inputs(run, vocabulary, words, stores)
     extractors = _read_extractors(run, weights) if exported else [extractor_of(store, weights) for store in stores]
