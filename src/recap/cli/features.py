@@ -119,14 +119,8 @@ def import_(
     from recap.features.importers import import_features
 
     if spec is None:
-        options: dict[str, Any] = {
-            "format": format,
-            "dtype": dtype,
-            "grid": grid,
-            "rows": rows,
-            "clip_boxes": clip_boxes,
-        }
-        options |= {"kind": "imported", "sources": [str(path) for path in source], "names": names}
+        options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
+        options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
         spec = checked(options, "ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))

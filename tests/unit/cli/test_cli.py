@@ -241,7 +241,7 @@ def test_a_command_without_a_body_gives_its_function_the_options_that_it_takes(e
     inspect.signature(resolve(each.calls)).bind(**inspect.signature(each.function).parameters)
 
 
-STEPS = re.findall(r"run-step (\S+)(.*?)\n\n", "\n".join(file.read_text() for file in RULES), re.DOTALL)
+STEPS = re.findall(r"run-step (\S+)(.*?)(?:\n\n|\n\t)", "\n".join(file.read_text() for file in RULES), re.DOTALL)
 
 
 def test_every_step_may_run_and_some_rule_runs_it():
