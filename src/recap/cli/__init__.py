@@ -13,9 +13,9 @@ from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process import exit_without_workflow
 
 COMMANDS = (
-    *(plan.plan, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train, train.evaluate),
-    *(caption.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
-    *(caption.SCORES, results.ARTIFACTS, plan.rehearse, results.RUNS, results.TABLES),
+    *(plan.plan, plan.measure, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train),
+    *(train.evaluate, caption.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY),
+    *(caption.EXPORT, caption.SCORES, results.ARTIFACTS, plan.rehearse, results.RUNS, results.TABLES),
     *(plan.PARAMS, plan.CONFIG, steps.run_step),
 )
 

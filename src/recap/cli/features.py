@@ -51,9 +51,9 @@ def extract(
 ) -> None:
     """Extract features of pictures into a feature store."""
     files = {name: value for name, value in locals().items() if name not in ("spec", "execution", "part", "done")}
-    from recap.core.plugins import resolve
     from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
+    from recap.settings.kinds import resolve
 
     if (part is None) != (done is None):
         raise ConfigError("--part and --done go together; give both, or neither")

@@ -19,7 +19,6 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 
 from recap.cli.options import SHARED, Option, Section
 from recap.core.errors import nearest
-from recap.core.plugins import resolve
 from recap.core.process import claim
 
 METAVARS = {Path: "PATH", int: "N", str: "NAME"}  # where an option does not say what its value is
@@ -61,10 +60,14 @@ class Command:
         values = {name: getattr(arguments, name) for name in inspect.signature(self.function).parameters}
         if self.spec is not None and values["spec"] is not None:
             values["spec"] = checked(values["spec"], self.spec)
-        if self.calls is not None and "device" in values:
+        if self.calls is None:
+            self.function(**values)
+            return
+        from recap.settings.kinds import resolve
+
+        if "device" in values:
             claim(values["device"])
-        function = self.function if self.calls is None else resolve(self.calls)
-        function(**values)
+        resolve(self.calls)(**values)
 
 
 def command(*examples: str, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Command]:

@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from recap.cli.frame import Group, Option, command
-from recap.cli.options import InputsFolder, print_columns, snakefile
+from recap.cli.options import Device, InputsFolder, print_columns, snakefile
 from recap.core.errors import counted
 
-MINUTES = 5.0
-TIMES = (
-    f"time steps at their true size on this machine first, for so many minutes ({MINUTES:g}); "
-    "kept in work/measured_steps.csv"
-)
+MEASURED = "measured.json of the machine that it will run on: `recap measure`"
+MEASURED_PLAN = Option("steps of this plan (default: of every kind, at its paper's sizes)", count="?")
 FAULTS = "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
 SECTIONS = {
     "datasets": "captions and pictures",
@@ -37,7 +34,7 @@ PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
 
 
-@command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --time")
+@command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --measured measured.json")
 def plan(
     profile: str,
     *,
@@ -45,23 +42,44 @@ def plan(
     inputs: InputsFolder = None,
     jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
     tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
-    time: Annotated[float | None, Option(TIMES, "MINUTES", count="?", const=MINUTES)] = None,
+    measured: Annotated[Path | None, MEASURED, "FILE"] = None,
     params: Path = FOLDER,
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cli.doctor import plan_tools
-    from recap.measure.timing import time_steps
     from recap.models.check import costs_of
-    from recap.plan.costs import ASSUMED_TFLOPS, TIMED
+    from recap.plan.costs import ASSUMED_TFLOPS
     from recap.plan.profiles import named_plan
     from recap.plan.screen import screen
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
     costs = costs_of(planned)
-    if time is not None:
-        time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=time)
-        costs = costs_of(planned)
+    if measured is not None:
+        from recap.measure.kit import costs_with  # it imports torch
+
+        costs = costs_with(costs, measured)
     print(screen(planned, costs, plan_tools(planned), tflops=tflops or ASSUMED_TFLOPS, places=jobs))
+
+
+@command("recap measure", "recap measure --tiny --device cpu")
+def measure(
+    profile: Annotated[str | None, MEASURED_PLAN],
+    *,
+    scale: str | None = None,
+    out: Annotated[Path, "file to write; a page for reading is written beside it"] = Path("measured.json"),
+    device: Device = "auto",
+    compiled: Annotated[bool, "compiled steps as well: minutes more for each kind"] = False,
+    tiny: Annotated[bool, "models of the tests' size: a minute, only to see that everything works"] = False,
+    params: Path = FOLDER,
+) -> None:
+    """Measure this machine: whether it computes what a CPU does, resumes to the bit, and how fast; needs no data."""
+    from recap.measure.kit import measured
+    from recap.models.check import costs_of
+    from recap.plan.profiles import named_plan
+
+    shapes = costs_of(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
+    measured(out, device=device, tiny=tiny, compiled=compiled, shapes=shapes)
+    print(f"{out.with_suffix('.md')}: everything that was compared holds")
 
 
 @command("recap doctor", "recap doctor --folder /scratch")
@@ -89,7 +107,7 @@ def rehearse(
     from tempfile import mkdtemp
 
     from recap.core.files import write_text
-    from recap.core.plugins import resolve
+    from recap.settings.kinds import resolve
 
     workflow = snakefile("a rehearsal")
     sys.path.append(str(workflow.parent / "tests"))  # the miniatures are test data, not part of the package

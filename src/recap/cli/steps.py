@@ -9,7 +9,6 @@ from typing import Annotated, Any, get_origin
 from recap.cli.frame import Option, Parser, checked, command
 from recap.cli.options import mapping
 from recap.core import checksums
-from recap.core.plugins import resolve
 from recap.core.process import claim
 
 TARGETS = (
@@ -37,6 +36,7 @@ def run_step(
     words: Annotated[Sequence[str], Option("its arguments as options", count=argparse.REMAINDER)],
 ) -> None:
     """Call a function; each option is an argument, and --spec an object: the argument `spec`, or several by name."""
+    from recap.settings.kinds import resolve
     from recap.settings.params import validate
 
     function = resolve(target)

@@ -13,7 +13,7 @@ from recap.cli.train import run_training
 from recap.core.errors import RecapError
 from recap.core.files import write_text
 from recap.core.process import ending_with_us
-from recap.plan.outside import acquired, requirements
+from recap.plan.outside import refuse_missing, requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import ROW, row_config, single_run
 
@@ -29,7 +29,7 @@ def train_row(
     inputs = paths.training_inputs(chosen.run, model)
     if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
         # Outside files of changed settings, too, which no plan of the workflow has.
-        acquired(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
+        refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
         _make(inputs, f"{paths.results}/", folder / "profile.yaml", config)
     files: dict[str, Any] = {
         "corpus": Path(inputs["corpus"]),

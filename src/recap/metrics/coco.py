@@ -84,11 +84,9 @@ class Cider(CocoMetric):
 
 def _computed(scorer: Any, captions: Captions, **options: int) -> tuple[Any, Any]:
     """Return what a scorer gives for the corpus and for the images; it takes a list of one caption per image."""
-    texts = captions.tokenized
-    scores: tuple[Any, Any] = scorer.compute_score(
-        texts.references, {i: [c] for i, c in texts.hypotheses.items()}, **options
-    )
-    return scores
+    hypotheses = {image: [caption] for image, caption in captions.tokenized.hypotheses.items()}
+    corpus, values = scorer.compute_score(captions.tokenized.references, hypotheses, **options)
+    return corpus, values
 
 
 def tokenize_captions(

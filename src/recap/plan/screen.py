@@ -6,8 +6,9 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from textwrap import shorten
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from recap.core.errors import counted
 from recap.plan.costs import Costs, EvaluationCost, TrainingCost
@@ -20,7 +21,6 @@ from recap.settings.params import file_and_part
 
 Cost = TrainingCost | EvaluationCost
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
-Name = TypeVar("Name", bound=Hashable)
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
@@ -42,12 +42,11 @@ def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float,
 
     A GPU is assumed to sustain so many `tflops`; `places` are the jobs that run at once, of several numbers if None.
     """
-    profile, missing = plan.profile, requirements(Paths(plan))
-    at = f" at scale {profile.scale}" if profile.scale else ""
-    tables = table_work(plan, costs)
+    missing, tables = requirements(Paths(plan)), table_work(plan, costs)
     trainings = [cost for table in tables for cost in table.costs if isinstance(cost, TrainingCost)]
+    at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
-        f"{profile.name}{at}, outside files in {profile.inputs}/",
+        f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
         *_missing(plan, missing),
         *_tools(tools),
         *_disk(missing, costs, trainings),
@@ -76,29 +75,24 @@ def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
 
 def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     entry = each.entry
-    size = _size(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "?"
-    digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
-    if each.archive:
-        source = f"from {each.archive.name}"
-    elif entry and entry.urls:
-        source = entry.urls[0]
-    else:
-        source = entry.note if entry and entry.note else f"named by {each.named_by}"
     licence = _cut(entry.licence, 24) if entry else ""
-    path = each.path.removeprefix(inputs).removeprefix(HUB)
     if each.archive and entry:
-        path, digest = f"{entry.name}/", "-"
+        return each.how, f"{entry.name}/", "-", "-", licence, f"from {each.archive.name}"
+    size = _size(entry.bytes) if entry and entry.bytes else "?"
+    digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
+    source = entry.urls[0] if entry and entry.urls else (entry and entry.note) or f"named by {each.named_by}"
+    path = each.path.removeprefix(inputs).removeprefix(HUB)
     return each.how, path, size, digest, licence, source if source.startswith("http") else _cut(source)
 
 
 def _tools(tools: Sequence[Tool]) -> Iterator[str]:
-    missing = [tool for tool in tools if not tool.here]
+    missing = [[tool.name, tool.without, tool.get] for tool in tools if not tool.here]
     here = ", ".join(tool.name for tool in tools if tool.here)
-    if missing:
-        yield f"Missing tools{f' (here: {here})' if here else ''}:"
-        yield from _columns([[tool.name, tool.without, tool.get] for tool in missing])
-    else:
+    if not missing:
         yield f"Tools: {here}, all are here."
+        return
+    yield f"Missing tools{f' (here: {here})' if here else ''}:"
+    yield from _columns(missing)
 
 
 def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[TrainingCost]) -> Iterator[str]:
@@ -139,13 +133,6 @@ class TableWork:
     evaluations: int  #: of scored runs, and captions for COCO's server
     costs: tuple[Cost, ...]  #: of all of them
 
-    @property
-    def numbers(self) -> list[float]:
-        """Rows, trainings of both stages, optimizer steps, evaluations, 10^15 operations."""
-        steps = sum(cost.steps for cost in self.costs if isinstance(cost, TrainingCost))
-        gflop = sum(cost.gflop for cost in self.costs)
-        return [self.rows, *self.trainings.values(), steps, self.evaluations, gflop]
-
 
 def table_work(plan: RunPlan, costs: Costs) -> list[TableWork]:
     """Return the work of each table; a training that two tables share is counted in the first."""
@@ -168,8 +155,12 @@ def table_work(plan: RunPlan, costs: Costs) -> list[TableWork]:
 def _work(tables: Sequence[TableWork]) -> Iterator[str]:
     yield "Work (what tables share is in the first of them):"
     head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
-    numbers = {table.table: table.numbers for table in tables}
-    numbers |= {"all": [sum(column) for column in zip(*numbers.values(), strict=True)]}
+    numbers: dict[str, list[float]] = {}
+    for each in tables:
+        steps = sum(cost.steps for cost in each.costs if isinstance(cost, TrainingCost))
+        gflop = sum(cost.gflop for cost in each.costs)
+        numbers[each.table] = [each.rows, *each.trainings.values(), steps, each.evaluations, gflop]
+    numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
     rows = [[name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"] for name, (*counts, gflop) in numbers.items()]
     yield from _columns([head, *rows], numbers=range(1, len(head)))
 
@@ -234,7 +225,7 @@ def _trainings(plan: RunPlan, scored: Iterable[Run]) -> list[Run]:
     return list(dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part)))
 
 
-def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
+def chains(jobs: Mapping[Any, Job]) -> dict[Hashable, float]:
     """Return the seconds from the beginning of each job to the end of the last one that waits for it."""
     left: dict[Hashable, float] = {}
     for name in reversed(list(jobs)):  # each is after those that it waits for
@@ -244,30 +235,25 @@ def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
     return left
 
 
-def makespan(jobs: Mapping[Name, Job], places: int) -> float:
+def makespan(jobs: Mapping[Any, Job], places: int) -> float:
     """Return the seconds until all jobs have ended, so many at a time, the one with the longest chain first.
 
     This is a list schedule: at most twice as long as the best one.
     """
     left, now = chains(jobs), 0.0
-    waiting = {name: set(job.after) for name, job in jobs.items()}
-    following: dict[Hashable, list[Name]] = {name: [] for name in jobs}
-    for name, job in jobs.items():
-        for before in set(job.after):
-            following[before].append(name)
     order = {name: index for index, name in enumerate(jobs)}
-    ready = [(-left[name], order[name], name) for name, before in waiting.items() if not before]
-    heapq.heapify(ready)
-    running: list[tuple[float, int, Name]] = []
-    while ready or running:
+    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
+    sorter.prepare()
+    ready: list[tuple[float, int, Any]] = []
+    running: list[tuple[float, int, Any]] = []
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heapq.heappush(ready, (-left[name], order[name], name))
         while ready and len(running) < places:
             *_, name = heapq.heappop(ready)
             heapq.heappush(running, (now + jobs[name].seconds, order[name], name))
         now, _, ended = heapq.heappop(running)
-        for name in following[ended]:
-            waiting[name].discard(ended)
-            if not waiting[name]:
-                heapq.heappush(ready, (-left[name], order[name], name))
+        sorter.done(ended)
     return now
 
 

@@ -17,10 +17,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from recap.core.checksums import check
-from recap.core.documents import read_json
+from recap.core.documents import HINT, read_json
 from recap.core.errors import DamagedFile, UnknownName
 from recap.core.hashing import sha256_file, value_hash
-from recap.core.plugins import HINT
 from recap.plan.records import read_tables
 from recap.plan.run import labels, row_setting, series_of, setting_names
 from recap.settings.params import flat, read_mapping, validate

@@ -159,10 +159,10 @@ def train(
             stage=stage,
             d_model=spec.model_settings.noam_width,
             group=group,
-            state=state,
         )
         training = Training(
             step=step,
+            state=state,
             batches=batches,
             validate=validator(model, stage, sources, validation, max_length, group, name),
             identity={"settings": settings, "inputs": hashes, "source": source},

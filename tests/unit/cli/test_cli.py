@@ -23,8 +23,8 @@ from recap.cli import build_parser, main
 from recap.cli.frame import Group
 from recap.cli.options import mapping
 from recap.cli.steps import TARGETS
-from recap.core.plugins import resolve
 from recap.settings import RunSpec
+from recap.settings.kinds import resolve
 from recap.settings.params import load_named, names, validate
 
 pytestmark = pytest.mark.seconds
@@ -262,7 +262,7 @@ def test_a_step_takes_empty_lists_numbers_and_arguments_of_a_spec(tmp_path, monk
         taken.append((number, files, more))
 
     taken = []
-    monkeypatch.setattr("recap.cli.steps.resolve", lambda target: stand_in)
+    monkeypatch.setattr("recap.settings.kinds.resolve", lambda target: stand_in)
     main(["run-step", TARGETS[0], "--files", "--number", "3", "--spec", '{"more": {"a": "b"}}'])
     assert taken == [(3, [], {"a": Path("b")})]
 

@@ -6,7 +6,7 @@ from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.jobs import selection_spec
-from recap.settings.params import load_named, load_profiles, names, profiles
+from recap.settings.params import load_named, names
 
 pytestmark = pytest.mark.seconds
 
@@ -33,14 +33,6 @@ def test_no_two_rows_are_the_same_run(table, scale):
 def test_every_row_says_whose_word_it_follows(table):
     rows = load_named(PARAMS, "tables", table).rows
     assert [row.id for row in rows if not row.note] == []
-
-
-@pytest.mark.parametrize("table", READINGS)
-def test_a_paper_s_profile_makes_its_readings_at_every_scale(table):
-    paper = table.partition("/")[0]
-    (path,) = (path for path in profiles(PARAMS) if path.parent.name == paper)
-    scales = {profile.scale for profile in load_profiles(path) if table in profile.tables}
-    assert scales == {"paper", "photos", "scenes"}
 
 
 def test_what_only_decodes_otherwise_is_not_trained_again():

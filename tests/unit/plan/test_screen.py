@@ -1,13 +1,13 @@
-"""`recap plan`: one screen."""
+"""`recap plan`: one screen, and how long jobs take, so many at a time."""
 
 import pytest
 
-from helpers.commands import printed, refused_command
+from helpers.commands import printed
 from helpers.plans import PARAMS
 from recap.cli.doctor import plan_tools
 from recap.models.check import costs_of
 from recap.plan.profiles import named_plan
-from recap.plan.screen import jobs, screen, table_work
+from recap.plan.screen import Job, chains, jobs, makespan, screen, table_work
 
 
 def shown(words, capsys):
@@ -30,18 +30,6 @@ def test_everything_that_is_missing_is_said_at_once(folder, capsys):
         assert part in text, text
     assert len(text.splitlines()) <= 45
     assert [path.name for path in folder.iterdir() if path.name != "params"] == ["work"]
-
-
-def test_a_scale_is_named_and_a_misspelt_one_gets_the_nearest(folder, capsys):
-    assert shown(["xlan", "--scale", "scenes"], capsys).startswith("xlan_scenes at scale scenes")
-    assert "scenes" in refused_command(capsys, "plan", "xlan", "--scale", "scene")
-
-
-def test_files_that_are_there_are_not_missing(folder, capsys):
-    (folder / "mine" / "coco").mkdir(parents=True)
-    (folder / "mine" / "coco" / "train2014.zip").touch()
-    text = shown(["acf", "--inputs", "mine"], capsys)
-    assert "coco/val2014.zip" in text and "coco/train2014.zip" not in text
 
 
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
@@ -98,3 +86,19 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
     assert result["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
     assert {cost.images for cost in result["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}
+
+
+def test_a_job_waits_for_those_before_it():
+    jobs = {"xe": Job(5.0), "scst": Job(2.0, ("xe",)), "evaluate": Job(1.0, ("scst",)), "other": Job(4.0)}
+    assert chains(jobs) == {"xe": 8.0, "scst": 3.0, "evaluate": 1.0, "other": 4.0}
+    assert makespan(jobs, 1) == 12.0
+    assert makespan(jobs, 2) == makespan(jobs, 8) == 8.0
+
+
+def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
+    jobs = {n: Job(float(n % 7 + 1), (n - 3,) if n > 3 else ()) for n in range(1, 40)}
+    total, longest = sum(job.seconds for job in jobs.values()), max(chains(jobs).values())
+    for places in (1, 2, 3, 5):
+        bound = max(total / places, longest)
+        assert bound <= makespan(jobs, places) <= 2 * bound
+    assert makespan({}, 3) == pytest.approx(0)
