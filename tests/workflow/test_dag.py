@@ -185,22 +185,6 @@ def test_more_processes_than_gpus_are_refused_before_any_job(workspace, monkeypa
     assert "recap: recipe 'other': 5 processes want a GPU each, but there are 4; set `processes` lower" in done.stderr
 
 
-def test_recipes_that_differ_in_the_second_stage_share_the_first_and_rows_read_several_stores(workspace):
-    (workspace.folder / "params" / "features" / "second.yaml").write_text("base: tiny_grid\nseed: 1\n")
-    workspace.change("tables/tiny.yaml", "features: tiny_grid", "features: [tiny_grid, second]")
-    workspace.change("tables/tiny.yaml", "model: zodiac", "model: transformer")
-    workspace.change("tables/tiny.yaml", "recipe: other, stage: xe", "recipe: {base: short, scst: {samples: 3}}")
-    said = workspace.dry_run("evaluate_all", "--printshellcmds", "--quiet", "host")
-    run = "results/tiny/runs/tiny_scenes/full/tiny_grid+second"
-    commands = [" ".join(line.split()) for line in said.splitlines() if "-m recap" in line]
-    trained = [line for line in commands if " train " in line]
-    assert sum("--init" not in line for line in trained) == 1
-    assert sum(f"--init {run}/transformer@short/seed-1/xe " in line for line in trained) == 2
-    assert any(f"--out {run}/transformer@short+scst.samples=3/seed-1/scst" in line for line in trained)
-    stores = "--features results/tiny/features/tiny_scenes/tiny_grid.h5 results/tiny/features/tiny_scenes/second.h5 "
-    assert all(stores in line for line in [*trained, *(line for line in commands if " evaluate " in line)])
-
-
 def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(workspace):
     words = ("train_all", "--printshellcmds", "--quiet", "host")
     before = workspace.dry_run(*words)

@@ -51,14 +51,6 @@ def test_files_of_the_list_are_fetched_when_the_profile_says_so(listed):
     assert listed.planned("data_all", "--forceall", config=on)["fetch"] == 0
 
 
-def test_a_key_that_stands_twice_in_a_profile_is_refused(workspace):
-    profile = workspace.folder / "params" / "tiny.yaml"
-    profile.write_text(profile.read_text() + "\nseeds: [9]\n")
-    refused = workspace.snakemake("-n")
-    assert refused.returncode == 1
-    assert "the key 'seeds' is duplicated, in lines" in refused.stderr
-
-
 @pytest.fixture
 def packed(workspace):
     """A workspace whose photographs lie in an archive on a local server, with what nothing needs beside them."""

@@ -29,11 +29,6 @@ def test_a_clone_with_pulled_results_makes_nothing_again(clone):
     assert clone.planned() == set()
 
 
-@pytest.mark.slow
-def test_one_new_seed_in_a_clone_trains_one_seed(clone):
-    assert clone.planned(seeds=(1, 2, 3)) == {"results/runs/3.txt", SUMMARY}
-
-
 def test_a_changed_rate_in_a_clone_trains_what_depends_on_it(clone):
     assert clone.planned(rate=2) == {FIRST, SECOND, SUMMARY}
 

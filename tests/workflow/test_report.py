@@ -7,22 +7,9 @@ from recap.plan.profiles import named_plan
 from recap.profile_report.pictures import figures
 from recap.settings.figures import FIGURES
 
-MODEL = """\
-kind: visual_gpt
-d_model: 16
-heads: 2
-decoder_layers: 1
-pretrained: false
-"""
-ROW = """\
-  - id: gated
-    label: VisualGPT
-    dataset: tiny_scenes
-    features: tiny_grid
-    model: visual_gpt
-    recipe: other
-    stage: xe
-"""
+MODEL = "{kind: visual_gpt, d_model: 16, heads: 2, decoder_layers: 1, pretrained: false}"
+SETTINGS = "dataset: tiny_scenes, features: tiny_grid, model: visual_gpt, recipe: other, stage: xe"
+ROW = f"  - {{id: gated, label: VisualGPT, {SETTINGS}}}\n"
 KINDS = FIGURES.classes()
 NEEDED = {"parts_of_speech": ", text: a.txt, title: A"}  # settings without a default
 

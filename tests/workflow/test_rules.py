@@ -6,18 +6,11 @@ import stat
 from workflow.provenance import make_writable
 from workflow.stopping import jobs_here
 
-from helpers.tiny_workspace import ROOT, Workspace
+from helpers.tiny_workspace import Workspace
 from recap.core.documents import read_mapping
 from recap.plan import source
 from recap.plan.profiles import load_plan
 from workflow import profile
-
-
-def test_every_rule_that_runs_a_command_writes_its_log():
-    rules = "".join(path.read_text() for path in sorted((ROOT / "workflow" / "rules").glob("*.smk")))
-    commands = re.findall(r'"\{(?:DETECTOR_)?RECAP\}(.*)', rules)
-    assert len(commands) > 15
-    assert all(command.startswith(" --log-file {log:q}") for command in commands)
 
 
 def test_links_to_the_cache_become_writable_and_a_new_file_leaves_the_cache_alone(tmp_path):

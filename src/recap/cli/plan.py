@@ -48,17 +48,11 @@ def plan(
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cli.doctor import plan_tools
     from recap.models.check import costs_of
-    from recap.plan.costs import ASSUMED_TFLOPS
     from recap.plan.profiles import named_plan
     from recap.plan.screen import screen
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
-    costs = costs_of(planned)
-    if measured is not None:
-        from recap.measure.kit import costs_with  # it imports torch
-
-        costs = costs_with(costs, measured)
-    print(screen(planned, costs, plan_tools(planned), tflops=tflops or ASSUMED_TFLOPS, places=jobs))
+    print(screen(planned, costs_of(planned, measured), plan_tools(planned), tflops=tflops, places=jobs))
 
 
 @command("recap measure", "recap measure --tiny --device cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,18 +11,17 @@ import torch
 from torch import Tensor
 
 from recap.core.documents import write_json
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS, PAD, AnyVocabulary
-from recap.evaluation.boxes import vector_boxes
 from recap.evaluation.decode import Decoder, best
 from recap.models.base import Captioner
 from recap.models.explained import attention_maps
-from recap.models.images import Images
+from recap.models.images import Images, Stream
 from recap.nn.fast import fixed_weights
-from recap.reporting.attention import AttentionMap, write_attention
+from recap.reporting.attention import AttentionMap, Box, grid_boxes, write_attention
 from recap.runs.folder import open_runs
 from recap.runs.inputs import FeatureSources, batch_tensor, split_captions
 from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
@@ -117,6 +117,18 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
         image_roots=models.image_roots,
         out=files["attention.png"],
     )
+
+
+def vector_boxes(stream: Stream, source: str) -> list[Box]:
+    """Return where one image's vectors are, as fractions of it: their boxes, or the cells of a square grid."""
+    vectors = int(stream.mask[0].sum())
+    side = math.isqrt(vectors)
+    if stream.boxes is None and side * side == vectors:
+        return grid_boxes(side)
+    if stream.boxes is None or stream.sizes is None or not stream.sizes.all():
+        raise FeatureError(f"{source}: without boxes and the picture's size only vectors of a square grid can be drawn")
+    scaled = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
+    return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
 
 
 def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel
 
 from recap.core.device import half_precision, mixed, select_device
-from recap.core.documents import read_json, write_json
-from recap.core.errors import ConfigError, RecapError
+from recap.core.documents import write_json
+from recap.core.errors import RecapError
 from recap.core.files import write_text
 from recap.core.hashing import commit
 from recap.core.log import log
@@ -29,7 +28,6 @@ from recap.measure.agreement import agreements
 from recap.measure.resume import resumed
 from recap.measure.steps import machine, measure, paper_shapes, rounded
 from recap.plan.amounts import StepShape
-from recap.plan.costs import Costs, StepCost, StepCosts
 from recap.settings.features import GridFeatures
 
 DETECTOR = "COCO-Detection/faster_rcnn_R_101_C4_3x.yaml"  # of detectron2's model zoo, with random weights
@@ -126,25 +124,6 @@ def _pictures(device: torch.device, tiny: bool) -> Iterable[dict[str, Any]]:
     with torch.no_grad():
         seconds = _seconds(lambda: model(picture), device)
     yield {"extractor": f"detectron2, {DETECTOR}", "a_second": rounded(1 / seconds), "holds": True}
-
-
-class _MeasuredStep(BaseModel):
-    cost: StepCost
-    compiled: bool
-
-
-class _MeasuredFile(BaseModel):
-    tiny: bool
-    steps: list[_MeasuredStep]
-
-
-def costs_with(costs: Costs, path: Path) -> Costs:
-    """Return the costs of a plan by what was measured on another machine, before what was measured on this one."""
-    measured: _MeasuredFile = read_json(path, _MeasuredFile)
-    if measured.tiny:
-        raise ConfigError(f"{path}: made with --tiny, whose times mean nothing; run `recap measure` without it")
-    rows = [step.cost for step in measured.steps if not step.compiled]
-    return Costs(costs.plan, costs.parameters, StepCosts([*rows, *costs.measured.rows]))
 
 
 def page(report: dict[str, Any]) -> str:

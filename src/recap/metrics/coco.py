@@ -1,7 +1,6 @@
 """COCO's tokens and caption metrics by pycocoevalcap's scorers and jars; fractions of 1, though CIDEr may exceed 1.
 
-Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error. Here, in `meteor` and in
-`spice` what is below it is driven so that nothing can hang or shift.
+Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error, so it is not used.
 """
 
 from __future__ import annotations

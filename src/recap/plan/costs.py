@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError
-from recap.core.files import write_text
 from recap.plan.amounts import Amounts, StepShape, UnknownSize, Work
 from recap.plan.jobs import nodes
 from recap.plan.paths import used_stores
@@ -24,17 +22,16 @@ from recap.plan.run import VAL, Run, Submission
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import Strict
 from recap.settings.datasets import COCO_PARTS, PICTURES
-from recap.settings.params import validate
 
-TABLE = "measured_steps.csv"  # in `params/`, and below `work/` for what was timed here
-TIMED = Path("work") / TABLE
+TABLE = "measured_steps.json"  # in `params/`: the project's own
+HERE = Path("work") / "measured.json"  # of this folder's machine, which limits of cluster jobs count with, too
 ASSUMED_TFLOPS = 10.0  # 10^12 operations per second of a GPU that was not measured; named wherever it is used
 Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
 # Where no model of the kind was measured: a product of a weight is 2 operations forwards and 4 backwards.
 _OPERATIONS = {"xe": 6, "scst": 8, "decode": 2}
 _SAVED = 0.05  # bytes kept for the backward pass per operation: more than any model of the table
 _FLOAT = 4  # bytes
-_ONE_CORE = ", one core"  # after the name of a processor
+ONE_CORE = ", one core"  # after the name of a processor
 _TRAINED = 4  # copies of the parameters in memory: weights, gradients, two moments of Adam
 _STATE = 3  # copies in a checkpoint: weights, two moments
 _PER_IMAGE = 8 + 8 + 32 + 32  # bytes of an image's id, size and two digests in a store: of its vectors, of its sources
@@ -78,21 +75,34 @@ class Estimate:
     measured: bool  #: of this very shape; else scaled from one of the same kind, or from the parameters alone
 
 
+class _Step(BaseModel):
+    cost: StepCost
+    compiled: bool
+
+
+class _Measured(BaseModel):
+    """What a plan reads of a file that `recap measure` writes."""
+
+    tiny: bool
+    steps: list[_Step]
+
+
 class StepCosts:
-    """Measured costs; rows of the first table count before others."""
+    """Measured costs; the first rows count before others."""
 
     def __init__(self, rows: Iterable[StepCost]) -> None:
         self.rows = list(rows)
 
     @classmethod
-    def read(cls, paths: Sequence[Path]) -> StepCosts:
-        """Read tables; those that do not exist are left out."""
-        return cls(row for path in paths if path.exists() for row in _rows(path))
-
-    @classmethod
-    def of_project(cls, params: Path) -> StepCosts:
-        """Read what was timed in this folder, then the project's own table."""
-        return cls.read([TIMED, params / TABLE])
+    def read(cls, *paths: Path) -> StepCosts:
+        """Read files that `recap measure` wrote."""
+        rows = []
+        for path in paths:
+            measured: _Measured = read_json(path, _Measured)
+            if measured.tiny:
+                raise ConfigError(f"{path}: made with --tiny, whose times mean nothing; measure without it")
+            rows += [step.cost for step in measured.steps if not step.compiled]
+        return cls(rows)
 
     def of(self, shape: StepShape, parameters: int) -> Estimate:
         """Return what an image of a shape costs.
@@ -109,31 +119,10 @@ class StepCosts:
         ratios = [1.0 if row.key == shape.key else size / row.size for row in nearest]
         seconds: dict[str, float] = {}
         for row, ratio in zip(nearest, ratios, strict=True):
-            machine = f"{row.machine}{_ONE_CORE}" if row.device == "cpu" else row.machine
+            machine = f"{row.machine}{ONE_CORE}" if row.device == "cpu" else row.machine
             seconds.setdefault(machine, row.seconds * ratio)
         first, ratio = nearest[0], ratios[0]
         return Estimate(first.gflop * ratio, first.saved_mb * ratio, seconds, first.key == shape.key)
-
-
-def add_costs(path: Path, rows: Iterable[StepCost]) -> None:
-    """Add lines to a table; they take the place of those of the same shape and machine."""
-    old = _rows(path) if path.exists() else []
-    by_shape = {(row.key, row.device, row.machine): row for row in [*old, *rows]}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(StepCost.model_fields), lineterminator="\n")
-    writer.writeheader()
-    ordered = sorted(by_shape.values(), key=lambda row: (row.kind, row.work, row.parameters, row.key, row.machine))
-    writer.writerows(row.model_dump(mode="json") for row in ordered)
-    write_text(path, text.getvalue())
-
-
-def _rows(path: Path) -> list[StepCost]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            return [validate(StepCost, dict(row), f"{path} line {reader.line_num}") for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: cannot be read as CSV ({error}); restore it, or delete it") from error
 
 
 @dataclass(frozen=True)
@@ -358,7 +347,7 @@ class Resources:
 
     def _minutes(self, cost: TrainingCost | EvaluationCost) -> float:
         """Return the minutes of computing: of this kind of processor if one was measured, else assumed."""
-        timed = [seconds for name, seconds in cost.seconds.items() if name.endswith(_ONE_CORE) != self.gpus]
+        timed = [seconds for name, seconds in cost.seconds.items() if name.endswith(ONE_CORE) != self.gpus]
         if timed:
             return _LATER * max(timed) / 60
         return _ASSUMED_LATER * cost.gflop / 1e3 / (ASSUMED_TFLOPS if self.gpus else _CPU_TFLOPS) / 60

@@ -11,10 +11,10 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from recap.core.errors import counted
-from recap.plan.costs import Costs, EvaluationCost, TrainingCost
+from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Costs, EvaluationCost, TrainingCost
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
-from recap.plan.run import Run
+from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
@@ -24,6 +24,7 @@ Work = tuple[Literal["train", "evaluate", "submit"], Run]
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
+_DEAREST = 3
 _PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
 
 
@@ -37,10 +38,11 @@ class Tool:
     get: str  #: the command or the page that gets it
 
 
-def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float, places: int | None) -> str:
+def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None) -> str:
     """Return all that a person wants to know before the first job.
 
-    A GPU is assumed to sustain so many `tflops`; `places` are the jobs that run at once, of several numbers if None.
+    Times are of a GPU that was measured, or of one that sustains so many `tflops`; `places` are the jobs that run at
+    once, of several numbers if None.
     """
     missing, tables = requirements(Paths(plan)), table_work(plan, costs)
     trainings = [cost for table in tables for cost in table.costs if isinstance(cost, TrainingCost)]
@@ -173,28 +175,56 @@ def _memory(trainings: Sequence[TrainingCost]) -> Iterator[str]:
     yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
 
 
-def _hours(
-    plan: RunPlan, costs: Costs, tables: Sequence[TableWork], tflops: float, numbers: Sequence[int]
-) -> Iterator[str]:
+def _paces(tables: Sequence[TableWork], tflops: float | None) -> dict[str, Callable[[Cost], float]]:
+    """Return, by name, what gives the seconds of a cost: a GPU, measured or assumed, then a core that was measured."""
     every = [cost for table in tables for cost in table.costs]
-    # The machine that was measured last of those whose seconds are known for all jobs.
-    machine = next((name for name in every[0].seconds if all(name in cost.seconds for cost in every)), None)
-    schedules: dict[str, Callable[[Cost], float]] = {}
-    if machine is not None:
-        schedules[f"{machine}, measured"] = lambda cost: cost.seconds[machine]
-    assumed = f"GPUs of {tflops:g} TFLOP/s, assumed, not measured (--tflops)"
-    schedules[assumed] = lambda cost: cost.gflop * 1e9 / (tflops * 1e12)
+    measured = [name for name in every[0].seconds if all(name in cost.seconds for cost in every)]
+    core = [name for name in measured if name.endswith(ONE_CORE)][:1]
+    card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
+    paces: dict[str, Callable[[Cost], float]] = {}
+    for name in card + core:  # of each the one that was measured last
+        paces[f"{name}, measured"] = lambda cost, name=name: cost.seconds[name]  # type: ignore[misc]
+    if card:
+        return paces
+    rate = tflops or ASSUMED_TFLOPS
+    return {
+        f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": lambda cost: cost.gflop / rate / 1e3,
+        **paces,
+    }
+
+
+def _hours(
+    plan: RunPlan, costs: Costs, tables: Sequence[TableWork], tflops: float | None, numbers: Sequence[int]
+) -> Iterator[str]:
+    paces = _paces(tables, tflops)
     yield "Time of trainings and decoding, without features, metrics and early stops:"
     rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
-    for name, seconds in schedules.items():
+    for name, seconds in paces.items():
         scheduled = jobs(plan, costs, seconds)
         each = [job.seconds for (kind, _), job in scheduled.items() if kind == "train"]
         spans = [makespan(scheduled, n) for n in numbers]
         total, longest = sum(job.seconds for job in scheduled.values()), max(chains(scheduled).values())
         rows.append([name, f"{_time(min(each))} to {_time(max(each))}", *map(_time, (total, *spans, longest))])
     yield from _columns(rows)
-    if machine is None:
-        yield "No machine was measured for these kinds of models: `recap plan ... --time` times some steps here."
+    gpu, seconds = next(iter(paces.items()))
+    yield f"Of these, by {gpu}: " + ", ".join(
+        f"{each.table} {_time(sum(map(seconds, each.costs)))}" for each in tables if each.costs
+    )
+    dearest = sorted(_rows(plan, costs, seconds).items(), key=lambda row: -row[1])[:_DEAREST]
+    yield "Rows that cost most: " + "; ".join(f"{row} {_time(cost)}" for row, cost in dearest)
+    if "assumed" in gpu:
+        yield "`recap measure` measures a GPU in minutes, and `--measured FILE` counts with it."
+
+
+def _rows(plan: RunPlan, costs: Costs, seconds: Callable[[Cost], float]) -> dict[str, float]:
+    """Return the seconds of each row that is trained or decoded, with all that it needs, whoever needs it too."""
+    rows = {}
+    for name, table in plan.tables.items():
+        for row in table.rows:
+            runs = row_runs(row, plan.seeds[name])
+            work = [*map(costs.training, _trainings(plan, runs)), *map(costs.evaluation, runs)]
+            rows[f"{row.label} ({name})"] = sum(map(seconds, work))
+    return rows
 
 
 @dataclass(frozen=True)

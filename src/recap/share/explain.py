@@ -14,8 +14,8 @@ import torch
 
 from recap.core.files import write_text
 from recap.data.vocabulary import BOS
-from recap.evaluation.boxes import vector_boxes
 from recap.evaluation.decode import caption_text
+from recap.evaluation.figures import vector_boxes
 from recap.models.explained import Note, explained
 from recap.reporting.attention import Box, shaded
 from recap.reporting.text import plain

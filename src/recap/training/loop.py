@@ -162,8 +162,8 @@ class Training:
             epoch, score = self._scores[-1]
             if len(self._scores) > 1 and {each for _, each in self._scores} == {score}:  # no validation could choose
                 log.warning(
-                    f"{self.name}: all {len(self._scores)} validations gave {self.metric.name} {score:.4f}, so the "
-                    "last epoch is kept; of one validation image CIDEr-D is always 0, give more"
+                    f"{self.name}: all validations gave {self.metric.name} {score:.4f}, so the last epoch is kept; of "
+                    "one validation image CIDEr-D is always 0, give more"
                 )
                 self._keep(score, epoch)
                 self._save()

@@ -6,7 +6,7 @@ from PIL import Image
 from helpers.feature_stores import SIZE, write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
-from recap.evaluation.boxes import vector_boxes
+from recap.evaluation.figures import vector_boxes
 from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec

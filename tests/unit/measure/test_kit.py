@@ -5,11 +5,8 @@ import json
 import pytest
 import torch
 
-from helpers.plans import PARAMS, planned
 from recap.core.errors import RecapError
 from recap.measure import agreement, kit
-from recap.models.check import costs_of
-from recap.plan.costs import StepCosts
 from recap.settings.models import model_configs
 
 CPU = torch.device("cpu")
@@ -27,32 +24,6 @@ def test_every_kind_agrees_with_float64_in_every_precision():
 @pytest.mark.parametrize("stage", ["xe", "scst"])
 def test_a_killed_training_continues_to_the_bit(stage, tmp_path):
     assert kit.resumed(stage, CPU, tmp_path) == {"stage": stage, "repeats": True, "resumes": True}
-
-
-def report(**changes):
-    costs = StepCosts.of_project(PARAMS).rows[:3]
-    steps = [
-        {"cost": {**cost.model_dump(mode="json"), "machine": "card", "device": "cuda"}, "compiled": False}
-        for cost in costs
-    ]
-    return {"tiny": False, "steps": steps, **changes}
-
-
-def test_a_plan_counts_with_a_measured_file(tmp_path):
-    file = tmp_path / "measured.json"
-    file.write_text(json.dumps(report()))
-    costs = costs_of(planned(PARAMS, tables=["acf/t1"]))
-    counted = kit.costs_with(costs, file)
-    assert [row.machine for row in counted.measured.rows[:3]] == ["card"] * 3
-    assert len(counted.measured.rows) == len(costs.measured.rows) + 3
-
-
-@pytest.mark.parametrize("changes", [{"tiny": True}, {"steps": [{"cost": {}, "compiled": False}]}])
-def test_a_file_of_no_use_is_refused_by_name(changes, tmp_path):
-    file = tmp_path / "measured.json"
-    file.write_text(json.dumps(report(**changes)))
-    with pytest.raises(RecapError, match=r"measured\.json"):
-        kit.costs_with(costs_of(planned(PARAMS, tables=["acf/t1"])), file)
 
 
 def test_a_machine_that_computes_something_else_is_told(tmp_path, monkeypatch):

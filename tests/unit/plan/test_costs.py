@@ -1,13 +1,12 @@
 """What steps, trainings, evaluations and stores cost, and the limits of jobs for a cluster."""
 
-from datetime import date
-
 import pytest
 
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import PARAMS, edited, measured_file, measured_row, planned
+from recap.core.errors import RecapError
 from recap.models.check import check_models
 from recap.plan.amounts import Amounts
-from recap.plan.costs import UNKNOWN, Costs, Estimate, Resources, StepCost, StepCosts, add_costs, inputs_of
+from recap.plan.costs import TABLE, UNKNOWN, Costs, Estimate, Resources, StepCosts, inputs_of
 
 
 @pytest.fixture(scope="module")
@@ -18,26 +17,19 @@ def shapes():
     return list({shape.key: shape for shape in shapes}.values())
 
 
-def row(shape, **changes):
-    values = {"kind": shape.model.kind, "work": shape.work, "key": shape.key, "parameters": 1_000_000}
-    values |= {"vectors": shape.inputs.vectors, "tokens": shape.tokens, "images": 4, "gflop": 2.0, "saved_mb": 3.0}
-    values |= {"seconds": 0.5, "device": "cpu", "machine": "a core", "torch": "2.13.0"}
-    return StepCost(**{**values, "measured_on": date(2026, 11, 24), **changes})
-
-
 def test_a_measured_shape_costs_what_was_measured(shapes):
-    cost = StepCosts([row(shapes[0])]).of(shapes[0], 1_000_000)
+    cost = StepCosts([measured_row(shapes[0])]).of(shapes[0], 1_000_000)
     assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (2.0, 3.0, {"a core, one core": 0.5}, True)
 
 
 def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
-    cost = StepCosts([row(shapes[0], key="0" * 16)]).of(shapes[0], 2_000_000)
+    cost = StepCosts([measured_row(shapes[0], key="0" * 16)]).of(shapes[0], 2_000_000)
     assert (cost.gflop, cost.saved_mb, cost.measured) == (pytest.approx(4.0), pytest.approx(6.0), False)
     assert cost.seconds == {"a core, one core": pytest.approx(1.0)}
-    rows = [row(shapes[0], key="1" * 16, parameters=100), row(shapes[0], key="2" * 16, gflop=9.0)]
+    rows = [measured_row(shapes[0], key="1" * 16, parameters=100), measured_row(shapes[0], key="2" * 16, gflop=9.0)]
     assert StepCosts(rows).of(shapes[0], 1_000_000).gflop == pytest.approx(9.0)
-    own = row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
-    assert list(StepCosts([own, row(shapes[0])]).of(shapes[0], 1).seconds) == ["this GPU", "a core, one core"]
+    own = measured_row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
+    assert list(StepCosts([own, measured_row(shapes[0])]).of(shapes[0], 1).seconds) == ["this GPU", "a core, one core"]
 
 
 def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(shapes):
@@ -47,13 +39,16 @@ def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(s
     assert cost.seconds == {} and not cost.measured
 
 
-def test_a_table_is_written_and_read_and_a_line_replaces_its_own(tmp_path, shapes):
-    table = tmp_path / "measured.csv"
-    add_costs(table, [row(shapes[0]), row(shapes[1])])
-    add_costs(table, [row(shapes[0], seconds=0.25)])
-    costs = StepCosts.read([table, tmp_path / "none.csv"])
-    assert len(costs.rows) == 2
-    assert costs.of(shapes[0], 1).seconds == {"a core, one core": 0.25}
+def test_a_measured_file_is_read_before_the_projects_own(tmp_path, shapes):
+    costs = StepCosts.read(measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE)
+    assert costs.of(shapes[0], 1).seconds["a core, one core"] == 0.25
+    assert len(costs.rows) > 50
+
+
+@pytest.mark.parametrize("changes", [{"tiny": True}, {"steps": [{"cost": {}, "compiled": False}]}])
+def test_a_measured_file_of_no_use_is_refused_by_name(changes, tmp_path, shapes):
+    with pytest.raises(RecapError, match=r"measured\.json"):
+        StepCosts.read(measured_file(tmp_path, [measured_row(shapes[0])], **changes))
 
 
 MILLION = 10**6
@@ -103,7 +98,7 @@ def test_a_store_has_the_vectors_of_its_images(costs):
 
 
 def resources(plan):
-    return Resources(Costs(plan, check_models(plan), StepCosts.read([PARAMS / "measured_steps.csv"])))
+    return Resources(Costs(plan, check_models(plan), StepCosts.read(PARAMS / TABLE)))
 
 
 @pytest.fixture(scope="module")

@@ -57,14 +57,6 @@ def test_a_run_has_the_label_of_its_row_and_so_has_its_first_stage():
     }
 
 
-def test_of_several_tables_the_first_by_name_decides():
-    tables = {"t2": [row("Ours")], "t1": [row("Baseline"), row("Baseline (XE)", stage="xe")]}
-    assert labels(tables) == {
-        "photos/full/grid/xlan@long/scst": "Baseline",
-        "photos/full/grid/xlan@long/xe": "Baseline (XE)",
-    }
-
-
 def test_settings_of_one_label_are_told_apart_by_what_differs():
     settings = {
         "photos/full/grid/xlan@long": "Baseline (grid, long)",

@@ -33,16 +33,6 @@ def test_every_shipped_profile_is_planned(name):
         assert {row.as_printed for row in planned_table.rows} == {declared}
 
 
-@pytest.mark.parametrize(("scale", "trained", "width"), [("paper", 28, 1024), ("photos", 7, 256), ("scenes", 14, 128)])
-def test_table_3_of_x_lan_is_one_file_at_every_scale(scale, trained, width):
-    plan = shipped("xlan/t3", scale=scale)
-    rows = plan.tables["xlan/t3"].rows
-    assert len(plan.trained()) == trained
-    assert [plan.get("models", row.model).encoder_layers for row in rows] == [0, 0, 1, 2, 3, 4, 4]
-    assert [plan.get("models", row.model).activation for row in rows] == ["celu", *["relu"] * 5, "celu"]
-    assert {plan.get("models", row.model).d_model for row in rows} == {width}
-
-
 def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
     plan = shipped("xlan/t3", scale="scenes")
     _, row = plan.row("xlan/t3/enc2")

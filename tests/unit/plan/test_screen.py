@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.commands import printed
-from helpers.plans import PARAMS
+from helpers.plans import PARAMS, measured_file, measured_row
 from recap.cli.doctor import plan_tools
 from recap.models.check import costs_of
 from recap.plan.profiles import named_plan
@@ -67,14 +67,22 @@ def test_only_tools_that_a_plan_needs_are_asked_for():
     assert "detectron2" not in demo
 
 
-def test_steps_are_timed_here_and_then_known(folder, capsys):
-    words = ["fusion", "--scale", "scenes", "--time", "0.001"]
-    first = shown(words, capsys)
-    table = (folder / "work" / "measured_steps.csv").read_text()
-    assert len(table.splitlines()) == 2  # the minutes were over after one
-    shown(words, capsys)
-    assert len((folder / "work" / "measured_steps.csv").read_text().splitlines()) == 3
-    assert "measured" in first
+def test_hours_are_those_of_a_card_that_was_measured(folder, capsys):
+    words = ["fusion", "--scale", "scenes"]
+    text = shown(words, capsys)
+    assert "assumed, not measured" in text and "Rows that cost most: " in text
+    plan = named_plan(PARAMS, "fusion", scale="scenes")
+    rows = [measured_row(shape, machine="card", device="cuda") for shape in costs_of(plan).shapes()]
+    file = measured_file(folder, rows)
+    text = shown([*words, "--measured", str(file)], capsys)
+    assert "assumed" not in text and "by card, measured: fusion/" in text
+    costs = costs_of(plan, file)
+    training = next(run for run in plan.trained() if run.stage == "xe")
+    stage = costs.amounts.stage(training)
+    assert stage.validate_every == 1
+    images = stage.images_per_batch * costs.training(training).steps
+    validated = stage.epochs * costs.amounts.counts(training.dataset).val
+    assert costs.training(training).seconds["card"] == pytest.approx(0.5 * (images + validated))  # half a second each
 
 
 def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted(folder, capsys):

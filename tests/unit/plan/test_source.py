@@ -122,10 +122,6 @@ def test_a_move_to_another_file_changes_nothing(toy):
     assert toy(job=renamed, layer=None, papers=LAYER) == toy()
 
 
-def test_what_no_definition_of_the_job_names_does_not_count(toy):
-    assert toy(numbers=replaced(NUMBERS, "SHIFT = 2", "SHIFT = 3")) == toy()
-
-
 def test_two_definitions_of_one_name_that_change_places_count(toy):
     job = "from toy.{0} import f\nfrom toy.{1} import f as g\n\n\ndef run():\n    return f(g(1))\n"
     both = {"a": "def f(x):\n    return x + 1\n", "b": "def f(x):\n    return x * 2\n"}

@@ -23,8 +23,7 @@ from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary import BOS
-from recap.evaluation.boxes import vector_boxes
-from recap.evaluation.figures import DrawnModels, caption_images, shown_images
+from recap.evaluation.figures import DrawnModels, caption_images, shown_images, vector_boxes
 from recap.models.base import Captioner
 from recap.models.explained import Note
 from recap.models.images import Images, Stream
