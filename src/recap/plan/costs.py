@@ -104,6 +104,12 @@ class StepCosts:
             rows += [step.cost for step in measured.steps if not step.compiled]
         return cls(rows)
 
+    @classmethod
+    def of_project(cls, params: Path, measured: Path | None = None) -> StepCosts:
+        """Read what was measured here, or a file in its place, then the table of the parameters, if they have one."""
+        first = [measured] if measured else [HERE] if HERE.exists() else []
+        return cls.read(*first, *(path for path in [params / TABLE] if path.exists()))
+
     def of(self, shape: StepShape, parameters: int) -> Estimate:
         """Return what an image of a shape costs.
 

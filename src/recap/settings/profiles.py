@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PositiveInt, StrictInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from recap.settings.base import Strict, neutral
 from recap.settings.recipes import Execution
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):  # pydantic takes true for 1
+        raise ValueError("a seed is a whole number")
+    return value
+
+
+Seed = Annotated[int, BeforeValidator(_no_boolean)]  # Snakemake's `--config seeds=[1,2]` has texts
 
 
 class Profile(Strict):
@@ -17,7 +26,7 @@ class Profile(Strict):
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
     figures: list[str] = Field([], description="figures (mine/f7); their tables are made, too")
     scale: str | None = Field(None, description="name of a scale; none: the tables as they are")
-    seeds: list[StrictInt] | None = Field(None, min_length=1, description="default: the scale's, or the table's")
+    seeds: list[Seed] | None = Field(None, min_length=1, description="default: the scale's, or the table's")
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch and unpack missing outside files, as data_versions.csv lists them")
     keep_archives: bool = Field(True, description="false: fetched archives are removed when they are unpacked")
@@ -55,7 +64,7 @@ class Replacements(Strict):
     models: dict[str, dict[str, Any]] = Field({}, description="kind of model -> sizes that override those of its file")
     recipes: dict[str, str | dict[str, Any]] = Field({}, description="recipe -> a name, or `base` and what differs")
     recipes_by_subset: dict[str, str] = Field({}, description="subset -> the recipe where `recipes` names none")
-    seeds: list[StrictInt] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
+    seeds: list[Seed] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
     note: str = Field("", description="sentences under the table, in addition to the generated ones")
 
 
