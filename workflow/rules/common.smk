@@ -2,9 +2,11 @@
 
 import re
 import sys
+from importlib.resources import files
 from pathlib import Path
 from shlex import quote
 
+from recap.core.hashing import value_hash
 from recap.core.process import devices
 from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
 from recap.plan.paths import Paths
@@ -53,6 +55,12 @@ wildcard_constraints:
 def as_json(value):
     """Return a spec as a parameter that Snakemake compares; its ``file``, written now, is what the command is given."""
     return SpecText.written(value, Path(WORK) / "specs")
+
+
+def template_digest(*packages):
+    """Return a digest of the templates of packages, which change a file as code does."""
+    folders = [files(package) / "templates" for package in packages]
+    return value_hash([file.read_text() for folder in folders for file in sorted(folder.iterdir())])[:16]
 
 
 def may_grow(stores):

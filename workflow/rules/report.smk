@@ -5,8 +5,9 @@ from recap.plan.run import row_runs, series_of
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
 SAMPLE_FILES = {ending: f"{FIGURES}/{{table}}_captions.{ending}" for ending in ("png", "md")}
-SWEEP_FILES = {"csv": f"{FIGURES}/{{figure}}.csv", "figure": f"{FIGURES}/{{figure}}.png"}
-CURVES = {"csv": f"{R}/curves.csv", "figure": f"{FIGURES}/curves.png"}
+DRAWN = {"figure": "png", "pdf": "pdf", "svg": "svg"}
+SWEEP_FILES = {name: f"{FIGURES}/{{figure}}.{ending}" for name, ending in {"csv": "csv", **DRAWN}.items()}
+CURVES = {"csv": f"{R}/curves.csv", **{name: f"{FIGURES}/curves.{ending}" for name, ending in DRAWN.items()}}
 SUMMARY = f"{R}/summary.json"
 REPORT_FILE = f"{REPORTS}/report.html"
 STORE = "mlflow/mlflow.db"
@@ -15,10 +16,10 @@ PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
-    files = expand([*TABLE_FILES.values(), *PAPER_FILES, *SAMPLE_FILES.values()], table=TABLE_IDS)
+    files = expand([*TABLE_FILES.values(), *PAPER_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
     files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
-    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), CURVES["figure"]]
+    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *(CURVES[name] for name in DRAWN)]
 
 
 def row_paths():
@@ -77,7 +78,7 @@ rule samples:
         f"{LOGS}/samples/{{table}}.log",
     params:
         spec=lambda w: as_json(table_spec(PLAN, TABLE_IDS[w.table])),
-        code=code_digest("recap.reporting.figures"),
+        code=code_digest("recap.tables.samples:write_samples"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
@@ -133,7 +134,7 @@ rule sweep:
         figure=one_of(PLOTS),
     params:
         spec=lambda w: as_json(PLOTS[w.figure].model_dump(mode="json")),
-        code=code_digest("recap.reporting.sweep"),
+        code=code_digest("recap.report.figures:write_sweep"),
         statistics=f"{R}/statistics",
     shell:
         "{RECAP} --log-file {log:q} run-step sweep --spec {params.spec.file:q} --statistics {params.statistics:q}"
@@ -149,7 +150,7 @@ rule summary:
         f"{LOGS}/summary.log",
     params:
         spec=lambda w: as_json({"rows": row_paths()}),
-        code=code_digest("recap.reporting.summary"),
+        code=code_digest("recap.report.figures:write_summary"),
         scores=f"{R}/scores",
     shell:
         "{RECAP} --log-file {log:q} run-step summary --spec {params.spec.file:q} --scores {params.scores:q}"
@@ -165,7 +166,7 @@ rule curves:
         f"{LOGS}/curves.log",
     params:
         spec=lambda w: as_json({"runs": curve_runs()}),
-        code=code_digest("recap.reporting.curves"),
+        code=code_digest("recap.report.figures:write_curves"),
         runs=f"{R}/runs",
     shell:
         "{RECAP} --log-file {log:q} run-step curves --spec {params.spec.file:q} --runs {params.runs:q}"
@@ -188,7 +189,8 @@ rule report_page:
         profile=lambda w: as_json(
             PROFILE.model_dump(mode="json", exclude={"execution", "inputs", "fetch", "keep_archives"})
         ),
-        code=code_digest("recap.profile_report.make"),
+        code=code_digest("recap.report.page"),
+        templates=template_digest("recap.tables", "recap.report"),
     shell:
         "{RECAP} --log-file {log:q} report make {params.profile.file:q} --params {PLAN.params:q}"
         " --inputs {PROFILE.inputs:q} > /dev/null"

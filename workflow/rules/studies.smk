@@ -116,6 +116,7 @@ rule study_analysis:
         f"{LOGS}/study_analysis/{{study}}.log",
     params:
         code=code_digest("recap.studies.tables", "recap.studies.analysis"),
+        templates=template_digest("recap.tables"),
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q} study analyse --sheets {input.sheets:q} --responses {input.responses:q}"

@@ -132,8 +132,8 @@ def _captioned(
     results: Iterable["PhotoCaptions | FailedPhoto"], failed: list["FailedPhoto"]
 ) -> Iterator["PhotoCaptions"]:
     """Yield photos with captions; of the others each is named, and noted in ``failed``."""
-    from recap.reporting.text import plain
     from recap.share.captioner import FailedPhoto
+    from recap.tables.text import plain
 
     for result in results:
         if isinstance(result, FailedPhoto):

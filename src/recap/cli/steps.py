@@ -70,8 +70,8 @@ _step(
     out=Path,
 )
 _step("select", "recap.statistics.compare:write_selections", "SelectedRows", runs=Path, out=Path)
-_step("summary", "recap.reporting.summary:write_summary", "Summary", plain=True, scores=Path, out=Path)
-_step("curves", "recap.reporting.curves:write_curves", "Curves", plain=True, runs=Path, out=Path, figure=Path)
+_step("summary", "recap.report.figures:write_summary", "Summary", plain=True, scores=Path, out=Path)
+_step("curves", "recap.report.figures:write_curves", "Curves", plain=True, runs=Path, out=Path, figure=Path)
 _step("track-init", "recap.share.tracking_store:init_store", store=Path)
 _step("publish", "recap.share.tracking_store:publish", profile=str, results=Path, reports=Path, store=Path, out=Path)
 
@@ -111,9 +111,9 @@ def statistics(*, table: str, spec: Any, scores: Path, runs: Path, selection: Pa
 
 @STEPS.command(spec="Table")
 def table(*, spec: Any, statistics: Path, out: Path) -> None:
-    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)."""
+    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .html, .md)."""
     from recap.core.documents import read_json
-    from recap.reporting.tables import write_table
+    from recap.tables.formats import write_table
 
     checksums.check(statistics)
     write_table(name=statistics.stem, table=spec, statistics=read_json(statistics), out=out)
@@ -122,7 +122,7 @@ def table(*, spec: Any, statistics: Path, out: Path) -> None:
 @STEPS.command(spec="ComparedTable")
 def samples(*, spec: Any, statistics: Path, corpus: Path, images: Paths, scores: Path, out: Path, count: int) -> None:
     """Draw sample captions and references, with their photos."""
-    from recap.reporting.figures import write_samples
+    from recap.tables.samples import write_samples
 
     write_samples(
         name=statistics.stem,
@@ -139,6 +139,6 @@ def samples(*, spec: Any, statistics: Path, corpus: Path, images: Paths, scores:
 @STEPS.command(spec="Figure")
 def sweep(*, spec: Any, statistics: Path, out: Path, figure: Path) -> None:
     """Plot the scores of several tables against one setting, with a CSV."""
-    from recap.reporting.sweep import write_sweep
+    from recap.report.figures import write_sweep
 
     write_sweep(figure=spec, statistics=statistics, png=figure, out=out)

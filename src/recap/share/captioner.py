@@ -26,7 +26,6 @@ from recap.decoding.step import NonFiniteLogits
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.features.ahead import prefetch
 from recap.models.images import Images
-from recap.reporting.text import plain
 from recap.runs.folder import load_model
 from recap.settings.base import HUB
 from recap.settings.features import GridFeatures
@@ -35,6 +34,7 @@ from recap.settings.recipes import DecodingSettings
 from recap.share.photo_features import PhotoFeatures
 from recap.share.photos import Photo, name_of, read_photo
 from recap.share.run_files import RunFiles, fetch_run, find_run_files
+from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from recap.core.errors import RecapError, UnknownName, nearest
 from recap.core.hashing import differences
-from recap.reporting.text import p_text, plain
 from recap.settings.params import read_mapping
 from recap.share.tracking_records import MAIN_METRIC, Record, read_runs
 from recap.statistics.comparison import compare_paired
 from recap.statistics.scores import not_comparable, read_image_scores, read_metrics
+from recap.tables.text import p_text, plain
 
 _HEADINGS = ["run", "data", "features", "parameters", "epochs", "hours", "val CIDEr-D", f"test {MAIN_METRIC}"]
 

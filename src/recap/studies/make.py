@@ -18,11 +18,11 @@ from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus
 from recap.data.files.archives import DAMAGED
 from recap.data.files.images import ImageSource
-from recap.reporting.text import plain
 from recap.settings import Study
 from recap.studies.design import Task, gold_items, study_tasks
 from recap.studies.forms import batch_csv, inside, page, template_html
 from recap.studies.sheets import Item, Sheet, Sheets, sheet_id, write_sheets
+from recap.tables.text import plain
 
 FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
 SPLIT = "test"

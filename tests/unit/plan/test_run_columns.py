@@ -13,9 +13,9 @@ from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MetricError
 from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs
-from recap.reporting.tables import write_table
 from recap.settings.tables import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
+from recap.tables.formats import write_table
 
 RUN = ["parameters", "validation CIDEr-D", "steps", "training hours"]
 COLUMNS = ["METEOR", "CIDEr", *RUN]

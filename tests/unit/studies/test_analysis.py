@@ -12,7 +12,7 @@ from recap.core.errors import ConfigError, DataError
 from recap.settings import Study
 from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, share, study_power
 from recap.studies.responses import Submission, collect
-from recap.studies.tables import study_content, write_study_table
+from recap.studies.tables import study_table, write_study_table
 
 VOTES = {"frac_0.001": [49, 24, 78, 99], "frac_0.005": [48, 48, 59, 95], "frac_0.01": [43, 61, 55, 91]}
 CHI_SQUARE = {"frac_0.001": 51.8, "frac_0.005": 23.8, "frac_0.01": 20.0}
@@ -48,7 +48,7 @@ def test_the_published_votes_give_table_6_and_its_tests(published):
 
 def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
     forms, _, statistics = published
-    content = study_content(forms.sheets, statistics)
+    content = study_table(forms.sheets, statistics)
     assert content.columns == ["0.1% data", "0.5% data", "1% data"]
     assert [block.label for block in content.blocks] == [
         "Transformer",
@@ -81,7 +81,7 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     assert missing["systems"]["gt"]["share"] == 37 / 40
     assert missing["test"]["degrees"] == 3  # the reference captions are not tested against the models
     assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"]["p"] == pytest.approx(1)
-    content = study_content(forms.sheets, statistics)
+    content = study_table(forms.sheets, statistics)
     assert content.columns == ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
     lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[0].lines}
     assert content.blocks[0].label == "Q1. Does the caption miss things shown in the image?"
@@ -119,9 +119,9 @@ def test_the_exact_p_of_votes_is_that_of_all_ways_to_cast_them(counts):
 def test_a_table_says_where_p_is_exact(published):
     forms, _, statistics = published
     blocks = [{**block, "test": {**block["test"], "p_by": "exact multinomial"}} for block in statistics["blocks"][:1]]
-    few = study_content(forms.sheets, {**statistics, "blocks": [*blocks, *statistics["blocks"][1:]]}).notes
+    few = study_table(forms.sheets, {**statistics, "blocks": [*blocks, *statistics["blocks"][1:]]}).notes
     assert any("0.1% data (exact multinomial)" in note for note in few)
-    assert not any("multinomial" in note for note in study_content(forms.sheets, statistics).notes)
+    assert not any("multinomial" in note for note in study_table(forms.sheets, statistics).notes)
 
 
 def test_the_interval_is_wilsons():
