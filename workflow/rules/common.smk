@@ -2,7 +2,6 @@
 
 import re
 import sys
-from importlib.resources import files
 from pathlib import Path
 from shlex import quote
 
@@ -57,10 +56,10 @@ def as_json(value):
     return SpecText.written(value, Path(WORK) / "specs")
 
 
-def template_digest(*packages):
-    """Return a digest of the templates of packages, which change a file as code does."""
-    folders = [files(package) / "templates" for package in packages]
-    return value_hash([file.read_text() for folder in folders for file in sorted(folder.iterdir())])[:16]
+def table_code(*starts):
+    """Return the digest of what makes tables and pages: the source, as for all jobs, and their templates."""
+    templates = sorted(Path(sys.modules["recap"].__file__).parent.glob("*/templates/*"))
+    return value_hash([code_digest(*starts), *(file.read_text() for file in templates)])[:16]
 
 
 def may_grow(stores):

@@ -16,7 +16,7 @@ PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
-    files = expand([*TABLE_FILES.values(), *PAPER_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
+    files = expand([*TABLE_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
     files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
     return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *(CURVES[name] for name in DRAWN)]
@@ -189,8 +189,7 @@ rule report_page:
         profile=lambda w: as_json(
             PROFILE.model_dump(mode="json", exclude={"execution", "inputs", "fetch", "keep_archives"})
         ),
-        code=code_digest("recap.report.page"),
-        templates=template_digest("recap.tables", "recap.report"),
+        code=table_code("recap.report.page"),
     shell:
         "{RECAP} --log-file {log:q} report make {params.profile.file:q} --params {PLAN.params:q}"
         " --inputs {PROFILE.inputs:q} > /dev/null"

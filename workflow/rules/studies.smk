@@ -115,8 +115,7 @@ rule study_analysis:
     log:
         f"{LOGS}/study_analysis/{{study}}.log",
     params:
-        code=code_digest("recap.studies.tables", "recap.studies.analysis"),
-        templates=template_digest("recap.tables"),
+        code=table_code("recap.studies.tables", "recap.studies.analysis"),
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q} study analyse --sheets {input.sheets:q} --responses {input.responses:q}"

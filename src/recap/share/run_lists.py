@@ -65,7 +65,7 @@ def run_table(runs: Sequence[FinishedRun]) -> list[list[str]]:
                 f"{numbers.get('parameters', 0) / 1e6:.2f} M",
                 f"{numbers.get('epochs', 0):.0f}",
                 f"{numbers.get('training_seconds', 0) / 3600:.2f}",
-                f"{numbers['best_val_cider_d']:.3f}" if "best_val_cider_d" in numbers else "-",
+                f"{numbers['best_val_cider_d']:.1f}" if "best_val_cider_d" in numbers else "-",
                 f"{record.scores[MAIN_METRIC]:.2f}" if MAIN_METRIC in record.scores else "-",
             ]
         )

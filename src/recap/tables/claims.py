@@ -14,7 +14,7 @@ from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p
 
 PAPER = "paper"  # the scale at which nothing is replaced
 _COLUMNS = ["Verdict", "Printed", "Ours", "p (Holm)"]
-_COMPARED = ["Verdict", "Printed", "Ours", "95 % interval (uncorrected)", "p (Holm)", "Runs", "Power", "Seeds needed"]
+_COMPARED = ["Verdict", "Printed", "Ours", "95% interval", "p (Holm)", "Runs", "Power", "Seeds needed"]
 _RECORD = {  # column of the CSV -> attribute of a comparison; `seeds` comes after them
     "printed": "printed",
     "difference": "difference",
@@ -29,7 +29,7 @@ _NOTES = [
     "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
     f"{SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over the comparisons of the claim. A claim "
     "holds if all of its comparisons do, and does not hold if one does not.",
-    "The interval is the widest of the three tests, for this comparison alone; p is corrected over all comparisons of "
+    "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is corrected over all comparisons of "
     f"the claim, so it can be above {SIGNIFICANT:g} where the interval is without 0.",
     "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is ours; no paper gives "
     "one.",

@@ -85,7 +85,7 @@ def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path)
     assert "without ±: one run" not in texts["paper.md"]
     assert next(csv.DictReader(io.StringIO(texts["paper.csv"])))["Params (M)"] == "54.3"
     full = [line for line in csv.DictReader(io.StringIO(texts["csv"])) if line["metric"] == "training hours"]
-    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("10800.0 10800.0", "", "")] * 2
+    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("3.0 3.0", "", "")] * 2
 
 
 def test_a_new_column_is_one_entry(tmp_path, monkeypatch):

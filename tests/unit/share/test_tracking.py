@@ -103,7 +103,7 @@ def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
     assert run.data.metrics["CIDEr"] == 60.0  # percent, as in the tables
     assert "SPICE" not in run.data.metrics
     assert run.data.metrics["loss"] == 1.0
-    assert run.data.metrics["val_cider_d"] == 0.5
+    assert run.data.metrics["val_cider_d"] == 50
     assert run.info.status == "FINISHED"
     assert run.info.end_time - run.info.start_time == 2000
     tags = run.data.tags

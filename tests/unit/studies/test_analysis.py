@@ -49,7 +49,7 @@ def test_the_published_votes_give_table_6_and_its_tests(published):
 def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
     forms, _, statistics = published
     content = study_table(forms.sheets, statistics)
-    assert content.columns == ["0.1% data", "0.5% data", "1% data"]
+    assert [name for name, _ in content.columns] == ["0.1% data", "0.5% data", "1% data"]
     assert [block.label for block in content.blocks] == [
         "Transformer",
         "AoA Transformer",
@@ -57,9 +57,9 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
         "VisualGPT",
         "All systems",
     ]
-    lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[3].lines}
+    lines = {line.label: [cell.text for cell in line.cells] for line in content.blocks[3].lines}
     assert lines["votes, percent"] == lines["printed"] == ["39.6", "38.0", "36.4"]
-    assert [entry.text for entry in content.blocks[4].lines[0].entries] == ["51.8", "23.8", "20.0"]
+    assert [cell.text for cell in content.blocks[4].lines[0].cells] == ["51.8", "23.8", "20.0"]
     paths = write_study_table(name="t6", sheets=forms.sheets, statistics=statistics, out=tmp_path)
     assert [path.suffix for path in paths] == [".tex", ".csv", ".html", ".md"]
     assert all(
@@ -82,8 +82,9 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     assert missing["test"]["degrees"] == 3  # the reference captions are not tested against the models
     assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"]["p"] == pytest.approx(1)
     content = study_table(forms.sheets, statistics)
-    assert content.columns == ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
-    lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[0].lines}
+    names = ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
+    assert [name for name, _ in content.columns] == names
+    lines = {line.label: [cell.text for cell in line.cells] for line in content.blocks[0].lines}
     assert content.blocks[0].label == "Q1. Does the caption miss things shown in the image?"
     assert lines["no rate"] == ["0.65", "0.60", "0.57", "0.57", "0.93"]
     assert lines["printed: no rate"] == ["0.66", "0.59", "0.58", "0.58", "0.93"]
