@@ -27,24 +27,12 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
 
     The prose of a scale is ``prose/<profile>.md`` in the same folder. ``prose/<name>_earlier.md`` is the page's last
     section: runs of earlier versions whose files are gone.
-
-    Args:
-        name: of the paper or profile.
-        plans: of the profile at each scale, in the order of their sections.
-        into: folder of the page.
-
-    Returns:
-        The page.
     """
     scales = [plan.profile.scale for plan in plans if plan.profile.scale]
     words = ["--scale", *scales] if scales else []
     command = " ".join(["recap report docs", name, *words, "--into", into.as_posix()])
-    lines = [
-        f"# Results of {name}",
-        "",
-        f"Made by `{command}` from `results/` and `{PROSE}/`. A change by hand is lost.",
-        "",
-    ]
+    made_by = f"Made by `{command}` from `results/` and `{PROSE}/`. A change by hand is lost."
+    lines = [f"# Results of {name}", "", made_by, ""]
     for plan in plans:
         lines += _section(plan, into)
     if earlier := _by_hand(into / PROSE / f"{name}_earlier.md"):

@@ -129,7 +129,8 @@ def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    _save(drawing, *axes.get_legend_handles_labels(), columns, figure)
+    handles, labels = axes.get_legend_handles_labels()
+    _save(drawing, handles, labels, columns, figure)
 
 
 def _history(path: Path) -> list[dict[str, str]]:
@@ -224,7 +225,8 @@ def _draw_sweep(figure: Figure, numbers: list[Number], png: Path) -> None:
         panel.set_axis_off()
     # Labels and titles come from files: a dollar sign is one.
     drawing.suptitle(heading, fontsize=10, wrap=True).set_parse_math(False)
-    _save(drawing, *panels.flat[0].get_legend_handles_labels(), 2 * across, png)
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    _save(drawing, handles, labels, 2 * across, png)
 
 
 def _aside(figure: Figure, index: int, ticks: Sequence[float]) -> Callable[[float], float]:
@@ -242,7 +244,7 @@ def _draw_line(panel: Axes, points: list[Number], colour: str, marker: str, asid
     reach = [[mean - (low or 0.0) for mean, (low, _) in zip(means, ends, strict=True)]]
     reach.append([(high or 0.0) - mean for mean, (_, high) in zip(means, ends, strict=True)])
     label = points[0][1] if points else None
-    style = {"color": colour, "marker": marker, "markersize": 5, "capsize": 3, "label": label}
+    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 3, "label": label}
     panel.errorbar([aside(number[2]) for number in points], means, yerr=reach, **style)
 
 

@@ -29,8 +29,8 @@ _NOTES = [
     "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
     f"{SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over the comparisons of the claim. A claim "
     "holds if all of its comparisons do, and does not hold if one does not.",
-    "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is corrected over all comparisons of "
-    f"the claim, so it can be above {SIGNIFICANT:g} where the interval is without 0.",
+    "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is corrected over all "
+    f"comparisons of the claim, so it can be above {SIGNIFICANT:g} where the interval is without 0.",
     "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is ours; no paper gives "
     "one.",
     "A printed number of others counts as exact. It is compared only with scores on its data by its settings, and only "

@@ -55,8 +55,9 @@ def _joined(images: Sequence[Image], steps: Sequence[tuple[int, int]], gap: tupl
     from PIL import Image
 
     places = [(0, 0)]
-    for step in steps:
-        places.append(tuple(place + way + space for place, way, space in zip(places[-1], step, gap, strict=True)))
+    for right, down in steps:
+        left, top = places[-1]
+        places.append((left + right + gap[0], top + down + gap[1]))
     edges = [(left + image.width, top + image.height) for (left, top), image in zip(places, images, strict=False)]
     joined = Image.new("RGB", (max(right for right, _ in edges), max(bottom for _, bottom in edges)), BACKGROUND)
     for image, place in zip(images, places, strict=False):

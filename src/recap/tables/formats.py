@@ -73,19 +73,21 @@ def environment(ending: str, *packages: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    escaped: Callable[[str], str] = {"tex": latex_text, "md": markdown_text, "html": html.escape}[ending]
-    blocks = {"block_start_string": "<%", "block_end_string": "%>"} if ending == "tex" else {}
-    values = {"variable_start_string": "<<", "variable_end_string": ">>"} if ending == "tex" else {}
+    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": html.escape}
+    escaped = escapes[ending]
+    block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
     made = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in ("recap.tables", *packages)]),
         autoescape=True,  # so that what a macro returns is not escaped again
-        finalize=lambda value: value if isinstance(value, Markup) else Markup(escaped(str(value))),
+        finalize=lambda shown: shown if isinstance(shown, Markup) else Markup(escaped(str(shown))),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        **blocks,
-        **values,
+        block_start_string=block[0],
+        block_end_string=block[1],
+        variable_start_string=value[0],
+        variable_end_string=value[1],
     )
     made.globals["markup"] = Markup
     made.filters["breakable"] = _breakable

@@ -26,8 +26,9 @@ _PAIRED = ("mean_difference", "low", "high", "t", "p", "p_holm", "d_z", "p_wilco
 _WELCH = ("t", "degrees", "p", "p_holm")  # and of the joint test
 _SETTINGS = ("dataset", "subset", "features", "model", "recipe", "stage")
 # Columns of the CSV: these, the tests, and those of the second list that say anything.
-_IN_CSV = ("scale", "id", "label", "part", *_SETTINGS, "metric", "mean", "sd", "n", "seeds", "values", "best", "source")
-_IN_CSV += ("printed", "printed_sd", "difference_to_printed", "baseline", "difference", "mark", "images")
+_OF_OURS = ("mean", "sd", "n", "seeds", "values", "best", "source")
+_COMPARED = ("printed", "printed_sd", "difference_to_printed", "baseline", "difference", "mark", "images")
+_IN_CSV = ("scale", "id", "label", "part", *_SETTINGS, "metric", *_OF_OURS, *_COMPARED)
 _WHERE_ANY = ("seeds_for_printed", "printed_p", "doubt", "reason", "signature")
 
 
@@ -54,10 +55,6 @@ class Frame:
 
     def csv(self) -> str:
         """Return all numbers: one line per row and column."""
-        some = [
-            *self.cells.columns[self.cells.notna().any()],
-            *(["doubt"] if self.cells.row_doubt.notna().any() else []),
-        ]
         tests = [name for name in self.cells if name.startswith(("paired_", "welch_", "joint_"))]
         quoted = [name for name in self.cells if name.startswith("difference_of_") and self.cells[name].notna().any()]
         lines = self.cells[self.cells.part.isin(OURS) | self.cells.printed.notna()]

@@ -33,7 +33,7 @@ def _text_table(frame: Frame, style: str, scale: str) -> TextTable:
     return TextTable(plain(frame.table.title), plain(scale), names, style)
 
 
-def _numbers(cell: Mapping[str, Any], key: str, deviation: str) -> dict[str, str]:
+def _numbers(cell: Mapping[str, Any], key: str, deviation: str) -> dict[str, Any]:
     """Return a number and its spread as text."""
     digits = column_info(cell["metric"]).digits
     spread = cell[deviation]
