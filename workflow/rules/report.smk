@@ -5,9 +5,8 @@ from recap.plan.run import row_runs, series_of
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
 SAMPLE_FILES = {ending: f"{FIGURES}/{{table}}_captions.{ending}" for ending in ("png", "md")}
-DRAWN = {"figure": "png", "pdf": "pdf", "svg": "svg"}
-SWEEP_FILES = {name: f"{FIGURES}/{{figure}}.{ending}" for name, ending in {"csv": "csv", **DRAWN}.items()}
-CURVES = {"csv": f"{R}/curves.csv", **{name: f"{FIGURES}/curves.{ending}" for name, ending in DRAWN.items()}}
+SWEEP_FILES = {ending: f"{FIGURES}/{{figure}}.{ending}" for ending in ("csv", "png", "pdf", "svg")}
+CURVES = {name: file.replace("{figure}", "curves") for name, file in SWEEP_FILES.items()} | {"csv": f"{R}/curves.csv"}
 SUMMARY = f"{R}/summary.json"
 REPORT_FILE = f"{REPORTS}/report.html"
 STORE = "mlflow/mlflow.db"
@@ -19,7 +18,7 @@ def reader_files():
     files = expand([*TABLE_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
     files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
-    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *(CURVES[name] for name in DRAWN)]
+    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *list(CURVES.values())[1:]]
 
 
 def row_paths():
@@ -138,7 +137,7 @@ rule sweep:
         statistics=f"{R}/statistics",
     shell:
         "{RECAP} --log-file {log:q} run-step sweep --spec {params.spec.file:q} --statistics {params.statistics:q}"
-        " --out {output.csv:q} --figure {output.figure:q}"
+        " --out {output.csv:q} --figure {output.png:q}"
 
 
 rule summary:
@@ -170,7 +169,7 @@ rule curves:
         runs=f"{R}/runs",
     shell:
         "{RECAP} --log-file {log:q} run-step curves --spec {params.spec.file:q} --runs {params.runs:q}"
-        " --out {output.csv:q} --figure {output.figure:q}"
+        " --out {output.csv:q} --figure {output.png:q}"
 
 
 # `recap report make` makes it at any other time, too. Its PDF is no output: that is made where LaTeX is installed, and

@@ -19,18 +19,8 @@ from recap.plan.run import outside_path, row_runs
 from recap.settings import Table
 from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
-from recap.tables.contact_sheet import (
-    GREY,
-    MARGIN,
-    TEXT_COLOR,
-    Styled,
-    beside,
-    colour_of,
-    fitted,
-    read_photo,
-    write_sheet,
-    written,
-)
+from recap.tables import contact_sheet as sheet
+from recap.tables.contact_sheet import Styled
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
@@ -111,7 +101,7 @@ def write_samples(
         name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count
     )
     source = ImageSource(list(image_roots))
-    photos = [read_photo(source, sample.file) for sample in samples]
+    photos = [sheet.read_photo(source, sample.file) for sample in samples]
     figure = out / f"{name}_captions.png"
     draw_samples(samples, photos, figure, title=table.title, scale=table.scale)
     write_text(out / f"{name}_captions.md", _samples_markdown(samples, table=table, figure=figure.name))
@@ -121,24 +111,24 @@ def write_samples(
 def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
     cards = [
-        beside([fitted(photo, _EDGE), written(_card_text(number, sample), _TEXT_WIDTH)], MARGIN)
+        sheet.beside([sheet.fitted(photo, _EDGE), sheet.written(_card_text(number, sample), _TEXT_WIDTH)], sheet.MARGIN)
         for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1)
     ]
-    head = [(title, "bold", TEXT_COLOR), (scale, "plain", GREY)]
-    write_sheet(head, cards, out, columns=1 if len(samples) <= 2 else 2)
+    head = [(title, "bold", sheet.TEXT_COLOR), (scale, "plain", sheet.GREY)]
+    sheet.write_sheet(head, cards, out, columns=1 if len(samples) <= 2 else 2)
 
 
 def _card_text(number: int, sample: Sample) -> list[Styled]:
     """Return the text beside one image: every row's label and caption, then the references in gray."""
     from PIL.ImageColor import getrgb
 
-    lines: list[Styled] = [(f"{number}. {sample.heading()}", "plain", GREY)]
-    colours = colour_of(caption.label for caption in sample.captions)
+    lines: list[Styled] = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
+    colours = sheet.colour_of(caption.label for caption in sample.captions)
     for caption in sample.captions:
         red, green, blue = (round(_DARKER * part) for part in getrgb(colours[caption.label])[:3])
         lines.append((caption.heading(), "bold", (red, green, blue)))
-        lines.append((caption.text or "(empty caption)", "plain", TEXT_COLOR))
-    return lines + [(f"· {reference}", "plain", GREY) for reference in sample.references]
+        lines.append((caption.text or "(empty caption)", "plain", sheet.TEXT_COLOR))
+    return lines + [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
 
 
 def choose_samples(
