@@ -102,9 +102,9 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
         doubt = f"Doubt about the sentence: {plain(claim.doubt)}." if claim.doubt else ""
         why = "; ".join(filter(None, _why(verdict)))
         notes = [f"{plain(why)}." if why else "", doubt]
+        marks = tuple(filter(None, map(table.footnotes.mark, notes)))  # of both tables, below the first
         compared = [each for each in verdict.judged if each.difference is not None]
         if compared or verdict.verdict == NOT_RUN:
-            marks = tuple(filter(None, map(more.footnotes.mark, notes)))
             more.blocks.append(Block(label, [Line(verdict_text(verdict, scale), [Cell()] * len(_COMPARED), marks)]))
             for each in compared:
                 named = f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
@@ -112,7 +112,6 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
         if verdict.verdict != NOT_RUN:
             weakest = _weakest(verdict)
             numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
-            marks = tuple(filter(None, map(table.footnotes.mark, notes)))
             lines.append(Line(label, [Cell(verdict_text(verdict, scale)), *numbers], marks))
     waiting = [verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN]
     if waiting:
