@@ -16,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run rehearse repro install test quick test-all lint schema docs bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all lint types style schema docs bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -95,10 +95,16 @@ quick: $(INSTALLED)
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not ($(QUICK))"
 
+# Both halves at once: mypy takes as long as all the others.
 lint: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j 2 types style
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+style: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/snakefmt --check Snakefile workflow
 	@# Lints are titles that begin with a star. What workflow/lint.txt names is meant: one environment for all jobs

@@ -44,7 +44,7 @@ if not {"name", "tables"} & set(config):
 # They take seconds, and a cluster a minute to begin a job: they run where Snakemake runs.
 workflow.localrules(
     *("all", "kept_all", "save_provenance", "data_all", "features_all", "train_all", "evaluate_all"),
-    *("wanted_rows", "subset", "unpaired", "used_images", "vocabulary", "card", "submission", "select", "statistics"),
+    *("wanted_rows", "subset", "used_images", "vocabulary", "card", "submission", "select", "statistics"),
     *("table", "samples", "sweep", "summary", "curves", "report_page", "track_init", "publish"),
     *("study_sheets", "study_simulate", "study_import", "study_analysis"),
 )

@@ -23,7 +23,7 @@ from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.model import LineClusters, clusters
 from recap.runs.inputs import caption_tensor

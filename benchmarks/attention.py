@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.figures import Case
 from benchmarks.shapes import CAPTIONS, IMAGES, REGIONS
-from recap.nn.fast import attended
+from recap.nn.attention import attended
 
 HEADS, WIDTH, WORDS = 8, 64, 13
 SHAPES = (

@@ -14,7 +14,7 @@ from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
 from recap.models.images import Images
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.settings import DecodingSettings
 
 

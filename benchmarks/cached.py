@@ -14,8 +14,7 @@ from recap.models.images import Images
 from recap.models.state import Memory
 from recap.models.transformer import Past
 from recap.nn.attention import KeyValue
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask
 from recap.papers.transformer.model import Transformer
 
 

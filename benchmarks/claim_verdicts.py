@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table_marks import Components, read, take_apart
-from recap.settings.claims import Check
+from recap.settings.tables import Check
 from recap.statistics.claims import FAILS, HOLDS, Judged, judge, verdict_of
 from recap.statistics.comparison import Sample, compare_rows
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rehearsal.coco import karpathy_image
+
 # Share of captions of 7, 8, ... 20 words among COCO's, in thousandths; rarer lengths are left out.
 LENGTHS = (8, 160, 222, 214, 153, 100, 58, 34, 19, 11, 7, 5, 5, 4)
 SHORTEST, WORDS, POOL, REPLACED = 7, 9_500, 25_000, 0.2
@@ -80,12 +82,12 @@ def write_dataset(folder: Path, images: int, sentences: Sentences) -> None:
         file.write('{"images": [')
         for number, split in enumerate(splits):
             sentids = ids[first[number] : first[number + 1]].tolist()
-            said = [
-                {"tokens": words, "raw": f"{' '.join(words).capitalize()}.", "imgid": number, "sentid": sentid}
-                for words, sentid in zip(sentences.draw(len(sentids), rng), sentids, strict=True)
-            ]
+            words = sentences.draw(len(sentids), rng)
+            captions = [f"{' '.join(each).capitalize()}." for each in words]
             name = f"COCO_val2014_{number:012}.jpg"
-            image = {"filepath": "val2014", "sentids": sentids, "filename": name, "imgid": number, "split": split}
-            file.write(f"{', ' if number else ''}{json.dumps({**image, 'sentences': said, 'cocoid': number})}")
+            image = karpathy_image(
+                number, name, split, captions, tokens=words, ids=sentids, filepath="val2014", cocoid=number
+            )
+            file.write(f"{', ' if number else ''}{json.dumps(image)}")
             pictures.writestr(f"val2014/{name}", b"")
         file.write('], "dataset": "coco"}')

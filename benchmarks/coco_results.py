@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -151,21 +151,12 @@ def _runs(table: Table) -> Iterable[Run]:
 
 def _write_scores(folder: Path, number: int, images: int) -> None:
     """Write what an evaluation leaves."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from helpers.score_files import write_run
 
     rng = np.random.default_rng(number)
     better = 1 + 0.002 * (number // 2) + 0.01 * rng.standard_normal()
     scores = {name: usual * better * rng.uniform(0.5, 1.5, images) for name, usual in USUAL.items()}
-    signature = f"pycocoevalcap:1.2|tok:ptb|refs:5|images:{images}|split:test@ab12|beam:3|len:20|lp:0|recap:0.1.0"
-    metrics: dict[str, Any] = {"scores": {name: float(values.mean()) for name, values in scores.items()}}
-    metrics |= {"not_run": {}, "signature": signature, "images": images, "split": "test", "decoding": {}}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metrics.json").write_text(json.dumps(metrics))
-    table = pa.table({"image_id": np.arange(images), **scores})
-    pq.write_table(table, folder / "scores.test.parquet", write_page_checksum=True)
-    captions = [{"image_id": image, "caption": "a man riding a wave on a surfboard"} for image in range(images)]
-    (folder / "captions.test.json").write_text(json.dumps(captions))
+    write_run(folder, scores, ids=range(images), not_run=())
 
 
 def _write_training(folder: Path, run: Run) -> None:

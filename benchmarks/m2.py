@@ -14,7 +14,7 @@ from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions
 from benchmarks.step import cross_entropy, floor, learner, plain_learner
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.papers.m2.model import M2
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.objectives import SelfCriticalObjective, of_tokens

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from benchmarks.plain import BOS, EOS, PAD
-from recap.nn.attention import ProjectedAttention
+from recap.nn.attention import MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.papers.m2.model import M2, MemoryAttention, MeshedDecoderLayer
 
@@ -27,12 +27,12 @@ def product(of: Linear, x: Tensor) -> Tensor:
     return linear(x, of.weight, of.bias)
 
 
-def heads(x: Tensor, of: ProjectedAttention) -> Tensor:
+def heads(x: Tensor, of: MultiHeadAttention) -> Tensor:
     """[R, T, H * K] -> [R, H, T, K]."""
     return x.view(*x.shape[:2], of.heads, -1).transpose(1, 2)
 
 
-def attend(of: ProjectedAttention, query: Tensor, source: Tensor, hidden: Tensor | None) -> Tensor:
+def attend(of: MultiHeadAttention, query: Tensor, source: Tensor, hidden: Tensor | None) -> Tensor:
     """Query [R, T, D] on source [R, N, D], projected here; hidden [R or 1, 1, T or 1, N], True = hide."""
     k, v = product(of.key, source), product(of.value, source)
     if isinstance(of, MemoryAttention):

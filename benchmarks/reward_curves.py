@@ -1,4 +1,4 @@
-"""Curves of healthy and broken second stages, from the tables of docs/explanation/recipes_photos.md.
+"""Curves of healthy and broken second stages, from the tables of docs/development/recipes_photos.md.
 
 python -m benchmarks.reward_curves          writes docs/images/reward.png
 """
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "explanation" / "recipes_photos.md"
+PAGE = ROOT / "docs" / "development" / "recipes_photos.md"
 SAMPLES = re.compile(r"^\| (S\d): [^|]*\| ([^|]*)\| ([^|]*)\|", re.M)
 BEAMS = re.compile(r"^\| from (\w[^|]*?) \| \**([\d.]+)\** \| ([^|]*)\| ([^|]*)\|$", re.M)
 STEPS = 300  # of an epoch of the second table

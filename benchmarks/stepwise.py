@@ -26,7 +26,7 @@ from benchmarks.step import cross_entropy, floor, learner, plain_learner
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer

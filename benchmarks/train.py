@@ -13,7 +13,7 @@ from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, batch, captions, models, 
 from benchmarks.step import Step, floor
 from recap.models.base import Captioner
 from recap.models.images import Images
-from recap.nn.fast.linear import fixed_weights
+from recap.nn.fast import fixed_weights
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective

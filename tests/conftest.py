@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,11 @@ def pytest_collection_modifyitems(items):
     """Mark tests by their folder, begin with the longest files, and skip those for a GPU where there is none."""
     for item in items:
         item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
-    # Whole files: the order of the tests in one stays, because some share what a fixture made and change it.
-    long = {item.path for item in items if item.get_closest_marker("smoke") or item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in long)
+    # Whole files: the order of the tests in one stays, because some share what a fixture made and change it. The
+    # workflow comes first, files with few tests last, so that no worker is left with a long one.
+    smoke, slow = ({item.path for item in items if item.get_closest_marker(mark)} for mark in ("smoke", "slow"))
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in smoke, item.path not in slow, -sizes[item.path]))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not gpu_available():
         for item in on_gpu:

@@ -40,11 +40,14 @@ class Due(NamedTuple):
 
 def due_jobs(workflow: Any) -> Iterator[Due]:
     """Yield the jobs that Snakemake is about to run, in the order of the rules, and why."""
-    if not snakemake.__version__.startswith(CHECKED):
-        return
-    dag, rules = workflow.dag, [rule.name for rule in workflow.rules]
-    for job in sorted(dag.needrun_jobs(exclude_finished=False), key=lambda job: rules.index(job.rule.name)):
-        yield Due(job.rule.name, dict(job.wildcards_dict), _reason(dag, job))
+    rules = [rule.name for rule in workflow.rules]
+    for job in sorted(_needed(workflow), key=lambda job: rules.index(job.rule.name)):
+        yield Due(job.rule.name, dict(job.wildcards_dict), _reason(workflow.dag, job))
+
+
+def _needed(workflow: Any) -> list[Any]:
+    known = snakemake.__version__.startswith(CHECKED)
+    return list(workflow.dag.needrun_jobs(exclude_finished=False)) if known else []
 
 
 def _reason(dag: Any, job: Any) -> str:
@@ -76,9 +79,7 @@ def _reason(dag: Any, job: Any) -> str:
 
 def dated_later(workflow: Any) -> str:
     """Return an input of a due job that is dated after now, or ""; Snakemake would remove what is made from it."""
-    if not snakemake.__version__.startswith(CHECKED):
-        return ""
-    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    jobs = _needed(workflow)
     files = {str(file) for job in jobs for file in job.input} - {str(file) for job in jobs for file in job.output}
     later = time.time() + _TOLERANCE
     return min((file for file in files if os.path.lexists(file) and os.lstat(file).st_mtime > later), default="")

@@ -22,7 +22,7 @@ from recap.models.check import check_models
 from recap.plan import records
 from recap.plan.costs import Costs, Need, Parameters, Resources, StepCosts
 from recap.plan.jobs import execution
-from recap.plan.outside import Acquired, acquired, line, requirements
+from recap.plan.outside import Requirement, line, refuse_missing, requirements
 from recap.plan.paths import Paths, used_features
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
@@ -40,11 +40,11 @@ class Planned(NamedTuple):
     """What every job of a workflow needs to know of its plan."""
 
     plan: RunPlan
-    acquired: Acquired  # the missing outside files that rules make
+    needed: list[Requirement]  # the missing outside files, which rules make
     parameters: Parameters  # of the models
     digests: dict[Key, str]  # of source
 
-    def needs(self) -> Resources:
+    def limits(self) -> Resources:
         """Return the limits of jobs."""
         return Resources(Costs(self.plan, self.parameters, StepCosts.of_project(self.plan.params)))
 
@@ -56,18 +56,19 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         paths = Paths(plan)
         parameters = check_models(plan, Path(paths.work) / "checked_models.json")
         needed = requirements(paths)
-        obtained = acquired(needed, paths)
+        refuse_missing(needed, paths)
     except RecapError as error:
         refuse(str(error))
     for each in needed:
         print(f"recap: to be acquired: {line(each)}", file=sys.stderr)
+    lists = {each.path for each in needed if each.pictures}
     for name in plan.datasets():
-        if obtained.pictures.keys() & {*paths.outside_files("datasets", name)}:
+        if lists & {*paths.outside_files("datasets", name)}:
             for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_executions(plan, plan.labels(), Path(paths.work) / "execution")
     records.note_inputs(Path(paths.work), plan.profile.inputs)
-    return Planned(plan, obtained, parameters, {})
+    return Planned(plan, needed, parameters, {})
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -42,11 +42,12 @@ MARKS = re.compile(r"(?<!\\)([*|]|\b\w+_(?=\W|$))")
 
 
 def as_plain_text(app: Sphinx, what: str, name: str, subject: object, options: object, lines: list[str]) -> None:
-    """Escape in a docstring what reStructuredText would take for marks; keep the formulas of modules."""
+    """Escape in a docstring what reStructuredText would take for marks; keep the formulas of modules and classes."""
     paragraphs = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
     kept: list[str] = []
     for paragraph in paragraphs:
-        if what == "module" and any(line.startswith(" ") for line in paragraph):
+        indented = [line.startswith(" ") for line in paragraph]
+        if (what == "module" and any(indented)) or (what == "class" and all(indented)):
             kept += ["::", "", *(f"    {line}" for line in paragraph), ""]
         else:
             kept += [*_plain("\n".join(paragraph)).split("\n"), ""]

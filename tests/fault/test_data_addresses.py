@@ -59,18 +59,6 @@ def test_an_answer_takes_the_place_of_the_one_before_and_all_else_stays(tmp_path
     assert (rows_of(tmp_path)["a"]["note"], rows_of(tmp_path)["a"]["checked_on"]) == ("gone, they say", "2026-01-03")
 
 
-def test_the_command_prints_a_table_and_writes_only_if_asked(tmp_path, capsys):
-    with serve({"a": noise(70)}) as site:
-        listed(tmp_path, line("d/a", f"{site.url}/a"), line("d/b", f"{site.url}/b"))
-        before = (tmp_path / "list.csv").read_text()
-        script.main(["--list", str(tmp_path / "list.csv")])
-        assert (tmp_path / "list.csv").read_text() == before
-        script.main(["d/a", "--write", "--list", str(tmp_path / "list.csv")])
-    out = capsys.readouterr().out
-    assert "NO          ? GiB  d/b" in out and "1 of 2 addresses have their file" in out
-    assert rows_of(tmp_path)["a"]["checked_on"] and not rows_of(tmp_path)["b"]["checked_on"]
-
-
 @pytest.mark.parametrize("note", ["the pack: 1. ask; 2. put it there", "ask"])
 def test_steps_by_hand_are_lines(tmp_path, capsys, note):
     listed(tmp_path, f"d/own,1,own,,,,,research only,,{note}\n", line("d/a", "http://x/a"))

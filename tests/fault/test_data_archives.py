@@ -70,16 +70,8 @@ def refused(archive, tmp_path, **options):
 @pytest.mark.parametrize(
     "name",
     [
-        "/etc/recap",
-        "../out.txt",
-        "a/../../out.txt",
-        "..",
-        "a\\..\\b",
-        "C:/out.txt",
-        "a\nb",
-        "a\x1b[2Jb",
-        "a\u202eb",
-        "a\u200bb",
+        *("/etc/recap", "../out.txt", "a/../../out.txt", "..", "a\\..\\b", "C:/out.txt"),
+        *("a\nb", "a\x1b[2Jb", "a\u202eb", "a\u200bb"),
     ],
 )
 def test_unsafe_names(tmp_path, kind, name):
@@ -87,32 +79,25 @@ def test_unsafe_names(tmp_path, kind, name):
     assert "do not use this archive" in refused(archive, tmp_path)
 
 
+SAME_PLACE = [
+    *(("a/b.txt", "a/b.txt"), ("a/b.txt", "./a/b.txt")),
+    *(("a/B.txt", "A/b.txt"), ("caf\u00e9.txt", "cafe\u0301.txt")),  # one file on disks that ignore case or forms
+    *(("a", "a/b"), ("a/b", "a"), ("a", "A/b/c")),  # a file that is also a folder
+]
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("twice", ["a/b.txt", "./a/b.txt"])
-def test_duplicates(tmp_path, kind, twice):
-    archive = WRITERS[kind](tmp_path / kind, [("a/b.txt", b"one"), (twice, b"two")])
-    assert "holds 'a/b.txt' twice" in refused(archive, tmp_path)
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize(("first", "second"), [("a/B.txt", "A/b.txt"), ("caf\u00e9.txt", "cafe\u0301.txt")])
-def test_names_that_are_one_on_some_disks(tmp_path, kind, first, second):
-    archive = WRITERS[kind](tmp_path / kind, [(first, b"one"), (second, b"two")])
-    assert "are one file on disks that ignore case or forms of Unicode" in refused(archive, tmp_path)
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a", "A/b/c")])
-def test_a_file_that_is_also_a_folder(tmp_path, kind, names):
+@pytest.mark.parametrize("names", SAME_PLACE)
+def test_names_that_have_one_place_on_some_disks(tmp_path, kind, names):
     archive = WRITERS[kind](tmp_path / kind, [(name, b"one") for name in names])
-    assert "needs a folder where a file has the same name" in refused(archive, tmp_path)
+    assert "have the same place" in refused(archive, tmp_path)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_names_that_are_too_long(tmp_path, kind):
     archive = WRITERS[kind](tmp_path / kind, [("\u00e4" * 128, b"one")])
-    assert "is too long for most disks (255 bytes)" in refused(archive, tmp_path)
+    assert "(255 bytes)" in refused(archive, tmp_path)
     archive = WRITERS[kind](tmp_path / kind, [("/".join(["a" * 200] * 21), b"one")])
     assert "its paths are too long below" in refused(archive, tmp_path)
 
@@ -133,22 +118,14 @@ def test_links_of_a_zip(tmp_path):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_truncation(tmp_path, kind, share):
-    random = np.random.default_rng(0)
-    archive = WRITERS[kind](tmp_path / kind, [(f"{number}.bin", random.bytes(5000)) for number in range(20)])
-    content = archive.read_bytes()
-    archive.write_bytes(content[: int(share * len(content))])
-    assert "truncated or damaged" in refused(archive, tmp_path)
-
-
-@pytest.mark.parametrize("kind", WRITERS)
-def test_flipped_bytes(tmp_path, kind):
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999, "flipped"])
+def test_truncated_or_with_a_flipped_byte(tmp_path, kind, share):
     random = np.random.default_rng(0)
     archive = WRITERS[kind](tmp_path / kind, [(f"{number}.bin", random.bytes(5000)) for number in range(20)])
     content = bytearray(archive.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    archive.write_bytes(content)
+    if share == "flipped":
+        content[len(content) // 2] ^= 0xFF
+    archive.write_bytes(content if share == "flipped" else content[: int(share * len(content))])
     assert "truncated or damaged" in refused(archive, tmp_path)
 
 

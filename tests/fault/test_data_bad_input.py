@@ -10,12 +10,11 @@ import pytest
 from helpers.generators import jpeg, write_flickr
 from helpers.refusals import refused
 from recap.core import checksums
-from recap.core.errors import ChangedFile, ConfigError, DamagedData, DataError, MissingData
+from recap.core.errors import ChangedFile, DamagedData, DamagedFile, DataError, MissingData
 from recap.data.corpus import Corpus, build_corpus
-from recap.data.files.archives import contents
 from recap.data.files.images import ImageSource, TooManyPixels
 from recap.data.subsets import draw_subset, read_subset
-from recap.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
+from recap.data.vocabulary import build_vocabulary, load_vocabulary
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -29,30 +28,22 @@ def sentence(content):
 
 
 CHANGES = {
-    "empty caption": (lambda c: sentence(c).update(raw=" \n", tokens=[]), "image id 0, sentid 1: the caption is empty"),
-    "caption of emoji alone": (lambda c: sentence(c).update(raw="\U0001f436", tokens=[]), "image id 0, sentid 1"),
+    "empty caption": (lambda c: sentence(c).update(raw=" \n", tokens=[]), "image id 0, sentid 1"),
     "half a surrogate": (
         lambda c: sentence(c).update(raw="a \ud83d dog"),
         "0: sentences.1.raw: half of",
     ),
     "tokens no list": (lambda c: sentence(c).update(tokens="a dog"), "image number 0: sentences.1.tokens"),
-    "sentid twice": (lambda c: sentence(c).update(sentid=7), "image id 1, sentid 7: a caption of image id 0"),
-    "sentid a text": (lambda c: sentence(c).update(sentid="1"), "image number 0: sentences.1.sentid"),
+    "sentid twice": (lambda c: sentence(c).update(sentid=7), "image id 1, sentid 7"),
     "no raw": (lambda c: sentence(c).pop("raw"), "image number 0: the key 'sentences.1.raw' is missing"),
-    "no filename": (lambda c: image(c).pop("filename"), "image number 0: the key 'filename' is missing"),
     "no image id": (lambda c: image(c).pop("imgid"), "image number 0: has neither 'cocoid' nor 'imgid'"),
-    "no sentences": (lambda c: image(c).update(sentences=[]), "image number 0: sentences"),
     "misspelt split": (lambda c: image(c).update(split="trian"), "split: there is no 'trian'; did you mean 'train'?"),
     "image id twice": (
         lambda c: image(c, 4).update(imgid=0),
         "image id 0 in split 'test'",
     ),
-    "file in two splits": (
-        lambda c: image(c, 4).update(filename="0000_ab.jpg"),
-        "image id 4 in split 'test' (0000_ab.jpg) is duplicated",
-    ),
     "split without images": (lambda c: image(c, 3).update(split="train"), "the split 'val' has no images"),
-    "no images": (lambda c: c.pop("images"), "no list of images under the key 'images'"),
+    "no images": (lambda c: c.pop("images"), "no JSON object with one list under the key 'images'"),
     "missing image": (lambda c: image(c, 2).update(filename="x.jpg"), "x.jpg: the picture of image id 2 is not in"),
     "one picture for two images": (
         lambda c: image(c, 5).update(filename="other/0000_ab.jpg"),
@@ -61,10 +52,6 @@ CHANGES = {
     "several views": (
         lambda c: image(c, 2).update(filename="0000_ab.jpg|0001_ab.jpg"),
         "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' separates the views of an image in the corpus",
-    ),
-    "half a surrogate in a word": (
-        lambda c: sentence(c).update(tokens=["a", "\ud83d", "dog"]),
-        "image number 0: sentences.1.tokens",
     ),
     "unsafe name": (lambda c: image(c, 2).update(filename="../x.jpg"), "'../x.jpg': not a safe name"),
 }
@@ -80,55 +67,6 @@ def test_spoilt_annotations(tmp_path, name):
     assert message in text
     assert "\n" not in text
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"images": [', "dataset.json: not valid JSON"),
-        (b"\xff\xfe\x00", "dataset.json: not valid JSON"),
-        (b"[]", "dataset.json: the file must be a JSON object"),
-        (None, "dataset.json: no such annotation file"),
-    ],
-)
-def test_annotations_that_are_no_json(tmp_path, content, message):
-    write_flickr(tmp_path)
-    (tmp_path / "dataset.json").unlink()
-    if content is not None:
-        (tmp_path / "dataset.json").write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        build_corpus(name="t", spec=SPEC, inputs=tmp_path, out=tmp_path / "out")
-    assert message in str(caught.value)
-
-
-def test_a_zip_with_two_annotation_files_is_not_guessed_at(tmp_path):
-    with zipfile.ZipFile(tmp_path / "both.zip", "w") as archive:
-        archive.writestr("a.json", "{}")
-        archive.writestr("b.json", "{}")
-    with refused(DataError, "a.json, b.json"):
-        build_corpus(name="t", spec={**SPEC, "annotations": "both.zip"}, inputs=tmp_path, out=tmp_path / "out")
-
-
-def test_an_unknown_key_of_the_spec(tmp_path):
-    with refused(ConfigError, "'anotations'", "'annotations'"):
-        build_corpus(name="t", spec={**SPEC, "anotations": "x"}, inputs=tmp_path, out=tmp_path)
-
-
-@pytest.mark.parametrize("cut", [0, 10, 300, 600])
-def test_truncated_jpegs_are_named(tmp_path, cut):
-    (tmp_path / "a.jpg").write_bytes(jpeg(1)[:cut])
-    with refused(DataError, "a.jpg"):
-        ImageSource([tmp_path]).open_rgb("a.jpg")
-
-
-def test_a_damaged_zip_entry_is_named(tmp_path):
-    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
-        archive.writestr("a.jpg", jpeg(1))
-    content = bytearray((tmp_path / "z.zip").read_bytes())
-    content[100] ^= 255
-    (tmp_path / "z.zip").write_bytes(content)
-    with refused(DamagedData, "a.jpg", "z.zip"):
-        ImageSource([tmp_path / "z.zip"]).open_rgb("a.jpg")
 
 
 def damaged_directory(path, names):
@@ -202,14 +140,6 @@ def test_a_missing_or_foreign_corpus(tmp_path):
         Corpus.read(tmp_path / "corpus.parquet")
 
 
-def test_unknown_splits_and_caption_ids_are_named(built):
-    corpus = Corpus.read(built)
-    with refused(DataError, "'tets'", "'test'"):
-        corpus.image_ids("tets")
-    with refused(DataError, "caption id 99"):
-        corpus.token_lists([0, 99])
-
-
 def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     vocabulary, subset = tmp_path / "v.json", tmp_path / "s.json"
     build_vocabulary(corpus=built, rule={"min_count": 1}, inputs=Path(), out=vocabulary)
@@ -218,28 +148,15 @@ def test_changed_vocabularies_and_subsets_are_refused(built, tmp_path):
     values["words"][0], values["words"][1] = values["words"][1], values["words"][0]
     vocabulary.write_text(json.dumps(values))
     subset.write_text(subset.read_text().replace('"seed": 0', '"seed": 1'))
-    for load, path in ((Vocabulary.load, vocabulary), (load_vocabulary, vocabulary), (read_subset, subset)):
+    for load, path in ((load_vocabulary, vocabulary), (read_subset, subset)):
         with refused(ChangedFile, path.name):
             load(path)
     # Files without a list of hashes are judged by the hash inside.
     (tmp_path / checksums.NAME).unlink()
     with refused(DamagedData, "v.json"):
-        Vocabulary.load(vocabulary)
+        load_vocabulary(vocabulary)
     with refused(DamagedData, "s.json"):
         read_subset(subset)
     vocabulary.write_text("[]")
-    with refused(ConfigError, "v.json"):
-        Vocabulary.load(vocabulary)
-
-
-def test_a_zip_whose_member_has_no_name_is_damaged(tmp_path):
-    path = tmp_path / "z.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a", "x")
-    # The name in the list of contents has the length 0.
-    content = bytearray(path.read_bytes())
-    place = content.index(b"PK\x01\x02")
-    content[place + 28 : place + 30] = b"\0\0"
-    path.write_bytes(content)
-    with refused(DataError, "z.zip"):
-        list(contents(path, wanted=lambda name: True, max_bytes=100))
+    with refused(DamagedFile, "v.json"):
+        load_vocabulary(vocabulary)

@@ -71,13 +71,3 @@ def test_pictures_in_a_zip_are_guarded_by_the_zips_own_check_sums(data, tmp_path
         except RecapError:
             refused += 1
     assert refused > 100
-
-
-def test_counts_that_were_changed_are_not_put_on_a_card(data, tmp_path):
-    counts = tmp_path / "counts.md"
-    counts.write_text("- 5 reports\n")
-    checksums.record(counts)
-    counts.write_text("- 6 reports\n")
-    with refused(ChangedFile, "counts.md"):
-        write_card(name="t", corpus=data / "corpus.parquet", counts=counts, out=tmp_path / "card.md")
-    assert not (tmp_path / "card.md").exists()

@@ -8,11 +8,8 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
-from http.client import RemoteDisconnected
 
 import pytest
-import requests
-from urllib3.exceptions import IncompleteRead, MaxRetryError, NewConnectionError, ProtocolError
 
 from helpers.fetching import fetch, left, line, listed, noise, sha, zipped
 from helpers.web_server import serve
@@ -36,7 +33,7 @@ def test_several_at_once_and_again(tmp_path):
 @pytest.mark.parametrize(
     "faults",
     [
-        [(429, {"Retry-After": "0"}), (503, {})],
+        [(429, {"Retry-After": "1"}), (503, {})],
         [[100_000], [200_000], [0]],
         [[150_000, "stall"]],
         [(500, {}), [70_000], (502, {})],
@@ -44,21 +41,13 @@ def test_several_at_once_and_again(tmp_path):
     ids=["refused for now", "truncated", "stalled", "mixed"],
 )
 def test_passing_faults(tmp_path, faults):
-    content = noise(700_000)
-    with serve({"a": content}, faults={"a": faults}) as site:
+    content, start = noise(700_000), time.monotonic()
+    with serve({"a": content}, faults={"a": list(faults)}) as site:
         fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path, transfer=Transfer(1.0, 0.01))
         assert site.sent["a"] <= len(content) + 3 * downloads.CHUNK
+    assert faults[0] != (429, {"Retry-After": "1"}) or time.monotonic() - start >= 1.0
     assert (tmp_path / "in/d/a").read_bytes() == content
     assert left(tmp_path) == ["a", "a.fetched.json"]
-
-
-def test_retry_after_is_honoured(tmp_path):
-    content = noise(1000)
-    with serve({"a": content}, faults={"a": [(429, {"Retry-After": "1"})]}) as site:
-        start = time.monotonic()
-        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path)
-        assert time.monotonic() - start >= 1.0
-        assert len(site.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -77,9 +66,6 @@ def test_a_lasting_refusal_goes_to_the_mirror_or_is_one_sentence(tmp_path, fault
         with pytest.raises(DataError) as caught:
             fetch(alone, tmp_path)
         assert message in str(caught.value)
-        assert "d/a.zip: could not be fetched" in str(caught.value)
-        assert "--from" in str(caught.value)
-        assert "\n" not in str(caught.value)
         assert left(tmp_path) == []
         mirror = line("d/a.zip", f"{site.url}/b.zip", content, role="mirror")
         fetch(listed(tmp_path, line("d/a.zip", f"{site.url}/a.zip", content), mirror), tmp_path)
@@ -145,17 +131,6 @@ def test_a_server_without_ranges_starts_anew(tmp_path):
     assert (tmp_path / "in/d/a").read_bytes() == content
 
 
-def test_a_body_without_a_length_that_breaks_off(tmp_path):
-    content = noise(900_000)
-    with serve({"a": content}, lengths=False, faults={"a": [[500_000]]}) as site:
-        files = listed(tmp_path, line("d/a", f"{site.url}/a", content))
-        with pytest.raises(DataError, match="as published"):
-            fetch(files, tmp_path)
-        assert left(tmp_path) == []
-        fetch(files, tmp_path)
-    assert (tmp_path / "in/d/a").read_bytes() == content
-
-
 def test_the_mirror_continues_where_the_first_address_died(tmp_path):
     content = noise(900_000)
     with serve({"a": content, "b": content}, faults={"a": [[500_000], *[(404, {})] * 9]}) as site:
@@ -171,11 +146,6 @@ def test_a_length_that_is_always_too_large_ends(tmp_path):
             fetch(listed(tmp_path, line("d/a", f"{site.url}/a")), tmp_path)
         assert len(site.requests) == downloads.TRIES
     assert not (tmp_path / "in/d/a").exists()
-    with serve({"a": noise(100_000)}, excess=10) as site:
-        fetch(listed(tmp_path, line("d/a", f"{site.url}/a")), tmp_path)
-        # Asked for what would be left, the server says how long the file is.
-        assert site.starts("a") == [0, 100_000]
-    assert (tmp_path / "in/d/a").read_bytes() == noise(100_000)
 
 
 @pytest.mark.parametrize("hashed", [True, False])
@@ -304,16 +274,6 @@ def test_a_server_that_never_answers_does_not_keep_a_command_that_is_to_end(tmp_
     assert seconds < 10  # it is two; 60 is how long it waits for an answer
 
 
-def test_web_pictures_end_as_soon(tmp_path):
-    with a_server_that_never_answers() as (listening, url):
-        (tmp_path / "t.tsv").write_text("".join(f"a dog\t{url}/{number}.jpg\n" for number in range(20)))
-        arguments = ["conceptual-download", "--tsv", str(tmp_path / "t.tsv"), "--out", str(tmp_path / "out")]
-        child, seconds, said = stopped(arguments, listening)
-    assert (child.returncode, said) == (-signal.SIGTERM, [])
-    assert seconds < 10
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".jpg", ".part")]
-
-
 def test_a_download_killed_before_it_got_its_name(tmp_path):
     content = noise(300_000)
     with serve({"a": content}) as site:
@@ -323,16 +283,3 @@ def test_a_download_killed_before_it_got_its_name(tmp_path):
         fetch(files, tmp_path)
         assert site.sent["a"] < len(content) + 10
     assert (tmp_path / "in/d/a").read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (ProtocolError("Connection aborted.", ConnectionResetError(104, "Reset by peer")), "Reset by peer"),
-        (ProtocolError("Connection aborted.", RemoteDisconnected("Remote end closed it")), "Remote end closed it"),
-        (ProtocolError("Connection broken", IncompleteRead(5, 9)), "5 bytes read, 9 more expected"),
-        (MaxRetryError(None, "/a", NewConnectionError("HTTPConnection(host='a', port=80)", "refused")), "refused"),
-    ],
-)  # fmt: skip
-def test_reason_of_a_failed_request_is_plain_words(error, words):
-    assert downloads.reason_of(error) == downloads.reason_of(requests.ConnectionError(error)) == words

@@ -16,7 +16,6 @@ from PIL import Image
 
 from helpers.generators import jpeg, karpathy
 from helpers.mutate import outcomes
-from recap.data.byte_pairs import load_byte_pairs
 from recap.data.corpus import Corpus, build_corpus, write_corpus
 from recap.data.datasets.base import read_karpathy
 from recap.data.datasets.coco import read_list, read_plain
@@ -28,7 +27,7 @@ from recap.data.files.archives import contents
 from recap.data.files.entries import csv_entries
 from recap.data.files.images import ImageSource
 from recap.data.subsets import draw_subset, read_subset
-from recap.data.vocabulary import build_vocabulary, load_vocabulary
+from recap.data.vocabulary import build_vocabulary, load_byte_pairs, load_vocabulary
 from recap.settings import SECTIONS
 from recap.settings.datasets import ScenesDataset
 from recap.settings.params import files, names, read_mapping, resolve, validate

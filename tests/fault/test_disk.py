@@ -51,64 +51,37 @@ WRITERS = {
     "pillow": "import numpy; from PIL import Image; "
     "Image.fromarray(numpy.random.randint(0, 255, (900, 900), 'uint8')).save(part, format='PNG')",
 }
-
-
+WRITING = """
+    try:
+        with atomic_path(folder / "{name}") as part:
+            {writing}
+    except RecapError as error:
+        print(error)
+    print(sorted(folder.glob("*out*")))
+"""
+LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))"
+READ_ONLY = 'import subprocess; subprocess.run(["mount", "-o", "remount,ro", folder], check=True)'
 SLOW = ("torch", "safetensors")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WRITERS])
 def test_a_full_disk_is_named_whatever_the_library_says_of_it(tmp_path, name):
-    script = f"""
-        try:
-            with atomic_path(folder / "out") as part:
-                {WRITERS[name]}
-        except RecapError as error:
-            print(error)
-        print(sorted(folder.iterdir()))
-    """
-    said = on_small_disk(script, tmp_path, "size=300k")
+    said = on_small_disk(WRITING.format(name="out", writing=WRITERS[name]), tmp_path, "size=300k")
     assert said.startswith(f"{tmp_path}/out: the disk is full") and said.endswith("\n[]")
 
 
-def test_a_disk_without_room_for_more_files(tmp_path):
-    script = """
-        try:
-            with atomic_path(folder / "a" / "out") as part:
-                part.write_bytes(b"x")
-        except RecapError as error:
-            print(error)
-    """
-    said = on_small_disk(script, tmp_path, "nr_inodes=2")
-    assert said.startswith(f"{tmp_path}/a/out: the disk is full, or has no room for more files")
-
-
-def test_a_read_only_folder(tmp_path):
-    script = """
-        import subprocess
-        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
-        try:
-            with atomic_path(folder / "a" / "out"):
-                pass
-        except RecapError as error:
-            print(error)
-    """
-    said = on_small_disk(script, tmp_path, "size=300k")
-    assert said.startswith(f"{tmp_path}/a/out: cannot be written (read-only file system)")
-
-
-def test_a_file_larger_than_the_process_may_write(tmp_path):
-    script = """
-        import resource
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-        try:
-            with atomic_path(folder / "out") as part:
-                part.write_bytes(bytes(10**6))
-        except RecapError as error:
-            print(error)
-    """
-    done = python(script, tmp_path)
-    assert done.stdout.startswith(f"{tmp_path}/out: cannot be written (file too large)")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    ("options", "before", "reason"),
+    [
+        ("nr_inodes=2", "", "the disk is full, or has no room for more files"),
+        ("size=300k", READ_ONLY, "cannot be written (read-only file system)"),
+        ("size=900k", LIMIT, "cannot be written (file too large)"),
+    ],
+)
+def test_a_disk_that_refuses_is_one_sentence(tmp_path, options, before, reason):
+    script = WRITING.format(name="a/out", writing="part.write_bytes(bytes(400_000))")
+    said = on_small_disk(f"    {before}\n{script}", tmp_path, options)
+    assert said.startswith(f"{tmp_path}/a/out: {reason}") and said.endswith("\n[]")
 
 
 def test_files_and_folders_in_each_others_place(tmp_path):

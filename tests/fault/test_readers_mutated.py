@@ -20,12 +20,10 @@ from helpers.tiny_workspace import ROOT
 from recap.core import checksums
 from recap.core.errors import RecapError
 from recap.core.hashing import value_hash
-from recap.data.byte_pairs import load_byte_pairs
 from recap.data.texts import read_texts
-from recap.data.vocabulary import Vocabulary, load_vocabulary
+from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.check import check_models
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import METADATA, load_pretrained
+from recap.models.gpt2 import METADATA, LanguageModel, load_pretrained
 from recap.plan import records
 from recap.plan.profiles import row_config, single_run
 from recap.plan.run import row_runs

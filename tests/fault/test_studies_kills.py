@@ -1,6 +1,5 @@
 """Two hundred raters who send at once, and a server that is killed meanwhile: what was acknowledged is there, once."""
 
-import json
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +9,7 @@ import requests
 
 from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
-from recap.studies.responses import import_responses
-from recap.studies.store import read_store
+from recap.studies.responses import import_responses, read_responses
 
 RATERS = 200
 
@@ -37,6 +35,11 @@ def server(made, tmp_path):
         running.stop(signal.SIGKILL)
 
 
+def received(made, folder):
+    """Return the sheets of the responses that the server has stored."""
+    return [each.values["sheet"] for each in read_responses([folder / "server.sqlite"], made.sheets.digest)]
+
+
 def test_two_hundred_at_once_lose_and_double_nothing(server, made, responses, tmp_path):
     together = threading.Barrier(RATERS)
 
@@ -47,8 +50,7 @@ def test_two_hundred_at_once_lose_and_double_nothing(server, made, responses, tm
     with ThreadPoolExecutor(RATERS) as pool:
         codes = list(pool.map(send, responses))
     assert codes == [[200, 200]] * RATERS
-    kept = [json.loads(content) for _, content in read_store(tmp_path / "server.sqlite")]
-    assert sorted(entry["sheet"] for entry in kept) == [response.sheet for response in responses]
+    assert sorted(received(made, tmp_path)) == [response.sheet for response in responses]
     found = import_responses(sheets=made.sheets, paths=[tmp_path / "server.sqlite"], out=tmp_path / "r.json")
     assert [rater.answers for rater in found.used()] == [response.answers for response in responses]
 
@@ -73,7 +75,7 @@ def test_a_kill_in_between_loses_nothing_that_was_acknowledged(server, made, res
         for each in sent:
             each.result()
     known = list(acknowledged)
-    kept = [json.loads(content)["sheet"] for _, content in read_store(tmp_path / "server.sqlite")]
+    kept = received(made, tmp_path)
     assert len(kept) == len(set(kept)) and set(known) <= set(kept) and after <= len(known) < RATERS
     # Started again it has the same links; whoever was told to try again does, and nobody counts twice.
     server.start()

@@ -5,11 +5,10 @@ import subprocess
 import time
 
 import pytest
-import yaml
 
 from helpers import refusals
 from recap.core.checksums import recorded
-from recap.core.errors import ChangedFile, RecapError
+from recap.core.errors import ChangedFile
 from recap.core.files import exclusive
 from recap.data.vocabulary import load_vocabulary
 from recap.models.images import InputSpec
@@ -101,23 +100,6 @@ def test_a_run_folder_is_verified(prepared, unbroken):
     (run / "config.yaml").write_bytes(config)
 
 
-@pytest.mark.parametrize(
-    ("config", "sentence"),
-    [
-        ({}, "the key 'spec' is missing"),
-        ({"spec": 5}, "spec: "),
-        ({"spec": {"model_settings": {}}}, "the key 'kind' is missing"),
-        ({"spec": {"model_settings": {"kind": "zodiak"}}}, "unknown kind 'zodiak'; did you mean 'zodiac'"),
-        ({"spec": {"model_settings": {"kind": "zodiac", "d_model": -1}}}, "d_model: "),
-    ],
-)
-def test_a_run_folder_without_the_settings_of_a_model(tmp_path, config, sentence):
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    with pytest.raises(RecapError) as refusal:
-        load_model(tmp_path, InputSpec.of(6, 9))
-    assert sentence in str(refusal.value) and "config.yaml: " in str(refusal.value) and "\n" not in str(refusal.value)
-
-
 def test_state_of_another_config_is_not_continued(prepared, unbroken):
     changed = {"stage_settings": {"epochs": 1, "learning_rate": 0.001, "images_per_batch": 2}}
     assert prepared.train("changed", **changed).returncode == 0
@@ -147,12 +129,3 @@ def test_absent_gpu_is_said(prepared):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU, so asking for one is no mistake")
     assert "'cuda' is asked for" in refused(prepared, "gpu", execution="device: cuda")
-
-
-def test_unknown_key_and_model_are_named(prepared):
-    wrong = {"stage_settings": {"epochs": 1, "learning_rate": 0.1, "clip_nrm": 1}}
-    assert "unknown key 'stage_settings.clip_nrm'; did you mean 'clip_norm'" in refused(prepared, "key", **wrong)
-    sentence = refused(prepared, "kind", model_settings={"kind": "zodiak"})
-    assert "unknown kind 'zodiak'; did you mean 'zodiac'" in sentence
-    sentence = refused(prepared, "heads", model_settings={"kind": "zodiac", "d_model": 10, "heads": 3})
-    assert "d_model 10 is not divisible by 3 heads" in sentence

@@ -12,7 +12,7 @@ from helpers.workflow_kills import kill_until_finished, results, same, undisturb
 def test_kills_change_no_byte_and_need_no_unlocking(tmp_path):
     random.seed(12)
     expected, seconds = undisturbed(tmp_path / "undisturbed")
-    kinds = ["snakemake", "sigterm", "all", "job", "sigint group", "snakemake"]
+    kinds = ["snakemake", "sigterm", "all", "job", "sigint", "sigint group", "snakemake"]
     kills = kill_until_finished(tmp_path / "killed", kinds, seconds / 7)
     assert len(kills) >= 4
     same(results(tmp_path / "killed"), expected)

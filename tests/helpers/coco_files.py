@@ -2,6 +2,7 @@
 
 from helpers.generators import jpeg
 from rehearsal.archives import write_zip
+from rehearsal.coco import captions_of, list_line
 
 SENTENCES = ("A dog's bowl, on grass.", "Two dogs run", "dogs run", "THE DOG", "A dog.")
 TRAIN, VAL = (9, 25, 30), (42, 73, 74, 133)
@@ -19,10 +20,9 @@ def name_2017(image_id):
 
 def annotations(image_ids, name, first):
     """Return the content of a captions_*.json, five captions per image, ids from ``first``."""
-    images = [{"id": image_id, "file_name": name(image_id), "license": 1} for image_id in image_ids]
     pairs = [(image_id, text) for text in SENTENCES for image_id in image_ids]
-    rows = [{"id": first + n, "image_id": image_id, "caption": text} for n, (image_id, text) in enumerate(pairs)]
-    return {"info": {}, "licenses": [], "images": images, "annotations": rows}
+    captions = [(first + number, image_id, text) for number, (image_id, text) in enumerate(pairs)]
+    return captions_of({image_id: name(image_id) for image_id in image_ids}, captions)
 
 
 def write_coco(folder, *, change=None):
@@ -42,7 +42,7 @@ def write_coco(folder, *, change=None):
         write_zip(folder / f"{part}.zip", {f"{part}/{name_2014(number)}": jpeg(number) for number in ids})
     write_zip(folder / "all2017.zip", {f"train2017/{name_2017(number)}": jpeg(number) for number in (*TRAIN, *VAL)})
     for split, number in LISTED.items():
-        (folder / f"{split}.txt").write_text(f"val2014/{name_2014(number)} {number}\n")
+        (folder / f"{split}.txt").write_text(list_line("val2014", name_2014(number), number))
     return folder
 
 

@@ -16,7 +16,7 @@ import torch
 from helpers.model_cases import RandomStore, changed, still
 from helpers.training import CAPTIONS, Store, V
 from recap.models.images import InputSpec
-from recap.models.registry import build_model, model_config
+from recap.models.registry import build_model
 from recap.settings import CrossEntropy, SelfCritical
 from recap.settings.models import model_configs
 from recap.training.batches import CaptionBatches
@@ -104,14 +104,15 @@ def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die
     torch.manual_seed(0)
     group = init_group(torch.device("cpu"))
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
-    config = still(model_configs()[kind].example()) if kind else model_config(CONFIG)
+    config = still(model_configs()[kind].example()) if kind else CONFIG
     double = dtype == "float64"
     store = RandomStore(config) if kind else DoubleStore() if double else Store()
     model = build_model(config, InputSpec(store.sizes, V)).to(getattr(torch, dtype))
     loop = Training(
         step=OptimizerStep(
-            model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group, state=folder
+            model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group
         ),
+        state=folder,
         batches=CaptionBatches(features=store, captions=TRAINED, images_per_batch=5, seed=3),
         validate=validator(model, settings, store, VALIDATION, 4, group, "worker"),
         identity={"settings": {}},

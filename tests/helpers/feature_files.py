@@ -1,12 +1,14 @@
 """Tiny feature files in the layouts that others released."""
 
-import base64
-import json
 import shutil
 
-import h5py
 import numpy as np
 import torch
+
+from rehearsal.regions import bottom_up_line, fields, line_index, shares, vinvl_line
+from rehearsal.regions import encoded as text
+from rehearsal.regions import lines as ended
+from rehearsal.regions import write_hdf5 as write_arrays
 
 SIZES = {42: (64, 48), 7: (50, 40), 123: (80, 60)}
 DIM = 8
@@ -22,68 +24,54 @@ def regions(image_id, dim=DIM):
     return vectors, boxes, rng.integers(0, 1600, rows), rng.random(rows).astype(np.float32)
 
 
-def text(array):
-    return base64.b64encode(np.ascontiguousarray(array).tobytes())
-
-
 def six_columns(image_id, name=None):
     vectors, boxes, _, _ = regions(image_id)
-    width, height = SIZES[image_id]
-    numbers = [str(value).encode() for value in (name or image_id, width, height, len(vectors))]
-    return b"\t".join([*numbers, text(boxes), text(vectors)])
+    return bottom_up_line(name or image_id, SIZES[image_id], boxes, vectors)
 
 
 def ten_columns(image_id):
     vectors, boxes, classes, scores = regions(image_id)
     width, height = SIZES[image_id]
-    name = f"COCO_train2014_{image_id:012d}".encode()
     known = [text(classes), text(scores), text(classes // 4), text(scores / 2)]
-    sides = [str(height).encode(), str(width).encode()]
-    return b"\t".join([name, *sides, *known, str(len(vectors)).encode(), text(boxes), text(vectors)])
+    return fields(f"COCO_train2014_{image_id:012d}", height, width, *known, len(vectors), text(boxes), text(vectors))
 
 
 def write_lines(path, lines):
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    path.write_bytes(ended(lines))
     return path
 
 
 def with_box(image_id, dim=2054):
     """Return vectors whose last six numbers say their box, and the boxes in a picture of 1 x 1."""
     vectors, boxes, _, _ = regions(image_id, dim)
-    shares = (boxes / (SIZES[image_id] * 2)).astype(np.float32)
-    vectors[:, -6:] = np.concatenate([shares, shares[:, 2:] - shares[:, :2]], 1)
-    return vectors, shares
+    vectors[:, -6:] = shares(boxes, SIZES[image_id])
+    return vectors, vectors[:, -6:-2]
 
 
 def write_vinvl(folder, *, packed=False, dim=2054):
-    lines = []
-    for image_id in SIZES:
-        vectors, _ = with_box(image_id, dim)
-        content = [str(len(vectors)).encode(), text(vectors)]
-        if packed:
-            content = [json.dumps({"num_boxes": len(vectors), "features": content[1].decode()}).encode()]
-        lines.append(b"\t".join([str(image_id).encode(), *content]))
-    path = write_lines(folder / "features.tsv", lines)
-    starts = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
-    (folder / "features.lineidx").write_text("".join(f"{start}\n" for start in starts))
-    return path
+    return write_indexed(folder, [vinvl_line(each, with_box(each, dim)[0], packed=packed) for each in SIZES])
+
+
+def write_indexed(folder, lines):
+    """Write lines with the index beside them, and return the path of the lines."""
+    (folder / "features.lineidx").write_text(line_index(lines))
+    return write_lines(folder / "features.tsv", lines)
 
 
 def write_hdf5(path, suffixes):
-    with h5py.File(path, "w") as file:
-        for image_id, (width, height) in SIZES.items():
-            vectors, boxes, _, scores = regions(image_id)
-            content = {
-                "features": vectors,
-                "boxes": boxes,
-                "cls_prob": np.stack([scores, 1 - scores], 1),
-                "grids": np.full((49, DIM), image_id, np.float32),
-                "size": np.array([[height, width]]),
-                "mask": np.ones((len(vectors), 49), np.uint8),
-            }
-            for suffix in suffixes:
-                file[f"{image_id}_{suffix}"] = content[suffix]
-    return path
+    arrays = {}
+    for image_id, (width, height) in SIZES.items():
+        vectors, boxes, _, scores = regions(image_id)
+        content = {
+            "features": vectors,
+            "boxes": boxes,
+            "cls_prob": np.stack([scores, 1 - scores], 1),
+            "grids": np.full((49, DIM), image_id, np.float32),
+            "size": np.array([[height, width]]),
+            "mask": np.ones((len(vectors), 49), np.uint8),
+        }
+        arrays |= {f"{image_id}_{suffix}": content[suffix] for suffix in suffixes}
+    return write_arrays(path, arrays)
 
 
 def write_pth(folder, height=5, width=9):
@@ -114,17 +102,13 @@ def write_named(folder, format, names):
     vectors = {name: np.full((2, DIM), value, np.float32) for name, value in names.items()}
     boxes = np.float32([[0, 0, 20, 10]] * 2)
     if format == "m2_hdf5":
-        with h5py.File(folder / "m2.hdf5", "w") as file:
-            for name, values in vectors.items():
-                file[f"{name}_features"], file[f"{name}_boxes"] = values, boxes
-        return folder / "m2.hdf5"
-    if format.endswith("_tsv"):
-        sides = [b"40", b"30"] if format == "bottom_up_tsv" else []
-        corners = [text(boxes)] if sides else []
-        lines = [b"\t".join([name.encode(), *sides, b"2", *corners, text(v)]) for name, v in vectors.items()]
-        starts = np.cumsum([0, *(len(line) + 1 for line in lines[:-1])])
-        (folder / "a.lineidx").write_text("".join(f"{start}\n" for start in starts))
-        return write_lines(folder / "a.tsv", lines)
+        arrays = {f"{name}_features": values for name, values in vectors.items()}
+        return write_arrays(folder / "m2.hdf5", arrays | {f"{name}_boxes": boxes for name in vectors})
+    if format == "bottom_up_tsv":
+        lines = [bottom_up_line(name, (40, 30), boxes, values) for name, values in vectors.items()]
+        return write_lines(folder / "features.tsv", lines)
+    if format == "vinvl_tsv":
+        return write_indexed(folder, [vinvl_line(name, values) for name, values in vectors.items()])
     for name, values in vectors.items():
         path = folder / "att" / name
         path.parent.mkdir(parents=True, exist_ok=True)

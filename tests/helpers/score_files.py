@@ -36,7 +36,7 @@ def make_table(*, as_printed=False, **changes):
 def write_run(folder, images, *, ids=(11, 12, 13, 14), signature=SIGNATURE, not_run=("SPICE",)):
     """Write metrics.json, scores.test.parquet and captions.test.json of one run; corpus scores are image means."""
     folder.mkdir(parents=True, exist_ok=True)
-    scores = {metric: sum(values) / len(values) for metric, values in images.items()}
+    scores = {metric: float(sum(values) / len(values)) for metric, values in images.items()}
     metrics = {
         "scores": scores | dict.fromkeys(not_run),
         "not_run": dict.fromkeys(not_run, "its models are not installed"),

@@ -5,46 +5,48 @@ from textwrap import dedent
 
 import numpy as np
 
-from helpers.feature_files import text, write_lines
+from helpers.feature_files import write_lines
 from helpers.generators import jpeg
 from rehearsal.archives import write_zip
+from rehearsal.coco import karpathy_image, listing
+from rehearsal.regions import bottom_up_line
 
 TRAIN, VAL, TEST = range(1, 13), range(101, 109), range(201, 207)
 NOUNS = ("dog", "cat", "bird")
 
 
+def part(image_id):
+    return "train2014" if image_id in TRAIN else "val2014" if image_id in VAL else "test2014"
+
+
 def name(image_id):
-    part = "train2014" if image_id in TRAIN else "val2014" if image_id in VAL else "test2014"
-    return f"COCO_{part}_{image_id:012d}.jpg"
+    return f"COCO_{part(image_id)}_{image_id:012d}.jpg"
 
 
-def karpathy_image(image_id, split):
-    words = f"a {NOUNS[image_id % 3]} on the grass".split()
-    sentences = [{"tokens": words, "raw": " ".join(words), "imgid": image_id, "sentid": image_id}]
-    part = name(image_id).split("_")[1]
-    known = {"filepath": part, "filename": name(image_id), "imgid": image_id, "cocoid": image_id}
-    return {**known, "split": split, "sentids": [image_id], "sentences": sentences}
+def karpathy_of(image_id, split):
+    said = [f"a {NOUNS[image_id % 3]} on the grass"]
+    return karpathy_image(image_id, name(image_id), split, said, filepath=part(image_id), cocoid=image_id)
 
 
 def regions(image_id):
     """Return a line of the published TSV: two regions whose vectors tell the noun."""
     vectors = np.full((2, 8), 0.1, np.float32)
     vectors[:, image_id % 3] = 2.0
-    boxes = np.float32([[0, 0, 40, 30], [5, 5, 20, 25]])
-    return b"\t".join([str(image_id).encode(), b"64", b"48", b"2", text(boxes), text(vectors)])
+    return bottom_up_line(image_id, (64, 48), np.float32([[0, 0, 40, 30], [5, 5, 20, 25]]), vectors)
 
 
 def write_inputs(folder):
     """Write the outside files below ``folder`` in the published layout."""
     (folder / "coco").mkdir(parents=True)
     splits = {101: "val", 102: "val", 103: "test", 104: "test", 105: "test"}
-    images = [karpathy_image(i, splits.get(i, "restval" if i in VAL else "train")) for i in (*TRAIN, *VAL)]
+    images = [karpathy_of(i, splits.get(i, "restval" if i in VAL else "train")) for i in (*TRAIN, *VAL)]
     content = {"dataset_coco.json": {"images": images, "dataset": "coco"}}
     write_zip(folder / "coco" / "caption_datasets.zip", content)
-    listed = [{"id": number, "file_name": name(number), "width": 64, "height": 48} for number in TEST]
-    write_zip(folder / "coco" / "image_info_test2014.zip", {"annotations/image_info_test2014.json": {"images": listed}})
-    for part, ids in (("train2014", TRAIN), ("val2014", VAL), ("test2014", TEST)):
-        write_zip(folder / "coco" / f"{part}.zip", {f"{part}/{name(number)}": jpeg(number) for number in ids})
+    listed = {"annotations/image_info_test2014.json": listing({number: name(number) for number in TEST})}
+    write_zip(folder / "coco" / "image_info_test2014.zip", listed)
+    for ids in (TRAIN, VAL, TEST):
+        place = part(ids[0])
+        write_zip(folder / "coco" / f"{place}.zip", {f"{place}/{name(number)}": jpeg(number) for number in ids})
     write_lines(folder / "regions.tsv", [regions(i) for i in (*TRAIN, *VAL)])
     write_lines(folder / "test.tsv.0", [regions(i) for i in TEST[:3]])
     write_lines(folder / "test.tsv.1", [regions(i) for i in TEST[3:]])
@@ -66,7 +68,7 @@ FILES = {
     """,
     "features/mini.yaml": "{kind: imported, format: bottom_up_tsv, sources: [regions.tsv]}",
     "features/mini_test.yaml": "{base: mini, sources: [test.tsv.0, test.tsv.1]}",
-    "recipes/longer.yaml": "{base: short, xe: {epochs: 30, learning_rate: 1.0e-2}}",
+    "recipes/longer.yaml": "{base: short, xe: {epochs: 30, schedule: {learning_rate: 1.0e-2}}}",
     "tables/server.yaml": """
         title: A table of COCO's server
         columns: [c5.CIDEr, c40.CIDEr]

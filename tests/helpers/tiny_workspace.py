@@ -6,6 +6,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from rehearsal.workflow import job_counts
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -25,17 +27,9 @@ class Workspace:
 
     def snakemake(self, *arguments: str, config: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
         """Run Snakemake on the tiny profile; ``config`` are KEY=VALUE changes of it."""
-        command = [
-            sys.executable,
-            "-m",
-            "snakemake",
-            *arguments,
-            "--cores",
-            "2",
-            "--snakefile",
-            str(ROOT / "Snakefile"),
-        ]
-        command += ["--directory", str(self.folder), "--configfile", str(self.folder / "params" / "tiny.yaml")]
+        command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "2"]
+        command += ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
+        command += ["--configfile", str(self.folder / "params" / "tiny.yaml")]
         if config:
             command += ["--config", *config]
         return subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
@@ -53,11 +47,5 @@ class Workspace:
 
 def counts(plan: str) -> Counter:
     """Return how many jobs of each rule a plan has."""
-    lines = plan.split("Job stats:")
-    if len(lines) == 1:
-        assert "Nothing to be done" in lines[0]
-        return Counter()
-    assert len(lines) == 2, "the plan stands there twice"
-    # One line a rule below the heading and a rule of dashes, up to the total.
-    table = lines[1].split("total")[0].splitlines()[3:]
-    return Counter({name: int(count) for name, count in (line.split() for line in table if line.strip())})
+    assert plan.count("Job stats:") == (0 if "Nothing to be done" in plan else 1), "the plan stands there twice"
+    return job_counts(plan)

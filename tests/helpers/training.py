@@ -59,13 +59,9 @@ def training(
     calls = iter(scores or [])
     loop = Training(
         step=OptimizerStep(
-            model=model,
-            objective=objective,
-            stage=stage,
-            d_model=16,
-            group=Group(device=torch.device(device)),
-            state=state,
+            model=model, objective=objective, stage=stage, d_model=16, group=Group(device=torch.device(device))
         ),
+        state=state,
         batches=batches,
         validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
         identity=identity or IDENTITY,

@@ -3,11 +3,11 @@
 import gzip
 import socket
 import struct
-import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from rehearsal.server import Handler, Server
 
 
 @dataclass
@@ -38,9 +38,7 @@ class Site:
         ]
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class _Files(Handler):
     def do_HEAD(self):
         self.do_GET()
 
@@ -97,18 +95,6 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(fault, list) and fault[1:] == ["stall"]:
             self.server.ended.wait(30)
 
-    def answer(self, status, body, headers):
-        self.send_response(status)
-        for key, value in headers.items():
-            self.send_header(key, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
-
 
 @contextmanager
 def serve(files, **options):
@@ -116,15 +102,7 @@ def serve(files, **options):
 
     Faults: (status, headers), 'html', [bytes] truncates, [bytes, 'stall'] stalls, [bytes, 'reset'] resets.
     """
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.ended = threading.Event()
-    server.site = Site(dict(files), **options)
-    server.site.url = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    server = Server(_Files)
+    server.site = Site(dict(files), **options, url=server.address)
+    with server.running():
         yield server.site
-    finally:
-        server.ended.set()
-        server.shutdown()
-        server.server_close()

@@ -1,24 +1,19 @@
-"""Kills a real workflow, up to the scores of one row, at random times; the same command goes on until it has finished.
-
-PYTHONPATH=tests python -m helpers.workflow_kills 40 [SEED]    prints a line a kill, fails at the first broken promise
-"""
+"""Kills a real workflow, up to the scores of one row, at random times; the same command goes on until its end."""
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[2]
-# Who gets which signal; half of them SIGKILL Snakemake itself.
-KINDS = ("snakemake", "all", "sigterm", "snakemake", "all", "job", "sigint", "snakemake", "all", "sigint group")
+from helpers.tiny_workspace import ROOT, Workspace
+
+# Who is told to end by a signal that can be heard; the others get SIGKILL: Snakemake, a job, or all processes.
 POLITE = ("sigterm", "sigint", "sigint group")
 EARLY = 0.1  # share of the kills that may come while Snakemake still makes up its mind
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
@@ -45,16 +40,14 @@ class Killed:
         return f"{line}; said {' / '.join(self.said)[:200]}" if self.kind in POLITE else line
 
 
-class Killing:
+class Killing(Workspace):
     """A folder in which the tiny workflow runs, and is killed."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        shutil.copytree(ROOT / "tests" / "workflow" / "params", folder / "params")
+        super().__init__(folder)
+        self.change("recipes/short.yaml", "epochs: 1", "epochs: 3")
         recipe, table = folder / "params" / "recipes" / "short.yaml", folder / "params" / "tables" / "tiny.yaml"
-        recipe.write_text(
-            recipe.read_text().replace("epochs: 1", "epochs: 3") + "execution: {checkpoint_minutes: 1.0e-9}\n"
-        )
+        recipe.write_text(recipe.read_text() + "execution: {checkpoint_minutes: 1.0e-9}\n")
         table.write_text("".join(line for line in table.read_text().splitlines(True) if "zodiac" not in line))
 
     def start(self) -> subprocess.Popen:
@@ -211,26 +204,7 @@ def undisturbed(folder: Path) -> tuple[dict[str, bytes], float]:
     return results(folder), time.monotonic() - begun
 
 
-def main(number: int, seed: int) -> None:
-    random.seed(seed)
-    with tempfile.TemporaryDirectory(prefix="kills-") as top:
-        expected, seconds = undisturbed(Path(top) / "undisturbed")
-        print(f"undisturbed: {len(expected)} files in {seconds:.0f} s", flush=True)
-        kinds = [KINDS[index % len(KINDS)] for index in range(number)]
-        folders = 0
-        while kinds:
-            folders += 1
-            folder = Path(top) / f"killed-{folders}"
-            kills = kill_until_finished(folder, kinds, seconds / 7)
-            same(results(folder), expected)
-            print(f"folder {folders}: {len(kills)} kills, all {len(expected)} files as undisturbed", flush=True)
-
-
 def same(result: dict[str, bytes], expected: dict[str, bytes]) -> None:
     """Check that two runs left the same files with the same bytes."""
     assert sorted(result) == sorted(expected)
     assert [name for name in expected if result[name] != expected[name]] == []
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 0)

@@ -1,12 +1,11 @@
 """Ada-ClustFormer against loop-form evaluations of the paper's equations, and the released code's 1-D path."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import logsigmoid
 
+from helpers.golden import close, load
 from recap.nn.rows import Rows
 from recap.papers.acf.model import (
     ClusterAttention,
@@ -22,18 +21,8 @@ from recap.papers.acf.model import (
     repeat_blocks,
 )
 
-GOLDEN = Path(__file__).parent.parent / "golden"
-TOLERANCE = 1e-10
 PAPER = {"norm": "none", "context": "exclusive_mean", "self_factor": False, "stacking": "clusters"}
 RELEASED = {"norm": "unbiased", "context": "inclusive_mean", "self_factor": True, "stacking": "steps"}
-
-
-def load(name):
-    return {key: torch.from_numpy(np.asarray(value)) for key, value in np.load(GOLDEN / f"acf_{name}.npz").items()}
-
-
-def close(found, expected):
-    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
 
 
 def line(golden, prefix="", *, rate=1, **changes):
@@ -64,7 +53,7 @@ def stack(golden, layers, **changes):
     ("stacking", "key"), [("none", "C"), ("clusters", "C_tilde_eq6"), ("steps", "C_stack_on_steps")]
 )
 def test_a_line_in_each_layer(name, stacking, key):
-    golden = load(name)
+    golden = load(f"acf_{name}")
     for layer, found in enumerate(stack(golden, 3, stacking=stacking)):
         close(found, golden[f"layer{layer}/{key}"])
         if stacking == "clusters":
@@ -73,7 +62,7 @@ def test_a_line_in_each_layer(name, stacking, key):
 
 @pytest.mark.parametrize("name", ["naive_1d_N7", "naive_1d_N8"])
 def test_probabilities_of_eq_4(name):
-    golden = load(name)
+    golden = load(f"acf_{name}")
     for layer in range(3):
         module = line(golden, f"layer{layer}/")
         new, mean = module.projected(rows(golden[f"layer{layer}/s"])).unbind(-1)
@@ -84,7 +73,7 @@ def test_probabilities_of_eq_4(name):
 
 @pytest.mark.parametrize("stacking", ["none", "clusters", "steps"])
 def test_token_by_token_gives_the_rows_of_the_matrix(stacking):
-    golden = load("naive_1d_N8")
+    golden = load("acf_naive_1d_N8")
     expected = stack(golden, 3, stacking=stacking)
     modules = [line(golden, f"layer{layer}/", stacking=stacking) for layer in range(3)]
     past = [module.empty(torch.zeros(1, 1, 1, dtype=torch.float64)) for module in modules]
@@ -98,7 +87,7 @@ def test_token_by_token_gives_the_rows_of_the_matrix(stacking):
 
 @pytest.mark.parametrize(("box", "key"), [("bounding_box", "C_bounding_box"), ("query_anchored", "C_query_anchored")])
 def test_a_grid(box, key):
-    golden = load("naive_2d")
+    golden = load("acf_naive_2d")
     settings = PAPER | {"rate": 1, "height": 3, "box": box, "share_directions": False}
     module = GridClusters(d_model=5, **settings).double()
     new, mean, bias = (torch.stack([golden[f"{name}_{way}"] for way in "hv"]) for name in ("w_new", "w_mean", "bias"))
@@ -112,7 +101,7 @@ def test_a_grid(box, key):
 
 @pytest.mark.parametrize("case", ["n8_r2", "n7_r2", "n9_r4", "n5_r4", "n3_r4"])
 def test_down_and_up_sampling(case):
-    golden = load("naive_updown_1d")
+    golden = load("acf_naive_updown_1d")
     s, rate = golden[f"{case}/s"], int(case[-1])
     close(block_means(s[None], None, rate, dims=(1,))[0], golden[f"{case}/s_bar"])
     found, _ = line(golden, rate=rate)(rows(s), ())
@@ -122,7 +111,7 @@ def test_down_and_up_sampling(case):
 
 
 def test_attention_in_each_reading():
-    golden = load("naive_attention")
+    golden = load("acf_naive_attention")
     q, k, v = (golden[name] for name in "qkv")
     found, _ = line(golden)(rows(golden["s"]), ())
     close(found[0, 0].exp(), golden["C"])
@@ -153,7 +142,7 @@ def attended(reading, q, k, v, log_clusters, mask):
 
 @pytest.mark.parametrize("case", ["n13", "n12", "n5", "n6"])
 def test_regions_as_a_grid(case):
-    golden = load("naive_roi_layout")
+    golden = load("acf_naive_roi_layout")
     centers, expected = golden[f"{case}/centres"], golden[f"{case}/grid_index"]
     boxes = torch.cat([centers - 0.25, centers + 0.25], 1)[None]
     regions = len(centers)
@@ -170,7 +159,7 @@ def test_regions_as_a_grid(case):
 
 
 def test_the_released_stack_of_lines():
-    golden = load("official_1d_stack")
+    golden = load("acf_official_1d_stack")
     carried = ()
     for layer in range(3):
         names = {"weight": "ln_a", "bias": "ln_b"}
@@ -185,7 +174,7 @@ def test_the_released_stack_of_lines():
 
 
 def test_the_released_attention():
-    golden = load("official_attention")
+    golden = load("acf_official_attention")
     q, k, v = (golden[name] for name in "qkv")
     log_c = golden["C"][:, None].log()
     close(attended("multiply", q, k, v, log_c, None), golden["out_nomask"])

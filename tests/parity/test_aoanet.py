@@ -1,11 +1,10 @@
 """AoANet against the golden vectors (official code, float64)."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import torch
 
+from helpers.golden import close, with_parameters
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
@@ -16,23 +15,11 @@ from recap.nn.rows import Rows
 from recap.papers.aoanet import released as aoanet
 from recap.papers.aoanet.model import AoAAttention
 
-GOLDEN = Path(__file__).parent.parent / "golden"
-
-
-def load(name):
-    file = np.load(GOLDEN / f"{name}.npz")
-    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
-    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
-
-
-def close(ours, theirs):
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
-
 
 def test_block():
-    golden, official = load("aoa_block")
+    golden, official = with_parameters("aoa_block")
     block = AoAAttention(d_model=16, heads=4, order="attended_query", attention_dropout=0.1, aoa_dropout=0.3)
-    block.double().eval().load_state_dict(rename(official, aoanet.BLOCK_RULES, known=".*"))
+    block.double().eval().load_state_dict(rename(official, aoanet.BLOCK_RULES))
     source = Rows(golden["in/query"][:, None])  # key and value are the query
     key_value = block.key_value(source)
     mask, seen = golden["in/mask"].bool()[:, None, None], {}
@@ -53,7 +40,7 @@ def built(refiner_layers):
 
 
 def test_decoder_step():
-    golden, official = load("aoa_decoder_step")
+    golden, official = with_parameters("aoa_decoder_step")
     model = built(0)
     model.load_state_dict(imported("aoanet", official))
     memory = model.encode(Images.of(golden["in/regions"], golden["in/mask"].bool()))
@@ -72,7 +59,7 @@ def test_decoder_step():
 
 
 def test_names_are_complete():
-    block, step = load("aoa_block")[1], load("aoa_decoder_step")[1]
+    block, step = with_parameters("aoa_block")[1], with_parameters("aoa_decoder_step")[1]
     official = dict(step)
     for index in range(2):
         layer = f"refiner.layers.{index}."

@@ -1,26 +1,16 @@
 """Attention, guidance, fusion and gate of the Fusion Transformer against two evaluations of its equations (float64)."""
 
 from functools import partial
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from helpers.golden import close, load
 from recap.nn.layers import Residual
 from recap.nn.rows import Rows
-from recap.papers.fusion.model import FusionAttention, FusionGate, Masks, PositionedAttention, Source
+from recap.papers.fusion.model import FusionAttention, FusionGate, PositionedAttention
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 PROJECTIONS = {"q": "query", "k": "key", "v": "value", "o": "output"}
-
-
-def load(name):
-    return {key: torch.from_numpy(np.asarray(value)) for key, value in np.load(GOLDEN / f"{name}.npz").items()}
-
-
-def close(found, expected):
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
 
 
 def projections(golden, prefix):
@@ -84,9 +74,9 @@ def test_fusion_attention_and_gate(form, bias):
     seen = {}
     FusionGate.forward, original = recording(seen), FusionGate.forward
     try:
-        image = module.key_value(Source(golden["R"][None]), Source(golden["G"][None]))
+        image = module.key_value(golden["R"][None], golden["G"][None])
         mask = ~golden["R_key_is_pad"][None, None, None]
-        out = module(Rows(golden["a_t"][None, None]), image, Masks(second=mask, grid=None)).values[0, 0]
+        out = module(Rows(golden["a_t"][None, None]), image, (mask, None)).values[0, 0]
     finally:
         FusionGate.forward = original
     for name in ("l_r", "l_g", "R_t", "G_t"):

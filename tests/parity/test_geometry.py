@@ -1,11 +1,9 @@
 """Directions, geometry and positions of boxes against evaluations of the equations and code of the papers followed."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
+from helpers.golden import close, load
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.layers import grid_table
 from recap.nn.rows import Rows
@@ -20,16 +18,7 @@ from recap.papers.fusion.model import (
     sinusoidal_embedding,
 )
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 AS_RELEASED = {"plus_one": True, "size_ratio": "m_over_n"}  # ORT's and DLCT's code
-
-
-def load(name):
-    return {key: torch.from_numpy(np.asarray(value)) for key, value in np.load(GOLDEN / f"{name}.npz").items()}
-
-
-def close(found, expected, atol=1e-10):
-    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("per_quadrant", [1, 2, 3])

@@ -2,12 +2,11 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from helpers.golden import close, with_parameters
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
@@ -17,31 +16,20 @@ from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.models.transformer import EncoderLayer
-from recap.nn.attention import ProjectedAttention
+from recap.nn.attention import MultiHeadAttention
 from recap.nn.layers import FeedForward, Residual
 from recap.nn.rows import Rows
 from recap.papers.m2 import released as m2
 from recap.papers.m2.model import MemoryAttention, MeshedDecoderLayer, MeshedGate
 from recap.settings import DecodingSettings
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 D, SIZES = 16, {"d_model": 16, "heads": 4, "d_key": 5, "d_value": 3}
-
-
-def load(name):
-    file = np.load(GOLDEN / f"{name}.npz")
-    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
-    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
-
-
-def close(ours, theirs):
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
 def layer_parameters(official, stack):
     """Rename one layer's parameters as those of a stack's first layer."""
     named = {f"{stack}.layers.0.{name}": value for name, value in official.items() if "running_" not in name}
-    renamed = rename(named, m2.LAYER_RULES, known=m2.KNOWN)
+    renamed = rename(named, m2.LAYER_RULES)
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 
@@ -51,7 +39,7 @@ def around():
 
 
 def test_encoder_layer():
-    golden, official = load("m2_encoder_layer")
+    golden, official = with_parameters("m2_encoder_layer")
     layer = EncoderLayer(attention=MemoryAttention(**SIZES, slots=6), **around()).double().eval()
     layer.load_state_dict(layer_parameters(official, "encoder"))
     x, mask = Rows(golden["in/x"][:, None]), ~golden["in/attention_mask"]
@@ -63,8 +51,8 @@ def test_encoder_layer():
 
 
 def test_meshed_decoder_layer():
-    golden, official = load("m2_meshed_decoder_layer")
-    attentions = {name: ProjectedAttention(**SIZES) for name in ("attention", "cross")}
+    golden, official = with_parameters("m2_meshed_decoder_layer")
+    attentions = {name: MultiHeadAttention(**SIZES) for name in ("attention", "cross")}
     layer = MeshedDecoderLayer(**attentions, mesh=MeshedGate(d_model=D, levels=3), **around()).double().eval()
     layer.load_state_dict(layer_parameters(official, "decoder"))
     seen = {}
@@ -85,7 +73,7 @@ def test_meshed_decoder_layer():
 
 @pytest.fixture
 def whole():
-    golden, official = load("m2_beam_search")
+    golden, official = with_parameters("m2_beam_search")
     config = {"kind": "m2", "d_model": 12, "heads": 3, "d_feed_forward": 16, "memory_slots": 3}
     config |= {"positions": "noise", "max_tokens": 12}
     model = build_model(config, InputSpec.of(10, 14)).double().eval()

@@ -1,40 +1,25 @@
 """VisualGPT, its baselines and GPT-2 against the golden vectors (official code and transformers)."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from helpers.golden import close, with_parameters
 from helpers.model_cases import built, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import rename_gpt2
+from recap.models.gpt2 import LanguageModel, rename_gpt2
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.models.state import LevelMemory
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
-from recap.papers.visualgpt.model import SelfResurrecting, encoder_layer
+from recap.nn.rows import Rows, key_mask
+from recap.papers.visualgpt.model import AoaEncoderLayer, SelfResurrecting
 from recap.papers.visualgpt.released import rename_official
 from recap.papers.visualgpt.settings import VisualGptModel
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, LEVELS = 16, 4, 3
 SIZES = {"d_model": D, "heads": HEADS, "d_feed_forward": 64, "decoder_layers": 1, "d_encoder_feed_forward": 24}
-
-
-def load(name):
-    file = np.load(GOLDEN / f"{name}.npz")
-    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
-    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
-
-
-def close(ours, theirs):
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
 def block(official, **changes):
@@ -62,7 +47,7 @@ def through(module, golden):
 
 @pytest.mark.parametrize("tau", [0.0, 0.1, 0.2, 0.3])
 def test_released_block(tau):
-    golden, official = load("visualgpt_decoder_layer")
+    golden, official = with_parameters("visualgpt_decoder_layer")
     module = block(official, tau=tau)
     seen = []
     each_level = module.cross.each_level
@@ -83,15 +68,14 @@ def test_released_block(tau):
     ],
 )
 def test_blocks_of_baselines_and_ablations(name, changes):
-    golden, official = load(f"visualgpt_{name}_decoder_layer")
+    golden, official = with_parameters(f"visualgpt_{name}_decoder_layer")
     found, real = through(block(official, **changes), golden), golden["in/mask_queries"]
     close(found * real, golden["out/y"] * real)  # the AoA baseline leaves padded tokens as they come
 
 
 def test_encoder_layer_of_the_aoa_baseline():
-    golden, official = load("visualgpt_baseline_aoa_encoder_layer")
-    sizes = {"d_model": D, "heads": HEADS, "d_feed_forward": 24, "memory_slots": 1, "dropout": 0.1, "aoa_dropout": 0.2}
-    layer = encoder_layer("aoa_baseline", **sizes).double().eval()
+    golden, official = with_parameters("visualgpt_baseline_aoa_encoder_layer")
+    layer = AoaEncoderLayer(d_model=D, heads=HEADS, dropout=0.1, aoa_dropout=0.2).double().eval()
     named = renamed(official, "encoder.layers.0.")
     layer.load_state_dict({name.removeprefix("encoder.0."): value for name, value in named.items()})
     mask = key_mask(~golden["in/attention_mask"][:, 0, 0])
@@ -99,7 +83,7 @@ def test_encoder_layer_of_the_aoa_baseline():
 
 
 def test_language_model_equals_gpt2():
-    golden, official = load("gpt2_language_model")
+    golden, official = with_parameters("gpt2_language_model")
     model = LanguageModel(
         vocabulary_size=13, d_model=12, heads=3, d_feed_forward=48, layers=3, positions=12, dropout=0.1
     )
@@ -109,7 +93,7 @@ def test_language_model_equals_gpt2():
 
 @pytest.mark.parametrize("fusion", ["plain", "aoa"])
 def test_decoder_equals_gpt2_where_nothing_comes_from_the_image(fusion):
-    golden, official = load("gpt2_language_model")
+    golden, official = with_parameters("gpt2_language_model")
     sizes = {"d_model": 12, "heads": 3, "d_feed_forward": 48, "decoder_layers": 3, "positions": 12}
     config = VisualGptModel(kind="visual_gpt", fusion=fusion, encoder_layers=2, d_encoder_feed_forward=8, **sizes)
     model = build_model(config, InputSpec.of(5, 13)).double().eval()
@@ -131,7 +115,7 @@ def gate(**changes):
 @pytest.mark.parametrize("tau", [0.0, 0.2, 0.3])
 @pytest.mark.parametrize("form", ["released", "paper"])
 def test_gate(form, tau):
-    golden, official = load("visualgpt_srau_gate")
+    golden, official = with_parameters("visualgpt_srau_gate")
     unit = gate(form=form, tau=tau)
     if form == "released":
         unit.gates[0].load_state_dict({key.removeprefix("fc_alpha."): value for key, value in official.items()})
@@ -146,7 +130,7 @@ def test_gate(form, tau):
 
 @pytest.mark.parametrize(("form", "name"), [("released", "code_normalised"), ("paper", "paper_normalised")])
 def test_normalized_gate(form, name):
-    golden, official = load("visualgpt_srau_gate")
+    golden, official = with_parameters("visualgpt_srau_gate")
     unit = gate(form=form, tau=0.2, normalized=True)
     if form == "released":
         unit.gates[0].load_state_dict({key.removeprefix("fc_alpha."): value for key, value in official.items()})
@@ -188,7 +172,7 @@ def official_model():
         state |= {f"{name}.{key}": value for key, value in nn.Linear(rows, columns).state_dict().items()}
     for name in [*encoder, "encoder.layer_norm", "decoder.transformer.ln_f"]:
         state |= {f"{name}.{key}": torch.randn_like(value) for key, value in nn.LayerNorm(D).state_dict().items()}
-    _, one_block = load("visualgpt_decoder_layer")
+    _, one_block = with_parameters("visualgpt_decoder_layer")
     state |= {f"decoder.transformer.h.0.{name}": value for name, value in one_block.items()}
     state |= {"decoder.transformer.wte.weight": torch.randn(9, D), "decoder.transformer.wpe.weight": torch.randn(9, D)}
     return state | left_over(state)

@@ -1,13 +1,12 @@
 """X-Linear blocks, X-LAN, X-Transformer and Up-Down against the golden vectors (official code, float64)."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from helpers.golden import close, with_parameters
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
@@ -16,23 +15,11 @@ from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows
-from recap.papers.up_down import released as up_down
-from recap.papers.xlan.model import XLinear
-from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_NAMES, X_TRANSFORMER_RULES, XLAN
-from recap.papers.xlan.x_transformer import Update, XDecoderLayer, XEncoderLayer
+from recap.papers.up_down import model as up_down
+from recap.papers.xlan.model import Update, XDecoderLayer, XEncoderLayer, XLinear
+from recap.papers.xlan.released import X_LINEAR, X_TRANSFORMER, X_TRANSFORMER_RULES, XLAN
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 D, HEADS, JOINT, VOCABULARY = 16, 4, 3, 12
-
-
-def load(name):
-    file = np.load(GOLDEN / f"{name}.npz")
-    arrays = {key: torch.from_numpy(file[key]) for key in file if key != "meta/json"}
-    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
-
-
-def close(ours, theirs):
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
 def block():
@@ -40,9 +27,9 @@ def block():
 
 
 def test_block():
-    golden, official = load("x_linear_block")
+    golden, official = with_parameters("x_linear_block")
     module = block()
-    module.load_state_dict(rename(official, X_LINEAR, known=".*"))
+    module.load_state_dict(rename(official, X_LINEAR))
     query, (keys, values) = Rows(golden["in/query"][:, None, None]), module.key_value(Rows(golden["in/keys"][:, None]))
     close(keys[:, 0], golden["mid/k_proj"])
     close(values[:, 0], golden["mid/v2_proj"])
@@ -57,9 +44,9 @@ def test_block():
 
 
 def test_block_with_a_query_a_word():
-    golden, official = load("x_linear_block_seq")
+    golden, official = with_parameters("x_linear_block_seq")
     module = block()
-    module.load_state_dict(rename(official, X_LINEAR, known=".*"))
+    module.load_state_dict(rename(official, X_LINEAR))
     query = Rows(golden["in/query"][:, None])
     for name in ("self", "cross"):
         key_value = module.key_value(Rows(golden[f"in/{name}_kv"][:, None]))
@@ -77,14 +64,14 @@ def xlan_model(official):
 
 
 def test_xlan_names_are_complete():
-    encoder, decoder = load("xlan_encoder")[1], load("xlan_decoder_step")[1]
+    encoder, decoder = with_parameters("xlan_encoder")[1], with_parameters("xlan_decoder_step")[1]
     model, missing = xlan_model(encoder | decoder)
     assert missing == []
     assert len(encoder | decoder) == len(model.state_dict()) == 145
 
 
 def test_xlan_encoder():
-    golden, official = load("xlan_encoder")
+    golden, official = with_parameters("xlan_encoder")
     model, _ = xlan_model(official)
     memory = model.encode(Images.of(golden["in/regions"], golden["in/mask"].bool()))
     close(memory.summary, golden["out/global_feat"])
@@ -92,7 +79,7 @@ def test_xlan_encoder():
 
 
 def test_xlan_decoder_step():
-    golden, official = load("xlan_decoder_step")
+    golden, official = with_parameters("xlan_decoder_step")
     model, _ = xlan_model(official)
     memory = GlobalMemory(golden["in/region_feats"], golden["in/mask"].bool(), golden["in/global_feat"])
     state = model.start(memory)
@@ -108,7 +95,7 @@ def test_xlan_decoder_step():
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_up_down_decoder_step(activation):
-    golden, official = load("updown_decoder_step")
+    golden, official = with_parameters("updown_decoder_step")
     config = {"kind": "up_down", "d_model": 16, "d_word": 14, "d_attention": 10, "attention_activation": activation}
     model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
     model.load_state_dict(imported("up_down", official))
@@ -129,7 +116,7 @@ def test_up_down_decoder_step(activation):
 def layer_parameters(official, stack):
     """Rename one layer's parameters as those of a stack's first layer."""
     names = {f"{stack}.0.{name}": value for name, value in official.items()}
-    renamed = rename(names, X_TRANSFORMER_RULES, known=X_TRANSFORMER_NAMES)
+    renamed = rename(names, X_TRANSFORMER_RULES)
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 
@@ -138,7 +125,7 @@ def update():
 
 
 def test_x_transformer_encoder_layer():
-    golden, official = load("xtransformer_encoder_layer")
+    golden, official = with_parameters("xtransformer_encoder_layer")
     layer = XEncoderLayer(block=block(), update=update(), dropout=0.5).double().eval()
     layer.load_state_dict(layer_parameters(official, "encoder"))
     mask = golden["in/mask"].bool()[:, None, None]
@@ -148,7 +135,7 @@ def test_x_transformer_encoder_layer():
 
 
 def test_x_transformer_decoder_layer():
-    golden, official = load("xtransformer_decoder_layer")
+    golden, official = with_parameters("xtransformer_decoder_layer")
     layer = XDecoderLayer(d_model=D, words=block(), image=block(), update=update(), dropout=0.5).double().eval()
     layer.load_state_dict(layer_parameters(official, "decoder"))
     x = Rows(golden["in/x"][:, None])
@@ -166,7 +153,10 @@ def test_x_transformer_decoder_layer():
 
 def official_x_transformer():
     """The names of a released model with 2+2 layers, and its table of positions."""
-    encoder, decoder = load("xtransformer_encoder_layer")[1], load("xtransformer_decoder_layer")[1]
+    encoder, decoder = (
+        with_parameters("xtransformer_encoder_layer")[1],
+        with_parameters("xtransformer_decoder_layer")[1],
+    )
     stopped = ("bifeat_emb", "layer_norm_x", "ff_layer")  # what the last decoder layer lacks
     names = {f"encoder.layers.{index}.{name}": value for index in (0, 1) for name, value in encoder.items()}
     names |= {f"decoder.layers.0.{name}": value for name, value in decoder.items()}
@@ -187,7 +177,7 @@ def test_x_transformer_names_are_complete():
     config = {"kind": "x_transformer", **sizes, "encoder_layers": 2, "decoder_layers": 2}
     model = build_model(config, InputSpec.of(20, VOCABULARY)).double()
     model.load_state_dict(imported("x_transformer", official))
-    released = load("positional_tables")[0]["out/xtransformer_16"]
+    released = with_parameters("positional_tables")[0]["out/xtransformer_16"]
     assert torch.equal(model.positions[:20].float(), released)
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     plain = build_model(config, InputSpec.of(5, 9))

@@ -1,24 +1,17 @@
 """ZoDIAC attention against the golden vectors (official code and independent evaluations, float64)."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from torch.nn.functional import gelu
 
-from recap.nn.layers import make_activation
+from helpers.golden import load
+from recap.nn.layers import ACTIVATIONS
 from recap.nn.rows import Rows, shared_product
-from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_attention
+from recap.papers.zodiac.model import ZodiacMultiHead, intensity_pool, refined_map
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 CASES = ["nomask", "srcmask", "srcmask_ones", "causal", "causal_shared"]
 MODULES = ["self_nomask", "self_causal", "cross_src"]
 TOLERANCE = 1e-10
-
-
-def load(name):
-    return {key: torch.from_numpy(np.asarray(value)) for key, value in np.load(GOLDEN / f"{name}.npz").items()}
 
 
 def named(scope):
@@ -40,11 +33,11 @@ def test_attention(case, scope, gate):
         return
     q1, q2, k, v = (one_caption(gelu(golden[name])) for name in ("q", "q2", "k", "v"))
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
-    attended = refined_attention(q1, k, v, mask=mask, activation=gelu)
+    attended = shared_product(refined_map(q1, k, mask=mask, activation=gelu), v)
     intensity_map = gelu(shared_product(q2, v.mT) / v.shape[-1] ** 0.5)
     torch.testing.assert_close(intensity_map[:, 0], golden["iv_map"], atol=TOLERANCE, rtol=0)
     pool, _ = intensity_pool(intensity_map, mask=mask, scope=scope)
-    intensity = 1 + make_activation(gate)(pool)
+    intensity = 1 + ACTIVATIONS[gate]()(pool)
     expected = golden[f"iv_rap_{named(scope)}_{gate}"]
     torch.testing.assert_close(intensity[..., None][:, 0].reshape(expected.shape), expected, atol=TOLERANCE, rtol=0)
     out = (attended * intensity[..., None])[:, 0]

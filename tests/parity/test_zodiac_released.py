@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu
 
+from helpers.golden import close
 from helpers.model_cases import PAD, T, built, log_probabilities, random_images, random_tokens, stepwise
 from recap.settings.models import model_configs
 
@@ -106,10 +107,6 @@ def pair(request):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))  # biases and norms, which begin at 0 and 1, count too
     return model, Released(model, request.param, config.heads)
-
-
-def close(found, expected):
-    torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
 
 
 @torch.no_grad()

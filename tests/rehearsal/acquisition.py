@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
 from recap.metrics.spice import SPICE_MODELS
-from recap.plan.outside import Acquired, acquired, requirements
+from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.settings.versions import OutsideFile, list_of, read_versions
 from rehearsal.faults import EVIL, FAULTS, Fault, Misbehavior, stalling
-from rehearsal.prepare import INPUTS, SITE, check_paper, prepare
-from rehearsal.rehearse import load_stand_ins, open_folder, served
+from rehearsal.prepare import INPUTS, SITE
+from rehearsal.rehearse import begun
 from rehearsal.spice import kill_install
 from rehearsal.web import FOLDER as WEB
-from rehearsal.workflow import Workflow
+from rehearsal.workflow import Workflow, kill_at
 
-_POLL = 0.001  # seconds
 _PART = ".part"
 
 
 @dataclass(frozen=True)
 class Played:
-    """One fault or kill, after which the same command completed."""
+    """One fault of the server, or the stage of a kill, after which the same command completed."""
 
-    fault: str  #: what the server did wrong, or the stage of the kill
-    file: str  #: name of the file in the list, or path; empty: the paper has none that fits
-    said: str  #: the sentence of the workflow; of what healed, that it did
+    fault: str
+    file: str  # name of the file in the list, or path; empty: the paper has none that fits
+    said: str  # the sentence of the workflow; of what healed, that it did
 
     @property
     def line(self) -> str:
-        """What, file, sentence, and whether it was resumed."""
         return f"{self.fault} | {self.file or '-'} | {self.said} | {'resumed' if self.file else 'not played'}"
 
 
@@ -57,50 +50,40 @@ class _Site:
     pictures: list[str] = field(default_factory=list)
 
 
-def rehearse_faults(
-    paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int
-) -> list[Played]:
+def rehearse_faults(paper: str, *, params: Path, folder: Path, **how: object) -> list[Played]:
     """Acquire all outside files of a paper anew from a server that plays each fault once, then with a kill a stage.
 
-    The folder is that of a rehearsal, which can go on from there; arguments are those of `rehearse`.
+    The folder is that of a rehearsal, which can go on from there; arguments are those of `begun`.
     """
-    params, snakefile = params.absolute(), snakefile.absolute()
-    check_paper(paper, params)
-    state = open_folder(folder, paper, short)
-    faults = Misbehavior()
-    with chdir(folder), served(state.port, faults) as url:
-        state.port = int(url.rpartition(":")[2])
-        state.save()
-        load_stand_ins()
-        shutil.rmtree(INPUTS, ignore_errors=True)
-        prepared = prepare(paper, params, url=url, short=short)
-        state.by_hand |= prepared.by_hand
-        workflow = Workflow(snakefile, prepared.configfile, cores, url)
-        state.planned = state.planned or workflow.planned()
-        state.save()
-        site = _site(prepared.plan, workflow, faults)
+    faults, versions = Misbehavior(), list_of(params.absolute())
+    shutil.rmtree(folder / INPUTS, ignore_errors=True)
+    with begun(paper, params=params, folder=folder, misbehave=faults, **how) as each:
+        plan = each.prepared.plan
+        site = _site(plan, each.workflow, faults)
         played = [*_play(site), *_kills(site)]
-        if any("SPICE" in prepared.plan.recipe(run.recipe).evaluation.metrics for run in prepared.plan.scored()):
-            there = kill_install(faults, versions=list_of(params), url=url, environment=workflow.environment())
+        if any("SPICE" in plan.recipe(run.recipe).evaluation.metrics for run in plan.scored()):
+            environment = each.workflow.environment()
+            there = kill_install(faults, versions=versions, url=each.url, environment=environment)
             said = f"killed with {there} of {len(SPICE_MODELS)} outputs there"
             played.append(Played("SIGKILL in SPICE's models", SPICE_MODELS[-1], said))
-        state.faults = [each.line for each in played]
-        state.save()
+        each.state.faults = [one.line for one in played]
         return played
 
 
 def _site(plan: RunPlan, workflow: Workflow, faults: Misbehavior) -> _Site:
     paths = Paths(plan)
-    found: Acquired = acquired(requirements(paths), paths)
+    needed = requirements(paths)
     listed = read_versions(list_of(plan.params))
-    targets = {name: [path] for path, name in found.fetched.items()}
+    files_of_rules = [each for each in needed if each.entry and not each.pictures and each.how in ("fetch", "unpack")]
+    alone = [each for each in files_of_rules if not each.archive and each.named_by != list_of(plan.params).name]
+    targets = {each.entry.name: [each.path] for each in alone}
     folders = {}
-    for path, name in found.unpacked.items():
-        if archive := listed[name].archive:
-            targets.setdefault(archive, []).append(path)
-            folders[archive] = Path(paths.outside(name))
+    for each in files_of_rules:
+        if each.archive:
+            targets.setdefault(each.archive.name, []).append(each.path)
+            folders[each.archive.name] = Path(paths.outside(each.entry.name))
     files = {name: listed[name] for name in targets if Path(SITE, name).is_file()}
-    return _Site(workflow, faults, files, targets, folders, sorted(found.pictures))
+    return _Site(workflow, faults, files, targets, folders, sorted(each.path for each in needed if each.pictures))
 
 
 def _play(site: _Site) -> Iterator[Played]:
@@ -117,15 +100,15 @@ def _play(site: _Site) -> Iterator[Played]:
 
 def _cast(faults: Sequence[Fault], site: _Site) -> dict[str, Fault]:
     """Give each fault the first free file that fits; those that only few files fit choose first."""
-    found: dict[str, Fault] = {}
+    cast: dict[str, Fault] = {}
     for fault in sorted(faults, key=lambda each: sum(map(each.fits, site.files.values()))):
-        names = (name for name, file in site.files.items() if name not in found and fault.fits(file))
+        names = (name for name, file in site.files.items() if name not in cast and fault.fits(file))
         if (name := next(names, None)) is not None:
-            found[name] = fault
-    return found
+            cast[name] = fault
+    return cast
 
 
-def _round(cast: dict[str, Fault], site: _Site) -> Iterator[Played]:
+def _round(cast: dict[str, Fault], site: _Site) -> list[Played]:
     for name in cast:
         _forget(name, site)
     targets = [target for name in cast for target in site.targets[name]]
@@ -138,7 +121,7 @@ def _round(cast: dict[str, Fault], site: _Site) -> Iterator[Played]:
     _finish(targets, site)
     for name in cast:
         _check_whole(name, site)
-    yield from played
+    return played
 
 
 def _finish(targets: Sequence[str], site: _Site) -> None:
@@ -184,58 +167,43 @@ def _forget(name: str, site: _Site) -> None:
         shutil.rmtree(site.folders[name], ignore_errors=True)
 
 
-def _kills(site: _Site) -> Iterator[Played]:
-    """Kill the workflow in each stage, and have the same command finish."""
-    reached, release = threading.Event(), threading.Event()
-    stall = stalling(reached, release)
-    name = next(iter(site.files))
-    _forget(name, site)
-    site.faults.begin({name: stall})
-    part = Path(INPUTS, name + _PART)
-    yield _killed("fetch", name, site.targets[name], site, lambda: reached.is_set() and _size(part) > 0)
-    release.set()
-    if archive := next(iter(site.folders), None):
-        _forget(archive, site)
-        places = [_hidden(site.folders[archive]), *map(Path, site.targets[archive])]
-        yield _killed("unpack", archive, site.targets[archive], site, lambda: any(map(Path.exists, places)))
-    for target in site.pictures[:1]:
-        reached.clear()
-        release.clear()
-        site.faults.begin({f"{WEB}/*": stall})
-        yield _killed("web pictures", target, [target], site, reached.is_set)
-        release.set()
-
-
-def _killed(stage: str, file: str, targets: list[str], site: _Site, reached: Callable[[], bool]) -> Played:
-    """Kill Snakemake and its jobs when a point is reached, then run the same command to its end."""
-    process = subprocess.Popen(
-        site.workflow.command(targets),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=site.workflow.environment(),
-        start_new_session=True,
-    )
-    while not (now := reached()) and process.poll() is None:
-        time.sleep(_POLL)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if not now:
-        raise RecapError(f"{file}: the workflow ended before it could be killed in {stage}")
-    done = sum(Path(target).exists() for target in targets)
-    _finish(targets, site)
-    if stage == "web pictures":
-        missing = [target for target in targets if not Path(target).exists()]
-        if missing:
-            raise RecapError(f"{missing[0]}: was not made by the same command after a kill")
-    else:
-        _check_whole(file, site)
-    return Played(f"SIGKILL in {stage}", file, f"killed with {done} of {len(targets)} outputs there")
-
-
 def _hidden(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}{_PART}")
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _kills(site: _Site) -> Iterator[Played]:
+    """Kill the workflow in each stage, and have the same command finish."""
+    name = next(iter(site.files))
+    part = Path(INPUTS, name + _PART)
+    _forget(name, site)
+    reached = _stall(name, site)
+    yield _killed("fetch", name, site.targets[name], site, lambda: reached() and _size(part) > 0)
+    _check_whole(name, site)
+    if archive := next(iter(site.folders), None):
+        _forget(archive, site)
+        places = [_hidden(site.folders[archive]), *map(Path, site.targets[archive])]
+        yield _killed("unpack", archive, site.targets[archive], site, lambda: any(map(Path.exists, places)))
+        _check_whole(archive, site)
+    for target in site.pictures[:1]:
+        yield _killed("web pictures", target, [target], site, _stall(f"{WEB}/*", site))
+        if not Path(target).exists():
+            raise RecapError(f"{target}: was not made by the same command after a kill")
+
+
+def _stall(name: str, site: _Site) -> Callable[[], bool]:
+    """Let the server stop in the middle of a file, and return whether it did."""
+    reached = threading.Event()
+    site.faults.begin({name: stalling(reached)})
+    return reached.is_set
+
+
+def _killed(stage: str, file: str, targets: list[str], site: _Site, reached: Callable[[], bool]) -> Played:
+    """Kill Snakemake and its jobs when a point is reached, then run the same command to its end."""
+    kill_at(site.workflow.command(targets), site.workflow.environment(), reached, f"{file}: the workflow in {stage}")
+    done = sum(Path(target).exists() for target in targets)
+    _finish(targets, site)
+    return Played(f"SIGKILL in {stage}", file, f"killed with {done} of {len(targets)} outputs there")

@@ -11,9 +11,9 @@ from recap.plan.jobs import CLAIMS_FILE, papers_with_claims, planned_studies, re
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings import Row
-from recap.settings.claims import Check
 from recap.settings.metrics import server_names
 from recap.settings.params import file_and_part, files, load_named, read_mapping
+from recap.settings.tables import Check
 from rehearsal.small import write_yaml
 
 _POINTS = 2  # of the line of a figure

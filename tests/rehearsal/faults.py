@@ -8,15 +8,14 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from recap.settings.versions import OutsideFile
 from rehearsal.server import Reply, etag, listed_name
 
 EVIL = "../../evil"  # name of a member that would be written above the folder
-_ARCHIVES = (".zip", ".tgz")
-
+# Number of the request (from 0) and right content -> answer; None: the right one.
 Answer = Callable[[int, bytes], Reply | None]
 
 
@@ -24,25 +23,24 @@ Answer = Callable[[int, bytes], Reply | None]
 class Fault:
     """One thing that a server does wrong."""
 
-    name: str  #: what it is
-    answer: Answer  #: number of the request (from 0) and right content -> answer; None: the right one
-    fits: Callable[[OutsideFile], bool] = lambda file: True  #: whether it can be seen with a file of the list
-    heals: bool = False  #: whether the download gets over it without a person
-    everywhere: bool = True  #: whether the other addresses of the file do the same
-    resumes: bool = False  #: whether the next request must ask for the rest alone
+    name: str
+    answer: Answer
+    fits: Callable[[OutsideFile], bool] = lambda file: True  # whether it can be seen with a file of the list
+    heals: bool = False  # whether the download gets over it without a person
+    everywhere: bool = True  # whether the other addresses of the file do the same
+    resumes: bool = False  # whether the next request must ask for the rest alone
 
 
 class Misbehavior:
     """The server's faults, by name of a file or a pattern of it; without any, it serves what is right."""
 
     def __init__(self) -> None:
-        """Begin without faults."""
-        self._faults: dict[str, Fault] = {}
-        self._starts: dict[str, list[int]] = {}
+        self.begin({})
 
     def begin(self, faults: dict[str, Fault]) -> None:
         """Take other faults."""
-        self._faults, self._starts = faults, {}
+        self._faults = faults
+        self._starts: dict[str, list[int]] = {}
 
     def asked_for_the_rest(self, name: str) -> bool:
         """Say whether each address of a file that was asked again was asked for what comes after its first bytes."""
@@ -50,7 +48,6 @@ class Misbehavior:
         return any(again) and all(start > 0 for starts in again for start in starts)
 
     def __call__(self, path: str, content: bytes, start: int) -> Reply | None:
-        """Return what is answered in place of a file that is asked for from a byte on."""
         name = listed_name(path)
         fault = next((fault for key, fault in self._faults.items() if fnmatchcase(name, key)), None)
         if fault is None or (path != name and not fault.everywhere):
@@ -78,7 +75,7 @@ def _has_hash(file: OutsideFile) -> bool:
 
 def _of_form(file: OutsideFile) -> bool:
     """Say whether only the form of an archive tells that it is wrong."""
-    return file.hash is None and file.name.endswith(_ARCHIVES)
+    return file.hash is None and file.name.endswith((".zip", ".tgz"))
 
 
 def with_evil_member(content: bytes) -> bytes:
@@ -113,17 +110,11 @@ FAULTS = (
 )
 
 
-def stalling(reached: threading.Event, release: threading.Event) -> Fault:
-    """Return the fault that stops in the middle of the first body.
-
-    Args:
-        reached: is set when it stands still.
-        release: what it waits for.
-    """
+def stalling(reached: threading.Event) -> Fault:
+    """Return the fault that stops in the middle of the first body; ``reached`` is set when it stands still."""
 
     def reply(content: bytes) -> Reply:
         reached.set()
-        half = _half(content)
-        return Reply(half.status, half.body, half.headers, half.sent, held=release)
+        return replace(_half(content), held=True)
 
     return Fault("stalls", _once(reply), heals=True)

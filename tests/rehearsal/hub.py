@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from recap.data.vocabulary import SPECIAL_PIECES
 from rehearsal.world import sentence
 
-_PIECES = ("+=", "<?")  # of GPT-2's vocabulary, which our special tokens are
-_END = "<|endoftext|>"
-_VOCABULARY = 400
 _TEXTS = 200
+
+
+@dataclass(frozen=True)
+class Gpt2Sizes:
+    """Sizes of the small GPT-2 that models of a plan begin with."""
+
+    width: int
+    feed_forward: int
+    layers: int
+    positions: int
 
 
 def write_timm(backbone: str, folder: Path) -> None:
@@ -31,71 +41,56 @@ def write_timm(backbone: str, folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"architecture": name, "pretrained_cfg": {"tag": tag}}))
 
 
-def write_gpt2(folder: Path, *, width: int, feed_forward: int, layers: int, positions: int) -> None:
-    """Write weights, byte pairs and configuration of a small GPT-2, under the names of the released files.
+def write_gpt2(folder: Path, sizes: Gpt2Sizes) -> None:
+    """Write weights, byte pairs and configuration of a small GPT-2, under the names of the released files."""
+    from safetensors.numpy import save_file
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    Args:
-        folder: of the repository.
-        width: of the word table.
-        feed_forward: width inside the blocks.
-        layers: blocks.
-        positions: learned positions.
-    """
     folder.mkdir(parents=True, exist_ok=True)
-    words = _write_byte_pairs(folder)
-    _write_weights(folder / "model.safetensors", words, width, feed_forward, layers, positions)
-    sizes = {"n_embd": width, "n_layer": layers, "n_positions": positions, "vocab_size": words}
-    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
+    write_byte_pairs(folder, (sentence(number).lower() for number in range(_TEXTS)), pieces=400)
+    pairs = (str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokenizer = Tokenizer(models.BPE.from_file(*pairs))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    words = tokenizer.get_vocab_size()
+    save_file(_weights(words, sizes), folder / "model.safetensors")
+    known = {"n_embd": sizes.width, "n_layer": sizes.layers, "n_positions": sizes.positions, "vocab_size": words}
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", **known}))
 
 
-def _write_byte_pairs(folder: Path) -> int:
-    """Write ``tokenizer.json``, ``vocab.json`` and ``merges.txt``, and return the number of pieces."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+def write_byte_pairs(folder: Path, lines: Iterable[str], *, pieces: int = 290) -> Path:
+    """Write byte pairs learned from lines, in GPT-2's two files: all 256 bytes, merges, then the special pieces."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    texts = [sentence(number).lower() for number in range(_TEXTS)] + [" ".join(_PIECES)] * _TEXTS
-    trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=[_END],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([*texts, *_PIECES * _TEXTS], trainer)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    model = json.loads((folder / "tokenizer.json").read_text())["model"]
-    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
-    pairs = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *pairs, ""]))
-    return len(model["vocab"])
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.model.save(str(folder))
+    numbers = json.loads((folder / "vocab.json").read_text())
+    for piece in dict.fromkeys(SPECIAL_PIECES):
+        numbers[piece] = len(numbers)
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    return folder
 
 
-def _write_weights(path: Path, words: int, width: int, feed_forward: int, layers: int, positions: int) -> None:
-    from safetensors.numpy import save_file
-
-    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (words, width), "wpe.weight": (positions, width)}
-    shapes |= {"ln_f.weight": (width,), "ln_f.bias": (width,)}
-    for layer in range(layers):
-        shapes |= {
-            f"h.{layer}.ln_1.weight": (width,),
-            f"h.{layer}.ln_1.bias": (width,),
-            f"h.{layer}.attn.c_attn.weight": (width, 3 * width),
-            f"h.{layer}.attn.c_attn.bias": (3 * width,),
-            f"h.{layer}.attn.c_proj.weight": (width, width),
-            f"h.{layer}.attn.c_proj.bias": (width,),
-            f"h.{layer}.ln_2.weight": (width,),
-            f"h.{layer}.ln_2.bias": (width,),
-            f"h.{layer}.mlp.c_fc.weight": (width, feed_forward),
-            f"h.{layer}.mlp.c_fc.bias": (feed_forward,),
-            f"h.{layer}.mlp.c_proj.weight": (feed_forward, width),
-            f"h.{layer}.mlp.c_proj.bias": (width,),
-        }
+def _weights(words: int, sizes: Gpt2Sizes) -> dict[str, np.ndarray]:
+    width, inner = sizes.width, sizes.feed_forward
+    linear = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
+    linear |= {"mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}
     random = np.random.default_rng(0)
     tensors = {
-        name: np.full(shape, float("ln_" in name and name.endswith("weight")), np.float32)
-        if len(shape) == 1
-        else (0.02 * random.standard_normal(shape)).astype(np.float32)
-        for name, shape in shapes.items()
+        name: 0.02 * random.standard_normal(shape)
+        for name, shape in {"wte.weight": (words, width), "wpe.weight": (sizes.positions, width)}.items()
     }
-    save_file(tensors, path)
+    norms = ["ln_f"]
+    for layer in range(sizes.layers):
+        norms += [f"h.{layer}.ln_1", f"h.{layer}.ln_2"]
+        for name, shape in linear.items():
+            tensors[f"h.{layer}.{name}.weight"] = 0.02 * random.standard_normal(shape)
+            tensors[f"h.{layer}.{name}.bias"] = np.zeros(shape[1])
+    for name in norms:
+        tensors |= {f"{name}.weight": np.ones(width), f"{name}.bias": np.zeros(width)}
+    return {name: array.astype(np.float32) for name, array in tensors.items()}

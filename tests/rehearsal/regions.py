@@ -1,11 +1,16 @@
-"""Miniatures of published region and grid features, in the forms that docs/reference/feature_files.md describes."""
+"""Files of published features, from arrays, in the forms of docs/reference/feature_files.md; and miniatures of them.
+
+The weights of detectors are a few tensors under the published names: they are fetched and hashed as the released ones,
+and a stand-in does not load them.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -16,19 +21,74 @@ from rehearsal.world import Photo, World, boxes, vectors
 
 _WIDTH = 2048
 _CLASSES = 1601  # of Visual Genome, and the background
-_OF_BOXES = 6  # numbers of a box that VinVL's vectors end with
 _SPREAD = 5  # adaptive files have this many different numbers of regions, from the least on
 _LEAST = 10
+_DETECTOR = {
+    "backbone.stem.conv1.weight": (4, 3, 7, 7),
+    "proposal_generator.rpn_head.conv.weight": (4, 4, 3, 3),
+    "roi_heads.box_predictor.cls_score.weight": (5, 8),
+    "roi_heads.box_predictor.bbox_pred.weight": (16, 8),
+}
 
 
-def write_bottom_up(world: World, path: Path, *, fixed: int | None) -> None:
-    """Write ``trainval.zip`` (10 to 100 regions, four files) or ``trainval_36.zip`` (one file).
+def encoded(array: np.ndarray) -> bytes:
+    """Return the numbers of an array in base64."""
+    return base64.b64encode(np.ascontiguousarray(array).tobytes())
 
-    Args:
-        world: whose photos have features.
-        path: the zip.
-        fixed: regions of each photo; None: adaptive.
-    """
+
+def fields(*values: object) -> bytes:
+    """Return a line of a TSV without its end."""
+    return b"\t".join(value if isinstance(value, bytes) else str(value).encode() for value in values)
+
+
+def lines(each: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in each)
+
+
+def bottom_up_line(name: object, size: tuple[int, int], corners: np.ndarray, values: np.ndarray) -> bytes:
+    """Return image_id, image_w, image_h, num_boxes, boxes and features of an image."""
+    return fields(name, *size, len(values), encoded(corners), encoded(values))
+
+
+def vinvl_line(name: object, values: np.ndarray, *, packed: bool = False) -> bytes:
+    """Return a line of VinVL's features; ``packed`` in the form of the packs for captioning, whose end is a JSON."""
+    if packed:
+        return fields(name, json.dumps({"num_boxes": len(values), "features": encoded(values).decode()}))
+    return fields(name, len(values), encoded(values))
+
+
+def line_index(each: Iterable[bytes]) -> str:
+    """Return the content of a ``.lineidx``: the first byte of each line."""
+    return "".join(f"{start}\n" for start in list(accumulate((len(line) + 1 for line in each), initial=0))[:-1])
+
+
+def shares(corners: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return x1/W, y1/H, x2/W, y2/H, w/W and h/H of boxes, float32 [count, 6], as vectors of VinVL end."""
+    relative = corners / np.array([*size, *size], np.float32)
+    return np.concatenate([relative, relative[:, 2:] - relative[:, :2]], 1).astype(np.float32)
+
+
+def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> Path:
+    """Write datasets by name, such as ``<id>_features``."""
+    import h5py
+
+    with h5py.File(path, "w", locking=False) as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return path
+
+
+def torch_bytes(values: object) -> bytes:
+    """Return what ``torch.save`` writes."""
+    import torch
+
+    content = io.BytesIO()
+    torch.save(values, content)
+    return content.getvalue()
+
+
+def write_bottom_up(fixed: int | None, world: World, path: Path) -> None:
+    """Write ``trainval.zip`` (10 to 100 regions, four files) or ``trainval_36.zip`` (a fixed number, one file)."""
     stem = "resnet101_faster_rcnn_genome"
     if fixed:
         files = {f"trainval_{fixed}/trainval_{stem}_{fixed}.tsv": world.photos}
@@ -41,85 +101,63 @@ def write_bottom_up(world: World, path: Path, *, fixed: int | None) -> None:
             f"trainval/karpathy_val_{stem}.tsv": world.split("val"),
             f"trainval/karpathy_test_{stem}.tsv": world.split("test"),
         }
-    write_zip(path, {name: _tsv(photos, fixed) for name, photos in files.items()})
+    write_zip(path, {name: _bottom_up(photos, fixed) for name, photos in files.items()})
 
 
 def write_bottom_up_test(world: World, path: Path) -> None:
     """Write ``test2014.zip``, whose regions are in three files."""
     stem, photos = "test2014/test2014_resnet101_faster_rcnn_genome.tsv", world.server_photos
-    write_zip(path, {f"{stem}.{part}": _tsv(photos[part::3], None) for part in range(3)})
+    write_zip(path, {f"{stem}.{part}": _bottom_up(photos[part::3]) for part in range(3)})
 
 
-def _tsv(photos: Sequence[Photo], fixed: int | None) -> bytes:
-    """Return lines of image_id, image_w, image_h, num_boxes, boxes and features."""
-    return b"".join(_line(photo, fixed or _LEAST + photo.image_id % _SPREAD) for photo in photos)
+def _bottom_up(photos: Sequence[Photo], fixed: int | None = None) -> bytes:
+    return lines(bottom_up_line(each.image_id, each.size, *_regions(each, fixed)) for each in photos)
 
 
-def _line(photo: Photo, count: int) -> bytes:
-    numbers = [str(number).encode() for number in (photo.image_id, *photo.size, count)]
-    return b"\t".join([*numbers, _text(boxes(photo, count)), _text(vectors(photo.image_id, count, _WIDTH))]) + b"\n"
+def _regions(photo: Photo, fixed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return boxes and vectors."""
+    count = fixed or _LEAST + photo.image_id % _SPREAD
+    return boxes(photo, count), vectors(photo.image_id, count, _WIDTH)
 
 
-def _text(array: np.ndarray) -> bytes:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes())
+def write_vinvl(world: World, path: Path) -> None:
+    """Write ``features.tsv`` of VinVL."""
+    path.write_bytes(lines(_vinvl(world.photos)))
 
 
-def write_vinvl(photos: Sequence[Photo], path: Path) -> None:
-    """Write ``features.tsv`` of VinVL: id, number of boxes, and base64 of float32 [boxes, 2054] a line."""
-    path.write_bytes(b"".join(_vinvl_lines(photos)))
-
-
-def write_vinvl_index(photos: Sequence[Photo], path: Path) -> None:
-    """Write ``features.lineidx``, which lies beside it: the first byte of each line."""
-    path.write_text(_starts(_vinvl_lines(photos)))
+def write_vinvl_index(world: World, path: Path) -> None:
+    """Write ``features.lineidx``, which lies beside it."""
+    path.write_text(line_index(_vinvl(world.photos)))
 
 
 def write_caption_pack(world: World, path: Path) -> None:
-    """Write ``coco_caption.zip`` of Oscar: a TSV and its index for each split; a line is the id and a JSON."""
+    """Write ``coco_caption.zip`` of Oscar: a TSV and its index for each split."""
     files: dict[str, Content] = {}
     for split, names in {"train": ("train", "restval"), "val": ("val",), "test": ("test",)}.items():
-        lines = [_packed(line) for line in _vinvl_lines(world.split(*names))]
-        files[f"coco_caption/{split}.feature.tsv"] = b"".join(lines)
-        files[f"coco_caption/{split}.feature.lineidx"] = _starts(lines)
+        packed = _vinvl(world.split(*names), packed=True)
+        files[f"coco_caption/{split}.feature.tsv"] = lines(packed)
+        files[f"coco_caption/{split}.feature.lineidx"] = line_index(packed)
     write_zip(path, files)
 
 
-def _packed(line: bytes) -> bytes:
-    """Return a line of VinVL's in the form of the packs for captioning."""
-    image_id, count, values = line.rstrip().split(b"\t")
-    return image_id + b"\t" + json.dumps({"num_boxes": int(count), "features": values.decode()}).encode() + b"\n"
-
-
-def _starts(lines: Iterable[bytes]) -> str:
-    """Return the first byte of each line."""
-    return "".join(f"{start}\n" for start in list(accumulate(map(len, lines), initial=0))[:-1])
-
-
-def _vinvl_lines(photos: Sequence[Photo]) -> Iterator[bytes]:
+def _vinvl(photos: Sequence[Photo], *, packed: bool = False) -> list[bytes]:
+    found = []
     for photo in photos:
-        count = _LEAST + photo.image_id % _SPREAD
-        values = np.concatenate([vectors(photo.image_id, count, _WIDTH), _relative(photo, count)], 1)
-        yield b"\t".join([str(photo.image_id).encode(), str(count).encode(), _text(values)]) + b"\n"
-
-
-def _relative(photo: Photo, count: int) -> np.ndarray:
-    """Return x1/W, y1/H, x2/W, y2/H, w/W and h/H of boxes, float32 [count, 6]."""
-    shares = boxes(photo, count) / np.array([*photo.size, *photo.size], np.float32)
-    found: np.ndarray = np.concatenate([shares, shares[:, 2:] - shares[:, :2]], 1).astype(np.float32)
-    assert found.shape[1] == _OF_BOXES
+        corners, values = _regions(photo)
+        whole = np.concatenate([values, shares(corners, photo.size)], 1)
+        found.append(vinvl_line(photo.image_id, whole, packed=packed))
     return found
 
 
 def write_detections(world: World, path: Path) -> None:
     """Write ``coco_detections.hdf5``: ``<id>_features``, ``<id>_boxes`` and ``<id>_cls_prob`` of each photo."""
-    import h5py
-
-    with h5py.File(path, "w", locking=False) as file:
-        for photo in world.photos:
-            count = _LEAST + photo.image_id % _SPREAD
-            file[f"{photo.image_id}_features"] = vectors(photo.image_id, count, _WIDTH)
-            file[f"{photo.image_id}_boxes"] = boxes(photo, count)
-            file[f"{photo.image_id}_cls_prob"] = np.full((count, _CLASSES), 1 / _CLASSES, np.float32)
+    arrays = {}
+    for photo in world.photos:
+        corners, values = _regions(photo)
+        arrays[f"{photo.image_id}_features"] = values
+        arrays[f"{photo.image_id}_boxes"] = corners
+        arrays[f"{photo.image_id}_cls_prob"] = np.full((len(values), _CLASSES), 1 / _CLASSES, np.float32)
+    write_hdf5(path, arrays)
 
 
 def write_grid_feats(world: World, path: Path) -> None:
@@ -128,9 +166,21 @@ def write_grid_feats(world: World, path: Path) -> None:
 
     files = {}
     for photo in (*world.photos, *world.server_photos):
-        content = io.BytesIO()
         rows, columns = (5, 7) if photo.size[0] > photo.size[1] else (7, 5)
         values = vectors(photo.image_id, _WIDTH, rows * columns).reshape(1, _WIDTH, rows, columns)
-        torch.save(torch.from_numpy(values), content)
-        files[f"{photo.part.replace('test2014', 'test2015')}/{photo.image_id}.pth"] = content.getvalue()
+        part = photo.part.replace("test2014", "test2015")
+        files[f"{part}/{photo.image_id}.pth"] = torch_bytes(torch.from_numpy(values))
     write_tgz(path, files)
+
+
+def write_detector_pickle(world: World, path: Path) -> None:
+    """Write a pickle of arrays by name below ``model``, as detectron2's model zoo and its converters do."""
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in _DETECTOR.items()}
+    path.write_bytes(pickle.dumps({"model": arrays, "__author__": "a rehearsal"}, protocol=2))
+
+
+def write_detector_checkpoint(world: World, path: Path) -> None:
+    """Write a checkpoint of torch with tensors below ``model``, as grid-feats-vqa does."""
+    import torch
+
+    path.write_bytes(torch_bytes({"model": {name: torch.zeros(shape) for name, shape in _DETECTOR.items()}}))

@@ -17,14 +17,15 @@ from pydantic import Field
 from recap.cli.doctor import plan_tools
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
-from recap.core.plugins import VARIABLE, load_plugins
+from recap.plan.paths import Paths
+from recap.plan.run import row_runs
+from recap.plan.run_plan import RunPlan
 from recap.plan.screen import Tool
-from rehearsal.prepare import SITE, check_paper, prepare
-from rehearsal.rows import TrainedRow, trained_rows
+from recap.settings.kinds import VARIABLE, load_plugins
+from rehearsal.prepare import SITE, Prepared, check_paper, prepare
 from rehearsal.server import Misbehave, serve
-from rehearsal.versioned import repro
 from rehearsal.web import web_picture
-from rehearsal.workflow import PLUGIN, Workflow
+from rehearsal.workflow import PLUGIN, Workflow, repro
 
 STATE = "rehearsal.json"
 
@@ -36,10 +37,10 @@ class State:
     paper: str
     short: bool
     port: Annotated[int, Field(ge=0, lt=2**16)] = 0
-    by_hand: dict[str, str] = field(default_factory=dict)
-    minutes: float = 0.0
-    planned: dict[str, int] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    by_hand: dict[str, str] = field(default_factory=dict)  # files that a person brings -> the steps
+    minutes: float = 0.0  # that all calls took which came to an end
+    planned: dict[str, int] = field(default_factory=dict)  # jobs by rule
+    faults: list[str] = field(default_factory=list)  # a line about each fault and kill that was played
 
     def save(self) -> None:
         """Write it into the working folder."""
@@ -47,72 +48,102 @@ class State:
 
 
 @dataclass(frozen=True)
+class TrainedRow:
+    """A row of a table, the optimizer steps of its stages (of its first seed), and the command that trains it alone."""
+
+    row: str
+    steps: tuple[int, ...]
+    command: str
+
+
+@dataclass(frozen=True)
 class Rehearsed:
-    """What became of a rehearsal.
+    """What became of a rehearsal."""
 
-    Attributes:
-        planned, run: jobs by rule.
+    folder: Path
+    state: State
+    run: Counter[str]  # jobs by rule
+    stand_ins: list[str]  # features that stand-ins for detectors made
+    tools: list[Tool]  # that the paper needs and this machine lacks
+    rows: list[TrainedRow]
+
+    @property
+    def planned(self) -> Counter[str]:
+        return Counter(self.state.planned)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A rehearsal whose workflow can run in the working folder."""
+
+    state: State
+    prepared: Prepared
+    workflow: Workflow
+    url: str
+
+
+@contextmanager
+def begun(
+    paper: str,
+    *,
+    params: Path,
+    snakefile: Path,
+    folder: Path,
+    short: bool,
+    cores: int,
+    misbehave: Misbehave = lambda *_: None,
+) -> Iterator[Begun]:
+    """Prepare a rehearsal of a paper in a folder, which is new or empty, or that of an unfinished one of like form.
+
+    What is finished there is kept. The short form has not all rows, and no DVC.
     """
-
-    paper: str  #: folder of ``params/``
-    folder: Path  #: where all of it is
-    planned: Counter[str]
-    run: Counter[str]
-    minutes: float  #: that all calls took which came to an end
-    by_hand: dict[str, str] = field(default_factory=dict)  #: files that a person brings -> the steps
-    stand_ins: list[str] = field(default_factory=list)  #: features that stand-ins for detectors made
-    #: that the paper needs and this machine lacks, with what is lost and the command that gets them
-    tools: list[str] = field(default_factory=list)
-    rows: list[TrainedRow] = field(default_factory=list)  #: the rows of its tables with what was trained of each
-    #: a line about each fault and kill that was played in the folder before
-    faults: list[str] = field(default_factory=list)
-
-
-def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
-    """Rehearse a paper in a folder; what an interrupted rehearsal finished there is kept.
-
-    The folder is new or empty, or that of an unfinished rehearsal of the same paper and form. The short form has not
-    all rows, and no DVC.
-    """
-    began = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
     check_paper(paper, params)
     state = open_folder(folder, paper, short)
-    with chdir(folder), served(state.port) as url:
+    with chdir(folder), _served(state.port, misbehave) as url:
         state.port = int(url.rpartition(":")[2])
         state.save()
-        load_stand_ins()
+        _load_stand_ins()
         prepared = prepare(paper, params, url=url, short=short)
         state.by_hand |= prepared.by_hand
         workflow = Workflow(snakefile, prepared.configfile, cores, url)
         state.planned = state.planned or workflow.planned()
         state.save()
-        workflow.run()
-        if not short:
-            repro(workflow)
-        left = workflow.planned()
-        planned = Counter(state.planned)
-        state.minutes += (time.monotonic() - began) / 60
+        yield Begun(state, prepared, workflow, url)
         state.save()
+
+
+def rehearse(paper: str, **how: object) -> Rehearsed:
+    """Rehearse a paper; arguments are those of `begun`."""
+    start = time.monotonic()
+    with begun(paper, **how) as each:
+        each.workflow.run()
+        if not each.state.short:
+            repro(each.workflow)
+        left = each.workflow.planned()
+        each.state.minutes += (time.monotonic() - start) / 60
+        # A GPU is not needed for a rehearsal.
+        tools = [tool for tool in plan_tools(each.prepared.plan) if not tool.here and tool.name != "GPU"]
         return Rehearsed(
-            paper=paper,
-            folder=folder,
-            planned=planned,
-            run=planned - left,
-            minutes=state.minutes,
-            by_hand=state.by_hand,
-            stand_ins=prepared.stand_ins,
-            tools=[
-                f"{tool.name}: {tool.without} ({tool.get})" for tool in plan_tools(prepared.plan) if _can_be_got(tool)
-            ],
-            rows=trained_rows(prepared.plan),
-            faults=state.faults,
+            folder=Path.cwd(),
+            state=each.state,
+            run=Counter(each.state.planned) - left,
+            stand_ins=each.prepared.stand_ins,
+            tools=tools,
+            rows=_trained_rows(each.prepared.plan),
         )
 
 
-def _can_be_got(tool: Tool) -> bool:
-    """Say whether a tool is missing that a person can install; a GPU is not needed for a rehearsal."""
-    return not tool.here and tool.name != "GPU"
+def _trained_rows(plan: RunPlan) -> list[TrainedRow]:
+    paths, rows = Paths(plan), []
+    for table_id, table in plan.tables.items():
+        for row in table.rows:
+            first = row_runs(row, plan.seeds[table_id])[0].parts()[0]
+            folders = [Path(paths.weights(stage)).parent for stage in plan.stages(first)]
+            steps = tuple(read_json(folder / "training.json")["steps"] for folder in folders)
+            name = f"{table_id}/{row.id}"
+            rows.append(TrainedRow(name, steps, f"recap train --row {name} --scale {plan.profile.scale}"))
+    return rows
 
 
 def open_folder(folder: Path, paper: str, short: bool) -> State:
@@ -130,7 +161,7 @@ def open_folder(folder: Path, paper: str, short: bool) -> State:
 
 
 @contextmanager
-def served(port: int, misbehave: Misbehave = lambda *_: None) -> Iterator[str]:
+def _served(port: int, misbehave: Misbehave) -> Iterator[str]:
     """Serve the miniatures at the port that their addresses have."""
     try:
         with serve(Path(SITE).absolute(), made=web_picture, port=port, misbehave=misbehave) as url:
@@ -143,7 +174,7 @@ def served(port: int, misbehave: Misbehave = lambda *_: None) -> Iterator[str]:
         ) from error
 
 
-def load_stand_ins() -> None:
+def _load_stand_ins() -> None:
     """Make the stand-ins known to this process, as the environment of the workflow makes them known to its jobs."""
     plugins = os.environ.get(VARIABLE, "").split(",")
     os.environ[VARIABLE] = ",".join(dict.fromkeys(filter(None, [*plugins, PLUGIN])))

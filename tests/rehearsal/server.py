@@ -1,4 +1,4 @@
-"""The web server of a rehearsal: files of a folder, and repositories as the HuggingFace hub has them."""
+"""Web servers on 127.0.0.1; that of a rehearsal has files of a folder, and repositories as the HuggingFace hub has."""
 
 from __future__ import annotations
 
@@ -15,11 +15,62 @@ from typing import Any
 
 HUB = "hub"  # folder of the repositories
 _COMMIT = "0" * 40  # what a repository is at where no commit is asked for
-
 _LONGEST_HOLD = 60.0  # seconds
 _MIRROR = re.compile(r"mirror\d+/")  # where the other addresses of a file begin
 
-Made = Callable[[str], bytes | None]
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers without a line of log."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(
+        self,
+        status: int,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        length: int | None = None,
+        sent: int | None = None,
+    ) -> None:
+        """Answer with a body, or its first ``sent`` bytes; the Content-Length may be another than its own."""
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body[:sent])
+
+    def log_message(self, *arguments: object) -> None:
+        """Stay silent."""
+
+
+class Server(ThreadingHTTPServer):
+    """A server at a port of 127.0.0.1 (0: a free one); ``ended`` is set when it is to end."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, handler: type[Handler], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), handler)
+        self.ended = threading.Event()
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that hang up."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.ended.set()
+            self.shutdown()
+            self.server_close()
+            thread.join()
 
 
 @dataclass(frozen=True)
@@ -29,11 +80,13 @@ class Reply:
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    sent: int | None = None  #: bytes of the body after which the connection is dropped; None: all
-    held: threading.Event | None = None  #: what the drop waits for
+    sent: int | None = None  # bytes of the body after which the connection is dropped; None: all
+    held: bool = False  # whether the drop waits until the server ends, or a minute
 
 
-# Path of an address, right content, first byte that is asked for -> answer.
+# Name of a file that is in no folder -> its bytes.
+Made = Callable[[str], bytes | None]
+# Path of an address, right content, first byte that is asked for -> answer; None: the right one.
 Misbehave = Callable[[str, bytes, int], Reply | None]
 
 
@@ -47,32 +100,13 @@ def listed_name(path: str) -> str:
     return _MIRROR.sub("", path, count=1) if _MIRROR.match(path) else path
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self, port: int, folder: Path, made: Made, misbehave: Misbehave) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.folder, self.made, self.misbehave = folder, made, misbehave
-
-    def content(self, name: str) -> bytes | None:
-        """Return the bytes of a file, or None."""
-        path = self.folder / name
-        return path.read_bytes() if path.is_file() else self.made(name)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that hang up."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
+class _Files(Handler):
+    server: _FileServer
 
     def do_GET(self) -> None:
-        """Answer."""
         path = self.path.lstrip("/").partition("?")[0]
         if ".." in path.split("/"):  # what lies above the folder is nobody's business
-            self._answer(404, b"", {})
+            self.answer(404, b"", {})
         elif repository := re.fullmatch(r"api/models/([^/]+/[^/]+)(?:/revision/([^/]+))?", path):
             self._describe(*repository.groups())
         elif file := re.fullmatch(r"([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
@@ -88,71 +122,52 @@ class _Handler(BaseHTTPRequestHandler):
         names = [{"rfilename": path.name} for path in folder.iterdir()] if folder.is_dir() else []
         said: dict[str, Any] = {"_id": _COMMIT, "id": repository, "modelId": repository, "sha": _commit(revision)}
         said |= {"private": False, "tags": [], "downloads": 0, "likes": 0, "siblings": names}
-        self._answer(200 if names else 404, json.dumps(said).encode(), {"Content-Type": "application/json"})
+        self.answer(200 if names else 404, json.dumps(said).encode(), {"Content-Type": "application/json"})
 
     def _file(self, name: str, headers: Mapping[str, str]) -> None:
         """Answer with a file, or with the rest of it if the client has the beginning of the same bytes."""
         content = self.server.content(listed_name(name))
         if content is None:
-            return self._answer(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
         tag = etag(content)
         asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
         start = int(asked[1]) if asked and self.headers.get("If-Range", tag) == tag else 0
         if reply := self.server.misbehave(name, content, start):
-            return self._answer(reply.status, reply.body, reply.headers, reply.sent, reply.held)
+            return self._misbehave(reply)
         if not start:
-            return self._answer(200, content, {**headers, "ETag": tag})
+            return self.answer(200, content, {**headers, "ETag": tag})
         if start >= len(content):
-            return self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+            return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
         place = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        return self._answer(206, content[start:], {**headers, "ETag": tag, "Content-Range": place})
+        return self.answer(206, content[start:], {**headers, "ETag": tag, "Content-Range": place})
 
-    def _answer(
-        self,
-        status: int,
-        body: bytes,
-        headers: Mapping[str, str],
-        sent: int | None = None,
-        held: threading.Event | None = None,
-    ) -> None:
-        self.send_response(status)
-        for key, value in headers.items():
-            self.send_header(key, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body[:sent])
-        if sent is not None:
+    def _misbehave(self, reply: Reply) -> None:
+        self.answer(reply.status, reply.body, reply.headers, sent=reply.sent)
+        if reply.sent is not None:
             self.close_connection = True
-        if held is not None:
-            held.wait(_LONGEST_HOLD)
-
-    def log_message(self, *arguments: object) -> None:
-        """Stay silent."""
+        if reply.held:
+            self.server.ended.wait(_LONGEST_HOLD)
 
 
 def _commit(revision: str | None) -> str:
     return revision if revision and re.fullmatch(r"[0-9a-f]{40}", revision) else _COMMIT
 
 
+class _FileServer(Server):
+    def __init__(self, port: int, folder: Path, made: Made, misbehave: Misbehave) -> None:
+        super().__init__(_Files, port)
+        self.folder, self.made, self.misbehave = folder, made, misbehave
+
+    def content(self, name: str) -> bytes | None:
+        path = self.folder / name
+        return path.read_bytes() if path.is_file() else self.made(name)
+
+
 @contextmanager
 def serve(
     folder: Path, *, made: Made = lambda _: None, port: int = 0, misbehave: Misbehave = lambda *_: None
 ) -> Iterator[str]:
-    """Serve a folder on 127.0.0.1, and yield the address.
-
-    Args:
-        folder: of the files; ``hub/OWNER/NAME/FILE`` is also served as the HuggingFace hub would.
-        made: name -> bytes of files that are in no folder.
-        port: 0: a free one.
-        misbehave: what is answered in place of a file; None: the file.
-    """
-    server = _Server(port, folder, made, misbehave)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    """Serve a folder, ``hub/OWNER/NAME/FILE`` of it also as the HuggingFace hub would, and yield the address."""
+    server = _FileServer(port, folder, made, misbehave)
+    with server.running():
+        yield server.address

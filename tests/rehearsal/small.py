@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ SCALE, PAPER_SCALE = "rehearsal", "paper"
 FILE = "rehearsal.yaml"
 
 
-Changes = dict[str, dict[str, Any]]  # kind -> what its settings say in a rehearsal
+# Kind -> what its settings say in a rehearsal.
+Changes = dict[str, dict[str, Any]]
 
 
 class SmallNetwork(Strict):
@@ -58,12 +59,9 @@ def read_rehearsal(params: Path) -> Rehearsal:
 
 
 def write_small(source: Path, out: Path, *, detectron2: bool) -> Rehearsal:
-    """Copy a folder of parameter files, make the copy small, and return the settings of rehearsals.
+    """Copy the folder of parameter files anew, make the copy small, and return the settings of rehearsals.
 
-    Args:
-        source: the folder ``params/``.
-        out: the copy, which is written anew.
-        detectron2: whether detectors run, or stand-ins for them.
+    Without detectron2, stand-ins take the place of detectors.
     """
     settings = read_rehearsal(source)
     shutil.rmtree(out, ignore_errors=True)
@@ -80,10 +78,10 @@ def write_small(source: Path, out: Path, *, detectron2: bool) -> Rehearsal:
 def _take_the_papers_place(params: Path) -> None:
     """Give the sizes of scale `rehearsal` the name of scale `paper`, whose tables and rows are those of a rehearsal."""
     folders = [params / "scales", *(params / paper / "scales" for paper in papers(params))]
-    found = [folder / f"{SCALE}.yaml" for folder in folders if (folder / f"{SCALE}.yaml").is_file()]
-    if not found:
+    files_of_scale = [file for folder in folders if (file := folder / f"{SCALE}.yaml").is_file()]
+    if not files_of_scale:
         raise ConfigError(f"{params}: there is no scales/{SCALE}.yaml, which has the sizes of a rehearsal; restore it")
-    for file in found:
+    for file in files_of_scale:
         file.replace(file.with_name(f"{PAPER_SCALE}.yaml"))
 
 
@@ -102,14 +100,11 @@ def _of_kind(values: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
     return changes.get(str(values.get("kind")), {})
 
 
-def _stages(values: Mapping[str, Any]) -> Iterator[str]:
-    return (stage for stage in ("xe", "scst") if values.get(stage))
-
-
 def _short(values: Mapping[str, Any], settings: Rehearsal) -> dict[str, Any]:
     """Return the changes of a recipe: a few steps a stage, and short captions."""
     steps = {"epochs": settings.epochs, "images_per_batch": settings.images_per_batch}
-    return {**dict.fromkeys(_stages(values), steps), "evaluation": {"max_length": settings.max_length}}
+    stages = [stage for stage in ("xe", "scst") if values.get(stage)]
+    return {**dict.fromkeys(stages, steps), "evaluation": {"max_length": settings.max_length}}
 
 
 def _network(values: Mapping[str, Any], settings: Rehearsal) -> dict[str, Any]:

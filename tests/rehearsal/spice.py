@@ -6,15 +6,12 @@ they show that the files arrive whole and at their place, not that SPICE runs wi
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
-import zipfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
 
@@ -23,43 +20,32 @@ import numpy as np
 from recap.core.errors import RecapError
 from recap.core.hashing import sha256_file
 from recap.metrics.spice import MODEL_JARS, SPICE_MODELS
+from rehearsal.archives import write_zip
 from rehearsal.faults import Misbehavior, stalling
 from rehearsal.files import write_list
 from rehearsal.prepare import INPUTS, SITE
-
-_PACKAGE = "pycocoevalcap"
-_POLL = 0.001  # seconds
-_BYTES = 200_000
+from rehearsal.workflow import kill_at
 
 
 def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: Mapping[str, str]) -> int:
     """Kill `recap data spice` in the middle of the larger model, repeat it, and return how many the kill left.
 
-    It works in the folder of a rehearsal. The models go to a copy of pycocoevalcap there, and nothing into that of the
-    environment.
-
-    Args:
-        faults: of the server.
-        versions: the project's list of outside files.
-        url: address of the server.
-        environment: of the command.
+    The models go to a copy of pycocoevalcap in the working folder, and nothing into that of the environment.
+    ``versions`` is the project's list of outside files, ``url`` the server's address, ``environment`` the command's.
     """
     listed, inputs = Path("spice.csv"), Path(INPUTS)
     _write_models(versions, listed, url)
-    folder = _copied(Path("spice")) / "spice" / "lib"
+    package = _copied(Path("spice"))
+    folder = package / "spice" / "lib"
     places = [folder / jar for jar in MODEL_JARS]
     command = [sys.executable, "-P", "-m", "recap", "data", "spice", "--list", str(listed), "--into", str(inputs)]
-    paths = (str(folder.parent.parent.parent.absolute()), environment["PYTHONPATH"])
+    paths = (str(package.parent.absolute()), environment["PYTHONPATH"])
     own = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
-    reached, release = Event(), Event()
-    faults.begin({SPICE_MODELS[-1]: stalling(reached, release)})
-    with subprocess.Popen(command, env=own, stdout=subprocess.DEVNULL, start_new_session=True) as process:
-        while not (reached.is_set() and any(inputs.glob("spice/*.part"))) and process.poll() is None:
-            time.sleep(_POLL)
-        if process.poll() is not None:
-            raise RecapError("spice: the install of its models ended before it could be killed")
-        os.killpg(process.pid, signal.SIGKILL)
-    release.set()
+    reached = Event()
+    faults.begin({SPICE_MODELS[-1]: stalling(reached)})
+    kill_at(
+        command, own, lambda: reached.is_set() and any(inputs.glob("spice/*.part")), "spice: the install of its models"
+    )
     there = [place for place in places if place.exists()]
     _check_whole(there)
     again = subprocess.run(command, env=own, capture_output=True, text=True)
@@ -69,8 +55,8 @@ def kill_install(faults: Misbehavior, *, versions: Path, url: str, environment: 
     if left := [*inputs.glob("spice/*.part*"), *folder.glob("*.part*")]:
         raise RecapError(f"{left[0]}: was left by the install of SPICE's models")
     # A workflow that found them would install miniatures into the environment.
-    for folder in (Path(SITE, "spice"), inputs / "spice"):
-        shutil.rmtree(folder)
+    for each in (Path(SITE, "spice"), inputs / "spice"):
+        shutil.rmtree(each)
     return len(there)
 
 
@@ -80,9 +66,7 @@ def _write_models(source: Path, out: Path, url: str) -> None:
     models = {name: Path(SITE, name) for name in SPICE_MODELS}
     for path in models.values():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(path, "w") as jar:
-            jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
-            jar.writestr("noise", random.bytes(_BYTES))
+        write_zip(path, {"META-INF/MANIFEST.MF": "Manifest-Version: 1.0\n", "noise": random.bytes(200_000)})
     write_list(source, out, served=models, url=url)
 
 
@@ -94,12 +78,11 @@ def _check_whole(places: list[Path]) -> None:
 
 def _copied(copy: Path) -> Path:
     """Return a pycocoevalcap of links to the installed one, in whose folder of SPICE's jars no model is."""
-    spec = importlib.util.find_spec(_PACKAGE)
+    spec, package = find_spec("pycocoevalcap"), copy / "pycocoevalcap"
     if spec is None or not spec.submodule_search_locations:
-        raise RecapError(f"{_PACKAGE} is not installed, and SPICE's models have no place")
-    installed, package = Path(next(iter(spec.submodule_search_locations))).resolve(), copy / _PACKAGE
+        raise RecapError("pycocoevalcap is not installed, and SPICE's models have no place")
     if not package.exists():
-        _link(installed, package, opened=("spice", "lib"))
+        _link(Path(next(iter(spec.submodule_search_locations))).resolve(), package, opened=("spice", "lib"))
     return package
 
 

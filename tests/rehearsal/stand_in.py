@@ -19,27 +19,25 @@ if TYPE_CHECKING:
     from recap.features.extraction import ExtractionJob, Picture
     from recap.features.records import ImageFeatures
 
-MADE_WITH = "a stand-in for detectron2, whose numbers mean nothing"
 
-
-@FEATURES.register
-class StandInRegions(RegionFeatures):
-    """Regions without a detector."""
+class _StandIn:
+    """What both kinds of stand-ins have in place of an encoder."""
 
     extractor: ClassVar[str] = "rehearsal.stand_in:extract"
     encoder: ClassVar[str | None] = None
     no_encoder: ClassVar[str] = "a stand-in made them, and no detector"
 
+
+@FEATURES.register
+class StandInRegions(_StandIn, RegionFeatures):
+    """Regions without a detector."""
+
     kind: Literal["stand_in_regions"]  # type: ignore[assignment]
 
 
 @FEATURES.register
-class StandInSegments(SegmentFeatures):
+class StandInSegments(_StandIn, SegmentFeatures):
     """Segments without a panoptic model."""
-
-    extractor: ClassVar[str] = "rehearsal.stand_in:extract"
-    encoder: ClassVar[str | None] = None
-    no_encoder: ClassVar[str] = "a stand-in made them, and no panoptic model"
 
     kind: Literal["stand_in_segments"]  # type: ignore[assignment]
 
@@ -52,8 +50,10 @@ def extract(spec: StandInRegions | StandInSegments, job: ExtractionJob) -> None:
     from recap.features.extraction import extract as write
     from recap.features.records import SEGMENT
 
+    made_with = "a stand-in for detectron2, whose numbers mean nothing"
+
     class StandIn(Encoder):
-        attributes = describe(spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=MADE_WITH)
+        attributes = describe(spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=made_with)
         streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
 
         def __call__(self, pictures: Sequence[Picture]) -> Iterator[ImageFeatures]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from rehearsal.acquisition import Played, rehearse_faults
+from rehearsal.acquisition import rehearse_faults
 from rehearsal.rehearse import Rehearsed, rehearse
 
 
 def rehearsed(paper: str, faults: bool, **how: Any) -> str:
     """Rehearse a paper, or the faults of fetching its files, and return what is said of it."""
     if faults:
-        return table_of_faults(rehearse_faults(paper, **how))
+        return "\n".join(each.line for each in rehearse_faults(paper, **how))
     return summary(rehearse(paper, **how))
 
 
@@ -21,15 +21,11 @@ def summary(done: Rehearsed) -> str:
     return "\n".join(_lines(done))
 
 
-def table_of_faults(played: Sequence[Played]) -> str:
-    """Return a line about each fault of the server and each kill: what, file, sentence, whether it was resumed."""
-    return "\n".join(each.line for each in played)
-
-
 def _lines(done: Rehearsed) -> Iterator[str]:
-    jobs = f"{done.run.total()} of {done.planned.total()} jobs"
-    yield f"{done.paper}: {len(done.run)} of {len(done.planned)} rules run, {jobs}, {done.minutes:.1f} minutes"
-    for rule, count in sorted(done.planned.items()):
+    state, planned = done.state, done.planned
+    jobs = f"{done.run.total()} of {planned.total()} jobs"
+    yield f"{state.paper}: {len(done.run)} of {len(planned)} rules run, {jobs}, {state.minutes:.1f} minutes"
+    for rule, count in sorted(planned.items()):
         yield f"  {rule:32} {done.run[rule]:4} of {count}"
     if done.stand_ins:
         yield (
@@ -39,10 +35,11 @@ def _lines(done: Rehearsed) -> Iterator[str]:
     yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
     for row in done.rows:
         yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
-    if done.faults:
+    if state.faults:
         yield "faults of the server and kills that were played before in this folder:"
-        yield from (f"  {each}" for each in done.faults)
-    left = [*(f"{name}: {steps}" for name, steps in sorted(done.by_hand.items())), *done.tools]
+        yield from (f"  {each}" for each in state.faults)
+    left = [f"{name}: {steps}" for name, steps in sorted(state.by_hand.items())]
+    left += [f"{tool.name}: {tool.without} ({tool.get})" for tool in done.tools]
     yield "left to a person:" if left else "left to a person: nothing"
     yield from (f"  {each}" for each in left)
     yield f"all of it: {done.folder}"

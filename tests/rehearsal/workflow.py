@@ -1,31 +1,37 @@
-"""Calls Snakemake in a rehearsal's folder, and counts the jobs of its plan."""
+"""Calls Snakemake and DVC in a rehearsal's folder, and counts the jobs of a plan."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from recap.core.errors import RecapError
 
 PLUGIN = "rehearsal.stand_in"
-# Rules that only gather what others make.
-_GATHER = ("all", "total")
+# Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
+_NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
+_PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
+_GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+_POLL = 0.001  # seconds
 
 
 @dataclass(frozen=True)
 class Workflow:
     """The workflow of a profile in the working folder."""
 
-    snakefile: Path  #: of the project
-    configfile: Path  #: the profile's file
-    cores: int  #: jobs at once
-    hub: str  #: address that takes the place of the HuggingFace hub
+    snakefile: Path  # of the project
+    configfile: Path  # the profile's file
+    cores: int  # jobs at once
+    hub: str  # address that takes the place of the HuggingFace hub
 
     def run(self, *words: str) -> None:
         """Run Snakemake; its messages go to standard error."""
@@ -52,7 +58,9 @@ class Workflow:
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)
             raise RecapError("the rehearsal cannot be planned; the messages above say why")
-        return job_counts(done.stdout + done.stderr)
+        counts = job_counts(done.stdout + done.stderr)
+        counts.pop("all", None)  # it only gathers what others make
+        return counts
 
     def environment(self) -> dict[str, str]:
         """Return the environment of Snakemake and of its jobs: the hub is on this machine, its cache in this folder."""
@@ -74,13 +82,44 @@ class Workflow:
         return [*command, "--snakefile", str(self.snakefile), "--configfile", str(self.configfile)]
 
 
-# Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
-_NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
-
-
 def job_counts(said: str) -> Counter[str]:
     """Return how many jobs of each rule a plan of Snakemake lists."""
     _, heading, listed = said.partition("Job stats:")
     lines = listed.split("total")[0].splitlines()[3:] if heading else []
-    found = (re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in lines)
-    return Counter({line[1]: int(line[2]) for line in found if line and line[1] not in _GATHER})
+    counts = (re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in lines)
+    return Counter({line[1]: int(line[2]) for line in counts if line and line[1] != "total"})
+
+
+def kill_at(command: Sequence[str], environment: Mapping[str, str], reached: Callable[[], bool], what: str) -> None:
+    """Start a command and kill it with all that it started, by SIGKILL, when a point is reached."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **quiet) as process:
+        while not reached():
+            if process.poll() is not None:
+                raise RecapError(f"{what} ended before it could be killed")
+            time.sleep(_POLL)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def repro(workflow: Workflow) -> None:
+    """Run `dvc repro` in the working folder, a repository of its own; everything in its stages is made already."""
+    from recap.share.dvc import add_profile
+
+    project = workflow.snakefile.parent
+    for place in _PROJECT:
+        source, copy = project / place, Path(place)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    name = add_profile(workflow.configfile, scale=None, inputs=None, fetch=False, conda=False)
+    environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    commands = [[sys.executable, "-P", "-m", "dvc", "repro", "--quiet", f"report@{name}"]]
+    if not Path(".git").exists():
+        files = ("Snakefile", "dvc.yaml", ".gitignore")
+        commands[:0] = [[*_GIT, "init", "-q"], [*_GIT, "add", *files], [*_GIT, "commit", "-q", "-m", name]]
+    for command in commands:
+        if subprocess.run(command, stdout=2, env=environment).returncode:
+            raise RecapError(f"the rehearsal ({' '.join(command[-3:])}) failed; the messages above say why")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -29,29 +29,25 @@ CAPTIONS = 5  # captions of a photo of COCO
 
 @dataclass(frozen=True)
 class Photo:
-    """One picture of a data set."""
+    """One picture of COCO: ``part`` is train2014, val2014 or test2014, ``split`` Karpathy's."""
 
-    image_id: int  #: its id
-    part: str  #: of COCO's pictures, ``train2014``, ``val2014`` or ``test2014``
-    split: str  #: Karpathy's: train, restval, val or test
+    image_id: int
+    part: str
+    split: str
 
     @property
     def file(self) -> str:
-        """Its file name, as COCO writes it."""
         return f"COCO_{self.part}_{self.image_id:012d}.jpg"
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels: some are wide, some high."""
-        return (96, 72) if self.image_id % 3 else (72, 96)
+        return size_of(self.image_id)
 
     @property
     def captions(self) -> list[str]:
-        """What people say of it."""
         return [sentence(self.image_id, number) for number in range(CAPTIONS)]
 
     def jpeg(self) -> bytes:
-        """Its bytes."""
         return picture(self.image_id, self.size)
 
 
@@ -59,19 +55,19 @@ class Photo:
 class World:
     """How many pictures there are."""
 
-    train: int  #: training photos of COCO; some of them lie in val2014, as Karpathy's split has it
-    held_out: int  #: photos of each other split, and of test2014
-    web: int  #: training rows of Conceptual Captions
-    studies: int  #: training studies of X-rays
-    address: str  #: of the server that has the pictures of web pages
+    train: int  # training photos of COCO; some of them lie in val2014, as Karpathy's split has it
+    held_out: int  # photos of each other split, and of test2014
+    web: int  # training rows of Conceptual Captions
+    studies: int  # training studies of X-rays
+    address: str  # of the server that has the pictures of web pages
 
     @cached_property
     def photos(self) -> list[Photo]:
         """The photos that have captions."""
         rest = ceil(self.train / 4)
-        found = [Photo(9 + number, "train2014", "train") for number in range(self.train - rest)]
+        training = [Photo(9 + number, "train2014", "train") for number in range(self.train - rest)]
         splits = ["restval"] * rest + ["val"] * self.held_out + ["test"] * self.held_out
-        return found + [Photo(_VAL2014 + number, "val2014", split) for number, split in enumerate(splits)]
+        return training + [Photo(_VAL2014 + number, "val2014", split) for number, split in enumerate(splits)]
 
     @cached_property
     def server_photos(self) -> list[Photo]:
@@ -79,12 +75,15 @@ class World:
         return [Photo(_TEST2014 + number, "test2014", "server") for number in range(self.held_out)]
 
     def part(self, name: str) -> list[Photo]:
-        """Return the photos of a part of COCO's pictures."""
         return [photo for photo in (*self.photos, *self.server_photos) if photo.part == name]
 
     def split(self, *names: str) -> list[Photo]:
-        """Return the photos of some of Karpathy's splits."""
         return [photo for photo in self.photos if photo.split in names]
+
+
+def size_of(image_id: int) -> tuple[int, int]:
+    """Return width and height in pixels: some pictures are wide, some high."""
+    return (96, 72) if image_id % 3 else (72, 96)
 
 
 def sentence(number: int, way: int = 0) -> str:
@@ -104,16 +103,9 @@ def report(number: int) -> str:
     )
 
 
-class _Draw:
-    def __init__(self, seed: Sequence[int]) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def __call__(self, words: Sequence[str]) -> str:
-        return words[int(self._random.integers(len(words)))]
-
-
-def _words(number: int, way: int) -> _Draw:
-    return _Draw((number, way))
+def _words(number: int, way: int) -> Callable[[Sequence[str]], str]:
+    random = np.random.default_rng((number, way))
+    return lambda words: words[int(random.integers(len(words)))]
 
 
 def picture(number: int, size: tuple[int, int], *, kind: str = "JPEG", gray: bool = False) -> bytes:

@@ -1,52 +1,22 @@
-"""Miniatures of IU X-ray: a tgz of PNG, a tgz of XML, the annotation of Chen et al., the projections."""
+"""Files of IU X-ray: a tgz of PNG, a tgz of XML, the annotation of Chen et al., the projections."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rehearsal.archives import write_tgz
 from rehearsal.world import World, picture, report
 
-_VIEWS = ("Frontal", "Lateral")
 _SIZE = (80, 64)
 
 
-def splits(world: World) -> dict[str, list[int]]:
-    """Return the numbers of the studies of each split."""
-    found: dict[str, list[int]] = {}
-    first = 1
-    for split, count in (("train", world.studies), ("val", world.held_out), ("test", world.held_out)):
-        found[split] = list(range(first, first + count))
-        first += count
-    return found
-
-
-def studies(world: World) -> list[int]:
-    """Return the numbers of all studies."""
-    return [number for numbers in splits(world).values() for number in numbers]
-
-
-def names(number: int) -> list[str]:
+def names(number: int, views: int = 2) -> list[str]:
     """Return the names of a study's pictures without suffix, in the order of its XML."""
-    return [f"CXR{number}_IM-{number:04d}-{view}001" for view in range(1, 1 + len(_VIEWS))]
-
-
-def write_pictures(world: World, path: Path) -> None:
-    """Write ``NLMCXR_png.tgz``: gray pictures, in no folder."""
-    files = {}
-    for number in studies(world):
-        for view, name in enumerate(names(number)):
-            files[f"{name}.png"] = picture(2 * number + view, _SIZE, kind="PNG", gray=True)
-    write_tgz(path, files)
-
-
-def write_reports(world: World, path: Path) -> None:
-    """Write ``NLMCXR_reports.tgz``: ``ecgen-radiology/<number>.xml``."""
-    write_tgz(path, {f"ecgen-radiology/{number}.xml": xml(number, report(number)) for number in studies(world)})
+    return [f"CXR{number}_IM-{number:04d}-{view}001" for view in range(1, views + 1)]
 
 
 def xml(number: int, findings: str, pictures: Sequence[str] | None = None) -> str:
@@ -65,26 +35,53 @@ def xml(number: int, findings: str, pictures: Sequence[str] | None = None) -> st
     )
 
 
-def entry(number: int, split: str, text: str) -> dict[str, Any]:
-    """Return one entry of the annotation."""
+def annotation(findings: Mapping[str, Mapping[int, str]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the content of ``annotation.json``: split -> number of a study -> its text."""
+    return {split: [_entry(number, split, text) for number, text in each.items()] for split, each in findings.items()}
+
+
+def _entry(number: int, split: str, text: str) -> dict[str, Any]:
     study = f"CXR{number}_IM-{number:04d}"
-    paths = [f"{study}/{view}.png" for view in range(len(_VIEWS))]
-    return {"id": study, "report": text, "image_path": paths, "split": split}
+    return {"id": study, "report": text, "image_path": [f"{study}/0.png", f"{study}/1.png"], "split": split}
+
+
+def projections(pictures: Iterable[str], path: Path) -> None:
+    """Write ``indiana_projections.csv``; the first picture of a study is its frontal view."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["uid", "filename", "projection"])
+        for name in pictures:
+            uid, view = name[3:].split("_")[0], "Frontal" if name.endswith("-1001") else "Lateral"
+            writer.writerow([uid, f"{name[3:]}.dcm.png", view])
+
+
+def _splits(world: World) -> dict[str, range]:
+    """Return the numbers of the studies of each split."""
+    val, test = world.studies + 1, world.studies + world.held_out + 1
+    return {"train": range(1, val), "val": range(val, test), "test": range(test, test + world.held_out)}
+
+
+def _studies(world: World) -> list[int]:
+    return [number for numbers in _splits(world).values() for number in numbers]
+
+
+def write_pictures(world: World, path: Path) -> None:
+    """Write ``NLMCXR_png.tgz``: gray pictures, in no folder."""
+    numbered = enumerate(name for number in _studies(world) for name in names(number))
+    write_tgz(path, {f"{name}.png": picture(place, _SIZE, kind="PNG", gray=True) for place, name in numbered})
+
+
+def write_reports(world: World, path: Path) -> None:
+    """Write ``NLMCXR_reports.tgz``: ``ecgen-radiology/<number>.xml``."""
+    write_tgz(path, {f"ecgen-radiology/{number}.xml": xml(number, report(number)) for number in _studies(world)})
 
 
 def write_annotation(world: World, path: Path) -> None:
     """Write ``annotation.json``."""
-    content = {
-        split: [entry(number, split, report(number)) for number in numbers] for split, numbers in splits(world).items()
-    }
-    path.write_text(json.dumps(content))
+    texts = {split: {number: report(number) for number in numbers} for split, numbers in _splits(world).items()}
+    path.write_text(json.dumps(annotation(texts)))
 
 
 def write_projections(world: World, path: Path) -> None:
     """Write ``indiana_projections.csv``."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["uid", "filename", "projection"])
-        for number in studies(world):
-            for name, view in zip(names(number), _VIEWS, strict=True):
-                writer.writerow([number, f"{name.removeprefix('CXR')}.dcm.png", view])
+    projections((name for number in _studies(world) for name in names(number)), path)

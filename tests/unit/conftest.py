@@ -11,4 +11,4 @@ from helpers.plans import PARAMS
 @pytest.fixture
 def params(tmp_path):
     """A copy of the shipped parameters."""
-    return Path(shutil.copytree(PARAMS, tmp_path / "params"))
+    return Path(shutil.copytree(PARAMS, tmp_path / "params", copy_function=shutil.copyfile))

@@ -13,9 +13,15 @@ from recap.settings.base import Strict
 
 sys.path.insert(0, str(ROOT / "docs" / "_sphinx"))
 from diagrams import edges, picture  # noqa: E402
-from reference import FILES, api_page, commands_page, packages, settings_page, write_reference  # noqa: E402
+from reference import FILES, api_page, packages, settings_page, write_reference  # noqa: E402
 
 pytestmark = pytest.mark.seconds
+
+
+class Size(Enum):
+    """A closed set, as some settings are."""
+
+    SMALL = "small"
 
 
 class Wine(Strict):
@@ -25,6 +31,15 @@ class Wine(Strict):
     color: Literal["red", "white"] = "red"
     grapes: list[str] = []
     shelf: dict[str, float] | None = None
+    size: Size = Size.SMALL
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """A folder with all generated pages."""
+    folder = tmp_path_factory.mktemp("reference")
+    write_reference(folder)
+    return folder
 
 
 def test_a_page_of_settings_has_a_line_for_each_key_with_type_default_and_meaning():
@@ -35,24 +50,23 @@ def test_a_page_of_settings_has_a_line_for_each_key_with_type_default_and_meanin
     assert "| `color` | `red`, `white` | `red` |  |" in page
     assert "| `grapes` | list of string | `[]` |  |" in page
     assert "| `shelf` | mapping to number or null | `None` |  |" in page
+    assert "One of `small`." in page
 
 
-def test_every_kind_of_parameter_file_and_every_command_has_its_place(tmp_path):
-    page = commands_page()
+def test_every_kind_of_parameter_file_and_every_command_has_its_place(reference):
+    page = (reference / "commands.md").read_text()
     for command in ("recap caption", "recap data fetch", "recap report make", "recap import-checkpoint"):
         assert f"# {command}\n" in page
-    write_reference(tmp_path)
-    assert {path.stem for path in (tmp_path / "settings").iterdir()} == set(FILES)
-    assert {path.stem for path in (tmp_path / "api").iterdir()} == set(packages())
-    assert "beam" in (tmp_path / "settings" / "recipes.md").read_text()
+    assert {path.stem for path in (reference / "settings").iterdir()} == set(FILES)
+    assert {path.stem for path in (reference / "api").iterdir()} == set(packages())
+    assert "beam" in (reference / "settings" / "recipes.md").read_text()
 
 
-def test_a_page_that_is_the_same_keeps_its_time_and_one_that_is_gone_is_removed(tmp_path):
-    write_reference(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.md")}
-    (tmp_path / "settings" / "wines.md").write_text("old")
-    write_reference(tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.md")} == before
+def test_a_page_that_is_the_same_keeps_its_time_and_one_that_is_gone_is_removed(reference):
+    before = {path: path.stat().st_mtime_ns for path in reference.rglob("*.md")}
+    (reference / "settings" / "wines.md").write_text("old")
+    write_reference(reference)
+    assert {path: path.stat().st_mtime_ns for path in reference.rglob("*.md")} == before
 
 
 def test_each_package_has_a_page_with_its_modules():
@@ -77,18 +91,3 @@ def test_a_flowchart_is_drawn_with_a_box_for_each_name_and_a_line_for_each_arrow
 def test_a_diagram_of_another_form_is_refused():
     with pytest.raises(ValueError, match="a --- b"):
         edges("flowchart TB\n    a --- b\n")
-
-
-class Size(Enum):
-    """A closed set, as some settings are."""
-
-    SMALL = "small"
-
-
-def test_a_closed_set_lists_its_values():
-    class Shirt(Strict):
-        """A shirt."""
-
-        size: Size
-
-    assert "One of `small`." in settings_page("shirts", Shirt)

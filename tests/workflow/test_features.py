@@ -49,13 +49,3 @@ def test_regions_have_a_rule_of_their_own(photos):
     planned = photos.planned("features_all", config=("inputs=inputs",))
     own = {"subset": 1, "used_images": 1, "extractor": 1}
     assert planned == {"corpus": 1, **own, "detector_features": 1, "features_all": 1}
-
-
-def test_what_features_need_is_asked_for_before_the_first_job(photos):
-    photos.change("tables/photos.yaml", "features: tiny_grid", "features: tiny_crops")
-    (photos.folder / "inputs" / "regions.tsv").unlink()
-    done = photos.snakemake(config=("inputs=inputs",))
-    assert "inputs/regions.tsv: no such file or folder; features/tiny_imported.yaml names it" in done.stderr
-    photos.change("features/tiny_crops.yaml", "boxes: tiny_imported", "boxes: tiny_grid")
-    done = photos.snakemake(config=("inputs=inputs",))
-    assert "features/tiny_crops.yaml: 'tiny_grid' has no boxes" in done.stderr

@@ -1,42 +1,39 @@
 """Outside files that are fetched by the workflow, when the profile allows it."""
 
 import hashlib
-import threading
 import zipfile
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from PIL import Image
 
 from helpers.conceptual_web import picture_server, write_tsv
 from helpers.generators import write_flickr
+from helpers.web_server import serve
 from recap.data.corpus import Corpus
 
+HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members"
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments):
-        pass
+
+def listing(workspace, rows, *, captions, photos):
+    """Write the list of outside files, and have the profile of photographs name some of them."""
+    (workspace.folder / "params" / "data_versions.csv").write_text("\n".join([HEAD, *rows]) + "\n")
+    workspace.change("tiny.yaml", "[tiny]", "[photos]")
+    workspace.change("datasets/tiny_photos.yaml", "captions.json", captions)
+    workspace.change("datasets/tiny_photos.yaml", "[photos]", f"[{photos}]")
+    return workspace
 
 
 @pytest.fixture
 def listed(workspace):
     """A workspace whose photographs lie on a local server and stand in its list of outside files."""
     site = write_flickr(workspace.folder / "site")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    rows = ["name,version,role,url,algorithm,hash,bytes,licence,checked_on,note"]
-    for name in ("dataset.json", "images.zip"):
-        digest = hashlib.sha256((site / name).read_bytes()).hexdigest()
-        url = f"http://127.0.0.1:{server.server_address[1]}/{name}"
-        rows.append(f"web/{name},1,primary,{url},sha256,{digest},,none,,")
-    (workspace.folder / "params" / "data_versions.csv").write_text("\n".join(rows) + "\n")
-    workspace.change("tiny.yaml", "[tiny]", "[photos]")
-    workspace.change("datasets/tiny_photos.yaml", "captions.json", "web/dataset.json")
-    workspace.change("datasets/tiny_photos.yaml", "[photos]", "[web/images.zip]")
-    yield workspace
-    server.shutdown()
-    server.server_close()
+    files = {name: (site / name).read_bytes() for name in ("dataset.json", "images.zip")}
+    with serve(files) as web:
+        rows = [
+            f"web/{name},1,primary,{web.url}/{name},sha256,{hashlib.sha256(content).hexdigest()},,none,,,,"
+            for name, content in files.items()
+        ]
+        yield listing(workspace, rows, captions="web/dataset.json", photos="web/images.zip")
 
 
 def test_files_of_the_list_are_fetched_when_the_profile_says_so(listed):
@@ -54,56 +51,22 @@ def test_files_of_the_list_are_fetched_when_the_profile_says_so(listed):
     assert listed.planned("data_all", "--forceall", config=on)["fetch"] == 0
 
 
-def test_a_file_that_no_list_names_is_refused_as_ever(listed):
-    listed.change("datasets/tiny_photos.yaml", "web/images.zip", "web/other.zip")
-    refused = listed.snakemake("data_all", config=("inputs=in", "fetch=true"))
-    assert refused.returncode == 1
-    assert "in/web/other.zip: no such file or folder; datasets/tiny_photos.yaml names it" in refused.stderr
-    assert "fetch=true" not in refused.stderr.split("recap: ")[1].splitlines()[0]
-
-
-def test_a_file_of_the_users_own_says_where_to_get_it(listed):
-    path = listed.folder / "params" / "data_versions.csv"
-    path.write_text(path.read_text() + "web/own.zip,1,own,,,,,none,,the zip of a certain page\n")
-    listed.change("datasets/tiny_photos.yaml", "web/images.zip", "web/own.zip")
-    refused = listed.snakemake("data_all", config=("inputs=in", "fetch=true"))
-    assert refused.returncode == 1
-    own = "missing: in/web/own.zip (datasets/tiny_photos.yaml); by hand: the zip of a certain page; size"
-    assert own in refused.stderr
-    assert "missing: in/web/dataset.json (datasets/tiny_photos.yaml); http://127.0.0.1" in refused.stderr
-
-
-def test_a_key_that_stands_twice_in_a_profile_is_refused(workspace):
-    profile = workspace.folder / "params" / "tiny.yaml"
-    profile.write_text(profile.read_text() + "\nseeds: [9]\n")
-    refused = workspace.snakemake("-n")
-    assert refused.returncode == 1
-    assert "the key 'seeds' is duplicated, in lines" in refused.stderr
-
-
 @pytest.fixture
 def packed(workspace):
     """A workspace whose photographs lie in an archive on a local server, with what nothing needs beside them."""
-    site = workspace.folder / "site"
-    write_flickr(site)
+    site = write_flickr(workspace.folder / "site")
     with zipfile.ZipFile(site / "images.zip") as images, zipfile.ZipFile(site / "pack.zip", "w") as pack:
         pack.write(site / "dataset.json", "pack/v1/dataset.json")
         pack.writestr("pack/other.bin", b"x")
         for name in images.namelist():
             pack.writestr(f"pack/v1/photos/{name}", images.read(name))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_address[1]}/pack.zip"
-    rows = ["name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members"]
-    rows += [f"web/pack.zip,1,primary,{url},,,,none,,,,", "web/pack,1,unpacked,,,,,none,,,web/pack.zip,pack/v1/*.json"]
-    rows += ["web/photos,1,unpacked,,,,,none,,,web/pack.zip,pack/v1/photos/*"]
-    (workspace.folder / "params" / "data_versions.csv").write_text("\n".join(rows) + "\n")
-    workspace.change("tiny.yaml", "[tiny]", "[photos]")
-    workspace.change("datasets/tiny_photos.yaml", "captions.json", "web/pack/dataset.json")
-    workspace.change("datasets/tiny_photos.yaml", "[photos]", "[web/photos]")
-    yield workspace
-    server.shutdown()
-    server.server_close()
+    with serve({"pack.zip": (site / "pack.zip").read_bytes()}) as web:
+        rows = [
+            f"web/pack.zip,1,primary,{web.url}/pack.zip,,,,none,,,,",
+            "web/pack,1,unpacked,,,,,none,,,web/pack.zip,pack/v1/*.json",
+            "web/photos,1,unpacked,,,,,none,,,web/pack.zip,pack/v1/photos/*",
+        ]
+        yield listing(workspace, rows, captions="web/pack/dataset.json", photos="web/photos")
 
 
 @pytest.mark.parametrize("keep", ["true", "false"])

@@ -39,6 +39,10 @@ def test_a_store_holds_what_is_read_and_grows_without_training_anything_again(ha
     planned = halved.planned("train_all", config=config)
     assert planned["train_xe"] == planned["used_images"] == 1
     assert planned["features"] == 2
+    # A rate that changed at the same time is not overlooked.
+    halved.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
+    assert halved.planned("train_all", config=config)["train_xe"] == 2
+    halved.change("recipes/other.yaml", "3.0e-3", "2.0e-3")
     second = made(halved, *config)
     assert 0 < len(second) - len(first) < len(second)
     assert set(first.ids) < set(second.ids)

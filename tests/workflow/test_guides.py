@@ -26,17 +26,6 @@ TINY = {
     "features/scenes_grid.yaml": f"{{{GRID}, weights: random}}",
     "features/imagenet_grid.yaml": f"{{{GRID}, weights: {WEIGHTS}}}",
 }
-# Validates parameter files, with the plug-ins of the guide: SECTION/NAME each.
-VALIDATE = """
-import sys
-from pathlib import Path
-from recap.settings.params import load_named
-from recap.settings.params import tables_named
-params = Path("params")
-for section, name in (each.split("/", 1) for each in sys.argv[1:]):
-    for each in tables_named(params, [name]) if section == "tables" else [name]:
-        load_named(params, section, each)
-"""
 
 
 @dataclass
@@ -56,15 +45,6 @@ def blocks(page):
         path = re.match(r"`([^`]+)`", match["above"])
         found.append(Block(match["language"], bool(match["slow"]), match["text"], path and path[1]))
     return found
-
-
-def parameter_files(page):
-    """Return SECTION/NAME of the parameter files of a guide; profiles have no section."""
-    paths = [Path(block.path) for block in blocks(page) if block.path and block.path.startswith("params/")]
-    parts = [path.with_suffix("").parts[1:] for path in paths if path.name != "profile.yaml"]
-    return [
-        f"{section}/{group}/{name}" if section == "tables" else f"{section}/{name}" for group, section, name in parts
-    ]
 
 
 class Guide:
@@ -100,8 +80,6 @@ class Guide:
                 if slow or not block.slow:
                     script += [f"echo @block {number}", block.text]
                     shown[number] = ""
-        if slow:
-            script.append(f"python -c '{VALIDATE}' {' '.join(parameter_files(page))}")
         printed = self._run("\n".join(script))
         return [(text, printed[number]) for number, text in shown.items()]
 
@@ -147,16 +125,6 @@ def test_the_quick_commands_of_a_guide_print_what_it_shows(page, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_all_commands_of_a_guide_run(page, tmp_path):
     assert_shown(Guide(tmp_path).follow(page, slow=True))
-
-
-def test_there_is_a_guide_for_each_thing_to_add():
-    assert [page.stem for page in GUIDES] == [
-        "add_a_dataset",
-        "add_a_metric",
-        "add_a_model",
-        "add_a_table",
-        "add_an_extractor",
-    ]
 
 
 def test_no_block_of_a_guide_is_overlooked():

@@ -32,10 +32,3 @@ def test_a_paper_is_run_at_a_scale_and_its_reports_are_shown():
     assert "dvc repro 'report@xlan_photos'" in done.stdout
     done = make("run", "PAPER=xlam", "SCALE=photos")
     assert done.returncode == 2 and "there is no paper 'xlam'; known are: acf fusion " in done.stderr
-
-
-def test_a_paper_is_rehearsed_in_a_folder_of_its_own():
-    done = make("rehearse", "PAPER=xlan", "FOLDER=/data/my try")
-    assert 'recap rehearse "xlan" --folder "/data/my try"' in done.stdout
-    done = make("rehearse")
-    assert done.returncode == 2 and "say which paper: make rehearse PAPER=xlan; known are: acf fusion " in done.stderr

@@ -24,13 +24,7 @@ def odd(tmp_path):
 
 
 def test_a_data_set_of_any_name_is_planned(odd):
-    assert odd.planned("data_all") == {
-        "corpus_with_images_boxes": 1,
-        "card": 1,
-        "vocabulary": 1,
-        "subset": 1,
-        "data_all": 1,
-    }
+    assert odd.planned("data_all")["corpus_with_images_boxes"] == 1
 
 
 @pytest.mark.slow
@@ -58,10 +52,3 @@ def test_a_name_that_no_path_can_hold_is_refused_in_one_sentence(workspace, name
     done = workspace.snakemake("--dry-run")
     assert done.returncode == 1
     assert f"recap: datasets/{name}.yaml: a name cannot begin with - or ., nor hold / @" in done.stderr
-
-
-def test_make_passes_a_folder_with_blanks_whole():
-    folder = "/my dir é"
-    done = subprocess.run(["make", "-n", "run", f"INPUTS={folder}"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert '--config "inputs=$INPUTS"' in done.stdout

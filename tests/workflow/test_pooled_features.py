@@ -1,11 +1,8 @@
 """Features that are pooled from another store's grid, and the Fusion Transformer on them, through the real workflow."""
 
-import json
-
 import pytest
 
 from helpers.tiny_workspace import counts
-from recap.features.store import FeatureStore
 
 FILES = {
     "features/boxes.yaml": "{kind: pooled, cells: tiny_grid, areas: boxes}\n",
@@ -22,11 +19,6 @@ rows:
   - {id: segments, label: Segmentation and grid, features: [tiny_grid, occupancy], model: cells, stage: xe}
 """,
 }
-SCORES = "results/tiny/scores/tiny_scenes/full"
-TARGETS = (
-    f"{SCORES}/tiny_grid+boxes/fusion@short/seed-1/scst/metrics.json",
-    f"{SCORES}/tiny_grid+occupancy/cells@short/seed-1/xe/metrics.json",
-)
 
 
 @pytest.fixture
@@ -53,26 +45,3 @@ def test_pooled_features_alone_still_need_their_cells(fusion):
     )
     fusion.change("tables/fusion.yaml", "  - {id: segments", "  # {id: segments")
     assert counts(fusion.dry_run())["features"] == 2
-
-
-def test_true_areas_are_refused_where_a_data_set_has_none(fusion):
-    fusion.change("tables/fusion.yaml", "dataset: tiny_scenes", "dataset: tiny_photos")
-    done = fusion.snakemake("--dry-run")
-    said = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "features 'boxes' read boxes.json, and data set 'tiny_photos' has none" in " ".join(said.split())
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_fusion_transformer_is_trained_and_scored(fusion):
-    done = fusion.snakemake(*TARGETS)
-    assert done.returncode == 0, done.stderr[-6000:]
-    for name in TARGETS:
-        scores = json.loads((fusion.folder / name).read_text())["scores"]
-        assert scores["CIDEr"] >= 0
-    stores = fusion.folder / "results" / "tiny" / "features" / "tiny_scenes"
-    assert FeatureStore(stores / "boxes.h5").columns() == ["boxes"]
-    assert FeatureStore(stores / "occupancy.h5").stream == "segment"
-    settings = fusion.folder / "results/tiny/runs/tiny_scenes/full/tiny_grid+boxes/fusion@short/seed-1/scst/config.yaml"
-    assert "fusion" in settings.read_text()

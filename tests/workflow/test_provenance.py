@@ -29,18 +29,6 @@ def test_a_clone_with_pulled_results_makes_nothing_again(clone):
     assert clone.planned() == set()
 
 
-@pytest.mark.slow
-def test_a_clone_without_provenance_would_train_again(clone):
-    for file in clone.folder.rglob(".provenance.json"):
-        file.unlink()
-    assert FIRST in clone.planned()
-
-
-@pytest.mark.slow
-def test_one_new_seed_in_a_clone_trains_one_seed(clone):
-    assert clone.planned(seeds=(1, 2, 3)) == {"results/runs/3.txt", SUMMARY}
-
-
 def test_a_changed_rate_in_a_clone_trains_what_depends_on_it(clone):
     assert clone.planned(rate=2) == {FIRST, SECOND, SUMMARY}
 
@@ -75,12 +63,6 @@ def test_a_changed_file_is_refused_by_name_and_not_given_a_history(clone):
     assert f"recap: {SECOND}: changed since made" in done.stderr
     path.unlink()
     assert clone.planned() == {SECOND, SUMMARY}
-
-
-@pytest.mark.slow
-def test_a_file_that_was_deleted_is_made_again(clone):
-    (clone.folder / FIRST).unlink()
-    assert clone.planned() == {FIRST, SUMMARY}
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from recap.cli.train_row import SNAKEFILE
+from recap.core.documents import adapter
 from recap.core.errors import ConfigError
-from recap.core.plugins import VARIABLE
-from recap.core.problems import adapter
+from recap.settings.kinds import VARIABLE
 from rehearsal.acquisition import rehearse_faults
 from rehearsal.faults import FAULTS
 from rehearsal.rehearse import rehearse

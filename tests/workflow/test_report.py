@@ -1,6 +1,5 @@
 """The workflow makes the report of a profile after all that it shows; every kind of figure has its place there."""
 
-import pytest
 from PIL import Image
 
 from helpers.tiny_workspace import Workspace
@@ -8,22 +7,9 @@ from recap.plan.profiles import named_plan
 from recap.report.pictures import figures
 from recap.settings.figures import FIGURES
 
-MODEL = """\
-kind: visual_gpt
-d_model: 16
-heads: 2
-decoder_layers: 1
-pretrained: false
-"""
-ROW = """\
-  - id: gated
-    label: VisualGPT
-    dataset: tiny_scenes
-    features: tiny_grid
-    model: visual_gpt
-    recipe: other
-    stage: xe
-"""
+MODEL = "{kind: visual_gpt, d_model: 16, heads: 2, decoder_layers: 1, pretrained: false}"
+SETTINGS = "dataset: tiny_scenes, features: tiny_grid, model: visual_gpt, recipe: other, stage: xe"
+ROW = f"  - {{id: gated, label: VisualGPT, {SETTINGS}}}\n"
 KINDS = FIGURES.classes()
 NEEDED = {"parts_of_speech": ", text: a.txt, title: A"}  # settings without a default
 
@@ -50,11 +36,3 @@ def test_every_kind_of_figure_is_shown_with_its_caption(tmp_path, monkeypatch):
     for name, title in titled.items():
         assert shown[name].title.lower() == f"{title}: Two models on twenty scenes".lower() and shown[name].caption
         assert bool(shown[name].address) == name.endswith(".png") and bool(shown[name].text) != name.endswith(".png")
-
-
-@pytest.mark.slow
-def test_the_report_waits_for_all_that_it_shows(tmp_path):
-    workspace = Workspace(tmp_path)
-    planned = workspace.planned("reports/tiny/report.html", config=("studies=[tiny]", "figures=[tiny]"))
-    assert planned["report_page"] == 1
-    assert {"table", "samples", "statistics", "curves", "sweep", "evaluate", "study_analysis"} <= set(planned)

@@ -44,15 +44,6 @@ def test_each_row_is_sent_with_a_caption_of_every_picture(finished):
 
 
 @pytest.mark.slow
-def test_rows_without_scores_say_why(finished):
-    page = table(finished, "md")
-    assert "Theirs (printed, not run)" in page and "Lost (own, not run)" in page
-    assert "Own, not run: its features were not released." in page
-    assert "Own, not run: its features of the test pictures are nowhere." in page
-    assert "bring its answer in with `recap scores import`" in page
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_answer_of_the_server_fills_its_row(finished):
     file = finished.folder / "answer.json"

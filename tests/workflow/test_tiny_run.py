@@ -32,16 +32,10 @@ def finished(tmp_path_factory):
 @pytest.mark.timeout(600)
 def test_it_ends_in_tables_pictures_and_a_published_view(finished):
     reports = finished.folder / "reports" / "tiny"
-    for name in ("tables/tiny.tex", "tables/tiny.csv", "tables/tiny.html", "tables/tiny.md", "tables/tiny.paper.tex"):
-        assert (reports / name).stat().st_size > 0
+    for name in ("tex", "csv", "html", "md", "paper.tex"):
+        assert (reports / "tables" / f"tiny.{name}").stat().st_size > 0
     assert "Params (M)" in (reports / "tables" / "tiny.md").read_text()
-    for name in (
-        "tiny_captions.png",
-        "tiny_clusters.png",
-        "tiny_alignment.json",
-        "tiny_gate_functions.png",
-        "curves.png",
-    ):
+    for name in ("tiny_captions.png", "tiny_clusters.png", "tiny_alignment.json", "curves.png"):
         assert (reports / "figures" / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
     assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
@@ -98,18 +92,8 @@ def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
     finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
     said = finished.dry_run()
     finished.change("recipes/other.yaml", "3.0e-3", "2.0e-3")
-    after = {
-        "statistics",
-        "table",
-        "samples",
-        "summary",
-        "curves",
-        "report_page",
-        "figure_tiny_clusters",
-        "publish",
-        "all",
-    }
-    assert counts(said) == {"train_xe": 1, "evaluate": 1, **dict.fromkeys(after, 1)}
+    after = ("figure_tiny_clusters", "statistics", "table", "samples", "summary", "curves", "report_page", "publish")
+    assert counts(said) == dict.fromkeys(("train_xe", "evaluate", *after, "all"), 1)
     # It names the runs and what changed, once, and nobody is told how to forget what changed.
     runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]
     assert runs == [
@@ -139,11 +123,6 @@ def test_a_file_that_got_lost_under_a_finished_report_is_made_again(finished, lo
     aside.rename(file)
     assert planned["evaluate"] >= 1
     assert planned["table"] == 1
-
-
-def test_a_deleted_view_is_made_again_from_the_results(finished):
-    (finished.folder / "mlflow" / "tiny.published.json").unlink()
-    assert finished.planned() == {"publish": 1, "all": 1}
 
 
 VERSIONED = ["Snakefile", "dvc.yaml", "dvc.profiles.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
@@ -242,21 +221,3 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
     model.write_bytes(flipped)
     refused = clone.snakemake("--dry-run")
     assert f"recap: {model.relative_to(clone.folder)}: changed since made" in refused.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_second_profile_is_kept_beside_the_first(finished):
-    """It follows the test that put the folder under DVC."""
-    folder = finished.folder
-    other = (folder / "params" / "tiny.yaml").read_text().replace("name: tiny", "name: other")
-    (folder / "params" / "other.yaml").write_text(other)
-    words = [sys.executable, "-m", "recap", "artifacts", "add", "params/other.yaml", "--inputs", "somewhere"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    assert done.stdout == "dvc repro report@other\n", done.stderr
-    before = written(folder)
-    dvc(folder, "repro", "data@other")
-    assert (folder / "results" / "other" / "data" / "tiny_scenes" / "corpus.parquet").is_file()
-    lock = (folder / "dvc.lock").read_text()
-    assert "data@tiny" in lock and "data@other" in lock and "--config inputs=somewhere" in lock
-    assert written(folder) == before and finished.planned() == {}

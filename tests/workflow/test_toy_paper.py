@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from helpers.tiny_workspace import ROOT, Workspace
+from recap.settings.datasets import DatasetConfig
 
 TOY = ROOT / "tests" / "toy_paper"
 TABLES = ("tables=[toy/t1]",)
@@ -33,3 +34,10 @@ def test_a_plugin_brings_table_model_metric_and_figure(tmp_path, monkeypatch):
     assert (reports / "tables" / "claims.html").is_file()
     assert "5.0" in (reports / "tables" / "toy_t1.md").read_text()  # the printed number
     assert workspace.planned(config=TABLES) == {}
+
+
+def test_a_path_that_is_not_declared_as_an_outside_file_is_refused():
+    with pytest.raises(TypeError, match=r"Forgotten.captions: annotate it as OutsideFile if it is the path"):
+
+        class Forgotten(DatasetConfig):
+            captions: str

@@ -15,6 +15,7 @@ from recap.plan.source import PICTURES as PICTURE_SOURCE, code_digest, job_code
 from recap.settings.versions import list_of, read_versions
 
 from workflow.profile import STOPPED_BEFORE_LIMIT, SpecText, limits, load, one_of, passed_on, refuse
+from workflow.provenance import read_record
 from workflow.stopping import job_prefix
 
 # Jobs run in this very Python, so that the environment need not be on PATH. With -P no file of the working folder is
@@ -24,7 +25,7 @@ RECAP = f"{quote(sys.executable)} -P -m recap"
 shell.prefix(job_prefix())
 
 PLANNED = (None if workflow.is_main_process else passed_on()) or load(config, workflow.configfiles)
-PLAN, ACQUIRED, NEEDS = PLANNED.plan, PLANNED.acquired, PLANNED.needs()
+PLAN, NEEDS = PLANNED.plan, PLANNED.limits()
 PATHS, PROFILE, VERSIONS = Paths(PLAN), PLAN.profile, list_of(PLAN.params)
 LISTED = read_versions(VERSIONS) if VERSIONS.exists() else {}
 config["name"] = PROFILE.name  # with the scale, for captions of the report
@@ -33,7 +34,6 @@ SCORED, TRAINED, LABELS = PLAN.scored(), PLAN.trained(), PLAN.labels()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
 DATA, CORPUS, VOCABULARY = (PATHS.of_dataset("{dataset}", name) for name in ("", "corpus.parquet", "vocabulary.json"))
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
-SCORES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
 DEVICE = PROFILE.execution.device
@@ -62,12 +62,15 @@ def table_code(*starts):
     return value_hash([code_digest(*starts), *(file.read_text() for file in templates)])[:16]
 
 
-def may_grow(stores):
+def may_grow(stores, made=None, params=(), w=None):
     """Return feature stores as inputs whose times do not count: one that grows makes no run again.
 
-    What changes the numbers in them changes the notes of their extractors, which are inputs, too.
+    What changes the numbers in them changes the notes of their extractors, which are inputs, too. While a store grows,
+    Snakemake compares no parameters of what is behind it, so what was `made` with others has it as a usual input.
     """
-    return [ancient(store) for store in stores]
+    recorded = read_record(made).get("params") if made else None
+    changed = recorded is not None and not {repr(value(w)) for value in params} <= set(recorded)
+    return stores if changed else [ancient(store) for store in stores]
 
 
 def option(name):

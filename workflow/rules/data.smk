@@ -1,13 +1,19 @@
 """Captions of every data set as one table, its vocabulary, and which of its training captions a run sees."""
 
 from recap.plan.jobs import corpus_spec
-from recap.plan.paths import tsv_of_draws, web_draws
+from recap.plan.paths import web_draws
 from recap.settings.datasets import SURVIVORS
 
 WANTED_ROWS = f"{R}/data/wanted_rows"
 SUBSET = "subsets/{subset}/seed-{seed}"
 # A rule has one list of outputs, so data sets whose readers write other files beside the corpus have a separate rule.
 PRODUCTS_OF = {name: PLAN.get("datasets", name).products for name in PLAN.datasets()}
+# Missing outside files: those that are fetched for themselves or to be unpacked, of archives, and of the open web.
+WHOLE = [each for each in PLANNED.needed if each.how == "fetch" and each.entry and not each.pictures]
+FETCHED = [each.entry.name for each in WHOLE if each.named_by != VERSIONS.name]
+ARCHIVES = [each.entry.name for each in WHOLE if each.named_by == VERSIONS.name]
+UNPACKED = {each.path: each.entry.name for each in PLANNED.needed if each.archive and not each.pictures}
+WEB_PICTURES = {each.path: each.pictures for each in PLANNED.needed if each.pictures}
 
 
 def wanted_rows(survivors):
@@ -23,7 +29,7 @@ rule fetch:
     log:
         f"{LOGS}/fetch/{{file}}.log",
     wildcard_constraints:
-        file=one_of([*ACQUIRED.fetched.values(), *(ACQUIRED.archives.values() if PROFILE.keep_archives else [])]),
+        file=one_of([*FETCHED, *(ARCHIVES if PROFILE.keep_archives else [])]),
     localrule: True
     params:
         list=str(VERSIONS),
@@ -31,18 +37,18 @@ rule fetch:
         "{RECAP} --log-file {log:q} data fetch {wildcards.file:q} --list {params.list:q} --into {PROFILE.inputs:q}"
 
 
-if ACQUIRED.archives and not PROFILE.keep_archives:
+if ARCHIVES and not PROFILE.keep_archives:
 
     use rule fetch as fetch_to_unpack with:
         output:
             temp(PATHS.outside("{file}")),
         wildcard_constraints:
-            file=one_of(ACQUIRED.archives.values()),
+            file=one_of(ARCHIVES),
 
 
 # A folder of an archive is unpacked as a whole, whichever of its files are missing.
-for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
-    FILES = [path for path, name in ACQUIRED.unpacked.items() if name == FOLDER]
+for FOLDER in sorted(set(UNPACKED.values())):
+    FILES = [path for path, name in UNPACKED.items() if name == FOLDER]
 
     rule:
         name:
@@ -64,7 +70,7 @@ for FOLDER in sorted(set(ACQUIRED.unpacked.values())):
 rule wanted_rows:
     """Known before any picture is fetched, because draws go by numbers of rows."""
     input:
-        lambda w: tsv_of_draws(PATHS, PATHS.outside(f"{w.pictures}/{SURVIVORS}")),
+        lambda w: WEB_PICTURES[PATHS.outside(f"{w.pictures}/{SURVIVORS}")].tsv,
     output:
         f"{WANTED_ROWS}/{{pictures}}.txt",
     log:
@@ -79,18 +85,18 @@ rule wanted_rows:
 rule web_pictures:
     """Pictures and records of finished shards are no outputs: a killed or repeated job goes on from them."""
     input:
-        tsv=lambda w: ACQUIRED.pictures[w.pictures].tsv,
+        tsv=lambda w: WEB_PICTURES[w.pictures].tsv,
         only=lambda w: wanted_rows(w.pictures),
     output:
         "{pictures}",
     log:
         f"{LOGS}/web_pictures/{{pictures}}.log",
     wildcard_constraints:
-        pictures=one_of(ACQUIRED.pictures),
+        pictures=one_of(WEB_PICTURES),
     localrule: True
     params:
         out=subpath(output[0], parent=True),
-        min_side=lambda w: ACQUIRED.pictures[w.pictures].min_side,
+        min_side=lambda w: WEB_PICTURES[w.pictures].min_side,
         only=option("only"),
     shell:
         "{RECAP} --log-file {log:q} data conceptual-download --tsv {input.tsv:q} --out {params.out:q}"
@@ -170,18 +176,3 @@ rule subset:
     shell:
         "{RECAP} --log-file {log:q} run-step subset --corpus {input.corpus:q} --name {wildcards.subset:q}"
         " --spec {params.spec.file:q} --seed {wildcards.seed} --out {output:q}"
-
-
-rule unpaired:
-    """Made when asked for by name: the pictures and captions that a subset of images leaves over."""
-    input:
-        corpus=CORPUS,
-        subset=f"{DATA}{SUBSET}.json",
-    output:
-        f"{DATA}{SUBSET}.unpaired.json",
-    log:
-        f"{LOGS}/unpaired/{{dataset}}/{SUBSET}.log",
-    params:
-        code=code_digest("recap.data.subsets:write_unpaired", without=PICTURE_SOURCE),
-    shell:
-        "{RECAP} --log-file {log:q} data unpaired --corpus {input.corpus:q} --subset {input.subset:q} --out {output:q}"

@@ -5,6 +5,7 @@ from recap.core.log import log
 from recap.data.files.fetch import Transfer
 from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan.jobs import released_code
+from recap.plan.paths import SCORE_FILES
 from recap.plan.run import TEST, VAL, results_name
 from recap.plan.source import CAPTIONING, EVALUATION
 from recap.settings.metrics import METRICS
@@ -37,7 +38,7 @@ def install_spice():
 
 def score_files(run):
     """Return the outputs of an evaluation of the run of a folder."""
-    return {name.partition(".")[0]: f"{R}/scores/{run}/{name}" for name in SCORES}
+    return {name.partition(".")[0]: f"{R}/scores/{run}/{name}" for name in SCORE_FILES}
 
 
 def metric_products(dataset, metrics):
@@ -72,6 +73,18 @@ def like_released(w):
     return next(run for run in runs if run.recipe == released.recipe)
 
 
+# What decides the scores of a run, beside its files.
+EVALUATED = {
+    "spec": lambda w: as_evaluated(w.recipe),
+    "code": lambda w: job_code(EVALUATION, kind_of(w.model), metrics=PLAN.recipe(w.recipe).evaluation.metrics),
+}
+
+
+def evaluated_stores(w):
+    """Return the stores of a scored run."""
+    return may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w)
+
+
 def partly(*runs):
     """Return the option that allows a part of COCO, where a data set is one."""
     return "--partial" if any(PLAN.spec("datasets", run.dataset).get("partial") for run in runs) else ""
@@ -82,7 +95,7 @@ rule evaluate:
         lambda w: metric_products(w.dataset, PLAN.recipe(w.recipe).evaluation.metrics),
         corpus=CORPUS,
         vocabulary=VOCABULARY,
-        features=lambda w: may_grow(PATHS.features(w)),
+        features=evaluated_stores,
         extractors=PATHS.extractors,
         model=lambda w: model_files(scored_run(w)),
     output:
@@ -94,8 +107,7 @@ rule evaluate:
         **limits(lambda w: NEEDS.evaluation(scored_run(w))),
         gpu=GPU,
     params:
-        spec=lambda w: as_evaluated(w.recipe),
-        code=lambda w: job_code(EVALUATION, kind_of(w.model), metrics=PLAN.recipe(w.recipe).evaluation.metrics),
+        **EVALUATED,
         model=folders("model"),
         out=subpath(output.metrics, parent=True),
     shell:

@@ -4,10 +4,9 @@ Data sets with the same pictures share it. `{dataset}` is the one whose name its
 the plan; captions and pictures are those of the first of the plan that reads it.
 """
 
+from recap.plan.costs import UNKNOWN
 from recap.plan.jobs import extractor_spec
-from recap.plan.paths import corpora_of, not_fewer, readers, sent_parts, used_features, used_subsets
-
-from workflow.provenance import read_record
+from recap.plan.paths import corpora_of, made_from, not_fewer, readers, sent_parts, used_features, used_subsets
 
 # Inside the conda environment, `python` is the one that has detectron2.
 CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
@@ -28,6 +27,11 @@ def settings_of(w):
 def reader_of(w):
     """Return the data set whose captions and pictures a store is made from."""
     return readers(PLAN, w.dataset, w.features)[0]
+
+
+def source_notes(w):
+    """Return the notes of what makes the stores that a store is made from."""
+    return PATHS.stores(w, made_from(PLAN, w.features), "extractor.json")
 
 
 def subsets_of_features(w):
@@ -82,7 +86,7 @@ rule pretrain:
         features=features_where(lambda features: features.trained_on() == "boxes"),
     threads: 2
     resources:
-        **limits(NEEDS.weights),
+        **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
         spec=EXTRACTOR["spec"],
@@ -103,7 +107,7 @@ rule tune:
         features=features_where(lambda features: features.trained_on() == "captions"),
     threads: 2
     resources:
-        **limits(NEEDS.weights),
+        **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
         spec=EXTRACTOR["spec"],
@@ -138,7 +142,7 @@ rule extractor:
         images=SOURCES["images"],
         weights=SOURCES["weights"],
         trained=PATHS.trained_backbone,
-        stores=PATHS.made_from,
+        stores=source_notes,
         products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
     output:
         PATHS.store(*STORE_NAME, "extractor.json"),
@@ -159,9 +163,9 @@ rule features:
         **SOURCES,
         used=USED,
         trained=PATHS.trained_backbone,
-        boxes=lambda w: may_grow(PATHS.boxes(w)),
-        cells=lambda w: may_grow(PATHS.cells(w)),
-        stores=PATHS.made_from,
+        boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).boxes_from()])),
+        cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).cells_from()])),
+        stores=source_notes,
         products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
     output:
         EXTRACTED,

@@ -1,6 +1,6 @@
 """What a reader sees beside tables: sample captions, figures, the report's page, and the lists of runs in MLflow."""
 
-from recap.plan.run import row_runs, series_of
+from recap.plan.run import baseline, row_runs, series_of
 
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
@@ -45,8 +45,7 @@ def curve_runs():
 
 def sample_dataset(w):
     """Return the data set of a table's baseline, whose images the contact sheet shows."""
-    table = PLAN.tables[TABLE_IDS[w.table]]
-    return next(row.dataset for row in table.rows if row.id == table.baseline)
+    return baseline(PLAN.tables[TABLE_IDS[w.table]]).dataset
 
 
 def swept_tables(w):

@@ -1,5 +1,7 @@
 """Training: cross-entropy, then self-critical from its best weights; and language models on texts without pictures."""
 
+from recap.plan.costs import UNKNOWN
+from recap.plan.paths import RUN_FILES
 from recap.plan.source import TRAINING
 
 LANGUAGE_MODEL_FILE = PATHS.store("{dataset}", "{language_model}", "language_model.safetensors")
@@ -9,16 +11,17 @@ def stage_inputs(stage):
     """Return the function that gives the files that a stage of a run is trained on."""
 
     def of_run(w):
-        inputs = PATHS.training_inputs(run_named(w, stage=stage))
-        return inputs | {"features": may_grow(inputs["features"])}
+        run, params = run_named(w, stage=stage), stage_params(stage)
+        inputs = PATHS.training_inputs(run)
+        stores = may_grow(inputs["features"], PATHS.weights(run), [params["spec"], params["code"]], w)
+        return inputs | {"features": stores}
 
     return of_run
 
 
 def stage_outputs(stage):
     """Return the outputs of a stage."""
-    names = ("config.yaml", "model.safetensors", "history.csv", "training.json")
-    return {Path(name).stem: f"{R}/runs/{RUN}/{stage}/{name}" for name in names}
+    return {Path(name).stem: f"{R}/runs/{RUN}/{stage}/{name}" for name in RUN_FILES}
 
 
 def threads_of(w):
@@ -70,7 +73,7 @@ rule language_model:
         f"{LOGS}/language_model/{{dataset}}/{{language_model}}.log",
     threads: 2
     resources:
-        **limits(NEEDS.weights),
+        **limits(lambda w: UNKNOWN),
         **STOPPED_BEFORE_LIMIT,
         gpu=GPU,
     params:

@@ -13,7 +13,16 @@ from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process import exit_without_workflow
 
 COMMANDS = (
-    *(plan.plan, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train, train.evaluate),
+    *(
+        plan.plan,
+        plan.measure,
+        plan.doctor,
+        data.DATA,
+        features.FEATURES,
+        train.pretrain_lm,
+        train.train,
+        train.evaluate,
+    ),
     *(score.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
     *(score.SCORES, results.ARTIFACTS, plan.rehearse, results.TRACK, results.RUNS, results.TABLES),
     *(plan.PARAMS, plan.CONFIG, steps.STEPS),

@@ -51,9 +51,9 @@ def extract(
     threads: int = 2,
 ) -> None:
     """Extract features of pictures into a feature store."""
-    from recap.core.plugins import resolve
     from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
+    from recap.settings.kinds import resolve
 
     if (part is None) != (done is None):
         raise ConfigError("--part and --done go together; give both, or neither")

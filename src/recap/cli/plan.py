@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from recap.cli.frame import Group, Option, command
-from recap.cli.options import InputsFolder, print_columns
+from recap.cli.options import Device, InputsFolder, print_columns
 from recap.core.errors import counted
 
-MINUTES = 5.0
 SECTIONS = {
     "datasets": "captions and pictures",
     "subsets": "shares of the training captions",
@@ -27,7 +26,7 @@ PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
 
 
-@command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --time")
+@command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --measured measured.json")
 def plan(
     profile: str,
     /,
@@ -36,32 +35,43 @@ def plan(
     inputs: InputsFolder = None,
     jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
     tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
-    time: Annotated[
-        float | None,
-        Option(
-            f"time steps at their true size on this machine first, for so many minutes ({MINUTES:g}); "
-            "kept in work/measured_steps.csv",
-            "MINUTES",
-            count="?",
-            const=MINUTES,
-        ),
+    measured: Annotated[
+        Path | None, "measured.json of the machine that it will run on: `recap measure`", "FILE"
     ] = None,
     params: Path = Path("params"),
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cli.doctor import plan_tools
-    from recap.measure.timing import time_steps
     from recap.models.check import costs_of
-    from recap.plan.costs import ASSUMED_TFLOPS, TIMED
     from recap.plan.profiles import named_plan
     from recap.plan.screen import screen
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
-    costs = costs_of(planned)
-    if time is not None:
-        time_steps(costs, TIMED, device=planned.profile.execution.device, minutes=time)
-        costs = costs_of(planned)
-    print(screen(planned, costs, plan_tools(planned), tflops=tflops or ASSUMED_TFLOPS, places=jobs))
+    print(screen(planned, costs_of(planned, measured), plan_tools(planned), tflops=tflops, places=jobs))
+
+
+@command("recap measure", "recap measure --tiny --device cpu")
+def measure(
+    profile: Annotated[
+        str | None, Option("steps of this plan (default: of every kind, at its paper's sizes)", count="?")
+    ],
+    /,
+    *,
+    scale: str | None = None,
+    out: Annotated[Path, "file to write; a page for reading is written beside it"] = Path("measured.json"),
+    device: Device = "auto",
+    compiled: Annotated[bool, "compiled steps as well: minutes more for each kind"] = False,
+    tiny: Annotated[bool, "models of the tests' size: a minute, only to see that everything works"] = False,
+    params: Path = Path("params"),
+) -> None:
+    """Measure this machine: whether it computes what a CPU does, resumes to the bit, and how fast; needs no data."""
+    from recap.measure.kit import measured
+    from recap.models.check import costs_of
+    from recap.plan.profiles import named_plan
+
+    shapes = costs_of(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
+    measured(out, device=device, tiny=tiny, compiled=compiled, shapes=shapes)
+    print(f"{out.with_suffix('.md')}: everything that was compared holds")
 
 
 @command("recap doctor", "recap doctor --folder /scratch")

@@ -38,7 +38,7 @@ def _step(
 
 
 def _call(target: str, plain: bool, trains: bool, **values: Any) -> None:
-    from recap.core.plugins import resolve
+    from recap.settings.kinds import resolve
 
     if trains:
         claim(values["device"])

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,14 +70,6 @@ def make_sheets(
     )
 
 
-@STUDY.command("recap study print --page pages/001.html --out 001.pdf", name="print")
-def print_form(*, page: Annotated[Path, "page of a rater, from pages.zip"], out: Annotated[Path, "the PDF"]) -> None:
-    """Print a page to PDF with an installed browser."""
-    from recap.studies.forms import print_page
-
-    print_page(page=page, out=out)
-
-
 @STUDY.command("recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv")
 def serve(
     *,
@@ -97,7 +88,6 @@ def serve(
     from recap.studies import server
     from recap.studies.make import read_pictures
     from recap.studies.sheets import read_sheets
-    from recap.studies.store import Store
 
     if responses.suffix != ".sqlite":
         raise ConfigError(f"--responses {responses}: name a file that ends in .sqlite, by which `import` knows it")
@@ -110,8 +100,7 @@ def serve(
     pictures = read_pictures(sheets.parent / "pictures.zip", forms.pictures)
     tokens = server.links(forms, links, address)
     print(f"{counted(len(tokens), 'link')}: {links}")
-    with closing(Store(responses)) as store:
-        server.serve(server.make_app(forms, pictures, tokens, store, host), port)
+    server.serve(server.make_app(forms, pictures, tokens, server.Store(responses), host), port)
 
 
 @STUDY.command("recap study simulate --sheets study/sheets.json --out simulated.json")
@@ -182,6 +171,6 @@ def power(
     ] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""
-    from recap.studies.analysis import power_text
+    from recap.studies.analysis import study_power
 
-    print(power_text(_study(study, spec, params).study, list(shares)))
+    print(study_power(_study(study, spec, params).study, list(shares)))

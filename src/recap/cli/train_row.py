@@ -13,7 +13,7 @@ from recap.cli.train import run_training
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text
 from recap.core.process import ending_with_us
-from recap.plan.outside import acquired, requirements
+from recap.plan.outside import refuse_missing, requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import SingleRun, row_config, single_run
 
@@ -60,7 +60,7 @@ def _refuse_missing(chosen: SingleRun) -> None:
     """Refuse a run without its outside files, those of changed settings too, which no plan of the workflow has."""
     model = chosen.spec.model_settings if chosen.run.stage == "xe" else None
     paths = Paths(chosen.plan)
-    acquired(requirements(paths, model), paths)
+    refuse_missing(requirements(paths, model), paths)
 
 
 def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: dict[str, Any]) -> None:

@@ -16,8 +16,7 @@ from recap.core.files import try_lock, write_text
 from recap.core.hashing import sha256_file
 
 NAME = "SHA256SUMS"
-_LINE = re.compile(r"([0-9a-f]{64})  (?!\.{1,2}$)([^/\0]+)")
-_LONGEST_NAME = 255  # bytes, on Linux
+_LINE = re.compile(r"([0-9a-f]{64})  (?!\.{1,2}$)([^/\0]{1,255})")
 
 
 def record(*files: Path) -> None:
@@ -41,7 +40,7 @@ def recorded(folder: Path) -> dict[str, str]:
     sums = {}
     for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
         entry = _LINE.fullmatch(line)
-        if entry is None or len(entry[2].encode()) > _LONGEST_NAME:
+        if entry is None:
             raise DamagedFile(f"{path}: line {number} is no sha256 with a file name; make the folder's files again")
         sums[entry[2]] = entry[1]
     return sums

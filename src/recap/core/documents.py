@@ -1,25 +1,28 @@
-"""JSON and YAML: read strictly, with one sentence that names file and key; equal values give equal bytes."""
+"""JSON and YAML: read strictly, one sentence with file and key for what is refused; equal values give equal bytes."""
 
 from __future__ import annotations
 
 import copy
 import json
-import math
-from functools import lru_cache
+import re
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
-from recap.core.errors import ConfigError, DamagedFile, RecapError
+from recap.core.errors import ConfigError, DamagedFile, RecapError, nearest
 from recap.core.files import reading, write_text
-from recap.core.problems import adapter, first_problem
 
 MOST_VALUES = 100_000
 # What PyYAML's own constructors let out for a date, a number or a tag that is none.
 _NO_VALUE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 _AGAIN = "delete it and repeat the command that makes it"
+_QUOTED = re.compile("'([^']*)'")
+_LONGEST = 80  # characters of a wrong value that are repeated
+HINT = "if it is one of your own, name its module in RECAP_PLUGINS"
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -35,30 +38,17 @@ def read_json(path: str | Path, kind: Any = Any) -> Any:
 
 
 def parse_json(content: bytes, source: str, kind: Any = Any) -> Any:
-    """Return what a JSON text holds; ``source`` says where it is from. What `write_json` does not write is refused."""
+    """Return what a JSON text holds; ``source`` says where it is from."""
     try:
-        values = json.loads(content.decode(), parse_int=_whole, parse_float=_finite, parse_constant=_finite)
-        return adapter(kind).validate_python(values)
+        return adapter(kind).validate_python(from_json(content, allow_inf_nan=False))
     except ValidationError as error:
         raise DamagedFile(f"{source}: {first_problem(error, kind)}; {_AGAIN}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DamagedFile(f"{source}: not valid JSON ({error}); {_AGAIN}") from error
 
 
-def _whole(text: str) -> int:
-    if not -(2**63) <= (number := int(text)) < 2**63:
-        raise ValueError("a whole number has more than 64 bits")
-    return number
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text[:20]} is no finite number")
-    return number
-
-
 def read_mapping(path: Path) -> dict[str, Any]:
-    """Read a YAML file whose top is a mapping; a key that is duplicated in one mapping is refused."""
+    """Read a YAML file whose top is a mapping."""
     with reading(path, ConfigError, missing="correct its name", damaged="save it as UTF-8"):
         text = path.read_text(encoding="utf-8")
     values = parse(text, str(path))
@@ -75,8 +65,8 @@ def parse(text: str, source: str) -> Any:
         mark = error.problem_mark or error.context_mark
         where = f"{source} line {mark.line + 1}" if mark else source
         what = " ".join(" ".join(part for part in (error.context, error.problem) if part).split())
-        raise ConfigError(f"{where}: {'' if isinstance(error, _Refused) else 'not valid YAML: '}{what}") from error
-    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not valid YAML: {what}") from error
+    except (yaml.YAMLError, *_NO_VALUE) as error:
         raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
         raise ConfigError(f"{source}: its values are nested too deep; write it with fewer levels") from error
@@ -87,35 +77,25 @@ def _parsed(text: str) -> Any:
     return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 
-class _Refused(yaml.constructor.ConstructorError):
-    """Valid YAML that parameter files may not hold."""
-
-
 class _Loader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
         # A few lines of aliases can expand to more values than any memory holds.
         if node is not None and _size(node, {}) > MOST_VALUES:
-            raise _Refused(None, None, f"expands to more than {MOST_VALUES:,} values; write less", node.start_mark)
+            raise yaml.YAMLError(f"it expands to more than {MOST_VALUES:,} values; write less")
         return node
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except _NO_VALUE as error:
-            text = str(node.value)[:60] if isinstance(node, yaml.ScalarNode) else type(node).__name__
-            raise _Refused(None, None, f"{text!r} is no value ({error})", node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[Any, int] = {}
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 continue
-            key, line = self.construct_object(key_node), key_node.start_mark.line + 1
+            key, mark = self.construct_object(key_node), key_node.start_mark
             if key in lines:
-                wrong = f"the key {key!r} is duplicated, in lines {lines[key]} and {line}; remove one of them"
-                raise _Refused(None, None, wrong, key_node.start_mark)
-            lines[key] = line
+                both = f"in lines {lines[key]} and {mark.line + 1}"
+                wrong = f"the key {key!r} is duplicated, {both}; remove one of them"
+                raise yaml.constructor.ConstructorError(None, None, wrong, mark)
+            lines[key] = mark.line + 1
         return super().construct_mapping(node, deep)
 
 
@@ -127,3 +107,73 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
         parts = [part for pair in pairs for part in pair if isinstance(part, yaml.Node)]
         sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
     return sizes[id(node)]
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what validates a kind of settings; created once per process."""
+    return TypeAdapter(kind)
+
+
+@cache
+def _schema(kind: Any) -> dict[str, Any]:
+    return adapter(kind).json_schema()
+
+
+def first_problem(error: ValidationError, kind: Any) -> str:
+    """Say the first problem in words."""
+    # A misspelt key also leaves its right form missing: say the misspelling, it explains both.
+    problem = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    location = [str(part) for part in problem["loc"] if part != "[key]"]
+    key = ".".join(_walk(kind, location)[0])
+    name, context, value = problem["type"], problem.get("ctx", {}), problem["input"]
+    if name == "extra_forbidden":
+        return f"unknown key {key!r}; {nearest(location[-1], _walk(kind, location[:-1])[1])}"
+    if name == "union_tag_not_found":
+        return f"the key {context['discriminator']} is missing"
+    if name == "missing":
+        return f"the key {key!r} is missing"
+    if name == "union_tag_invalid":
+        tag, field = context["tag"], context["discriminator"].strip("'")
+        sentence = f"unknown {field} {tag!r}; {nearest(tag, _QUOTED.findall(context['expected_tags']))}"
+        sentence += "" if key else f" ({HINT})"  # the kind of the file itself, which a plug-in may bring
+    elif name == "literal_error":
+        sentence = f"there is no {value!r:.{_LONGEST}}; {nearest(str(value), _QUOTED.findall(context['expected']))}"
+    else:
+        sentence = problem["msg"].removeprefix("Value error, ")
+        helps = name != "value_error" or not isinstance(value, dict | list)
+        sentence += f" (got {value!r})" if helps and len(repr(value)) <= _LONGEST else ""
+    return f"{key}: {sentence}" if key else sentence
+
+
+def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
+    """Return the keys of the file on the way to a location, and those that are known there, by the JSON schema.
+
+    Unions put the chosen tag, or the class, into a location; neither is a key of the file.
+    """
+    node = _schema(kind)
+    definitions, keys, known = node.get("$defs", {}), [], set(node.get("properties", {}))
+    for part in location:
+        tags = node.get("discriminator", {}).get("mapping", {})
+        if part in definitions:
+            node = definitions[part]
+        elif part in tags:
+            node = definitions[tags[part].rsplit("/", 1)[-1]]
+        else:
+            keys.append(part)
+            # Else the values of a list, or of a mapping with keys of the user's own.
+            values: dict[str, Any] = node.get("additionalProperties") or next(
+                iter(node.get("patternProperties", {}).values()), {}
+            )
+            node = _resolved(node.get("properties", {}).get(part) or node.get("items") or values, definitions)
+        known = set(node.get("properties", {})) or known
+    return keys, sorted(known)
+
+
+def _resolved(child: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that a value may be; a union by kind stays whole, for its tag comes next."""
+    if "discriminator" in child:
+        return child
+    options = [child, *child.get("anyOf", []), *child.get("oneOf", []), child.get("items", {})]
+    names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
+    return definitions[names[0]] if names else child

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import fcntl
+import io
 import os
 import re
 import shutil
@@ -117,16 +119,20 @@ def _new_part(path: Path) -> tuple[int, Path]:
 
 def remove_leftovers(folder: Path, names: str) -> None:
     """Remove the temporary files of killed writes of files whose names match, and what a library wrote beside them."""
-    if not folder.is_dir():
-        return
     temporary = re.compile(rf"(\.(?:{names})\.[a-z0-9_]{{8}}\.part)(?:-[a-z]+)?")
-    with os.scandir(folder) as entries:
-        parts = [match for match in map(temporary.fullmatch, (entry.name for entry in entries)) if match]
+    entries = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 (names alone)
+    parts = filter(None, map(temporary.fullmatch, entries))
     for match in sorted(parts, key=lambda match: -len(match[0])):  # a part goes after what was beside it
         # Another process may remove it at the same time; that of another user stays.
         with suppress(FileNotFoundError, PermissionError), (folder / match[1]).open("rb") as part:
             if try_lock(part.fileno()):
                 (folder / match[0]).unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def try_lock(handle: int, *, wait: bool = False) -> bool:
@@ -136,9 +142,8 @@ def try_lock(handle: int, *, wait: bool = False) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise RecapError(
-            f"this file system has no locks ({error.strerror}); work in a folder on another disk"
-        ) from error
+        wrong = f"this file system has no locks ({error.strerror}); work in a folder on another disk"
+        raise RecapError(wrong) from error
     return True
 
 
@@ -147,32 +152,24 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
     """Hold the lock file ``path``, which ends with its process; a second process waits and says for ``what``."""
     from filelock import FileLock, Timeout
 
-    file_lock = FileLock(path, mode=0o666)
-    at_once = min(wait_seconds, 1.0)
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, mode=0o666)
         try:
-            file_lock.acquire(timeout=at_once)
-        except Timeout:
-            if wait_seconds > at_once:
+            try:
+                lock.acquire(timeout=min(wait_seconds, 1.0))
+            except Timeout:
+                if wait_seconds <= 1:
+                    raise
                 log.info(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
-            file_lock.acquire(timeout=wait_seconds - at_once)
-    except Timeout as error:
-        raise InUse(
-            f"{what} is in use by another process (lock {path}); let that process end, then run this again"
-        ) from error
-    except OSError as error:
-        raise RecapError(f"{path}: cannot be made ({error.strerror}); make its folder writable") from error
+                lock.acquire(timeout=wait_seconds - 1)
+        except Timeout as error:
+            wrong = f"{what} is in use by another process (lock {path}); let that process end, then run this again"
+            raise InUse(wrong) from error
     try:
         yield
     finally:
-        file_lock.release()
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write ``text`` as UTF-8, atomically."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        lock.release()
 
 
 def no_formula(text: str) -> str:
@@ -189,9 +186,6 @@ def cell(value: Any) -> str:
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as the text of a CSV, the same on every system."""
-    import csv
-    import io
-
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

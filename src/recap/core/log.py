@@ -79,12 +79,16 @@ class Terminal(logging.StreamHandler[TextIO]):
 def labelled(name: str, label: str) -> Iterator[None]:
     """Within this context, messages that begin with a run's name in its paths begin with its label."""
     before = _label.set((name, label))
-    log.addFilter(_show_label)
     try:
         yield
     finally:
-        log.removeFilter(_show_label)
         _label.reset(before)
+
+
+def shown(text: str) -> str:
+    """Return a message with the label in place of the name that it begins with."""
+    name, label = _label.get()
+    return label + text.removeprefix(name) if text.startswith(name) else text
 
 
 def _show_label(record: logging.LogRecord) -> bool:
@@ -92,10 +96,7 @@ def _show_label(record: logging.LogRecord) -> bool:
     return True
 
 
-def shown(text: str) -> str:
-    """Return a message with the label in place of the name that it begins with."""
-    name, label = _label.get()
-    return label + text.removeprefix(name) if text.startswith(name) else text
+log.addFilter(_show_label)
 
 
 def in_workflow() -> bool:

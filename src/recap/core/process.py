@@ -1,4 +1,4 @@
-"""A command as a process: signals that trainings hear, its workflow, GPUs and memory, calls with an end."""
+"""A command as a process: signals that trainings hear, its workflow, GPUs and memory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from recap.core.errors import InUse, RecapError, first_line
-from recap.core.files import exclusive, try_lock
+from recap.core.files import try_lock
 from recap.core.log import log
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
@@ -31,7 +28,6 @@ WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
 _NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"
-_held = ExitStack()  # the lock of this process's workflow
 
 
 class GracefulStop:
@@ -79,13 +75,10 @@ class GracefulStop:
 def lock_workflow(folder: Path) -> bool:
     """Hold a folder's workflow lock while this process lives; return whether the previous workflow was killed."""
     process = folder / "process"
-    number = process.read_text() if process.exists() else "unknown"
-    try:
-        _held.enter_context(exclusive(folder / "lock", wait_seconds=0, what="the workflow"))
-    except InUse as error:
-        raise InUse(
-            f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or stop it"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    if not try_lock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)):
+        number = process.read_text() if process.exists() else "unknown"
+        raise InUse(f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or stop it")
     killed = process.exists()  # a workflow that ends by itself removes it
     process.write_text(str(os.getpid()))
     atexit.register(process.unlink, missing_ok=True)
@@ -131,30 +124,30 @@ def claim(device: str, number: int = 1) -> None:
         return
     if number > len(names):
         raise RecapError(f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower")
-    if not _take(names, number, workflow[1]):
-        log.info(f"all {len(names)} GPUs are in use by other jobs of this workflow: waiting for {number}")
-        while not _take(names, number, workflow[1]):
-            time.sleep(0.5)
+    waits = False
+    while not (taken := _take(names, number, workflow[1])):
+        if not waits:
+            log.info(f"all {len(names)} GPUs are in use by other jobs of this workflow: waiting for {number}")
+        waits = True
+        time.sleep(0.5)
+    os.environ[VISIBLE] = ",".join(taken)
 
 
-def _take(names: list[str], number: int, folder: Path) -> bool:
+def _take(names: list[str], number: int, folder: Path) -> list[str]:
     """Lock so many free GPUs, or none; their locks are those of this process and of a program it becomes."""
-    free: dict[str, int] = {}
+    taken: dict[str, int] = {}
     for index, name in enumerate(names):
         handle = os.open(folder / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
-        if len(free) < number and try_lock(handle):
-            free[name] = handle
-        else:
-            os.close(handle)
-    enough = len(free) == number
-    for handle in free.values():
-        if enough:
+        if len(taken) < number and try_lock(handle):
             os.set_inheritable(handle, True)  # for torchrun, which takes this process's place
+            taken[name] = handle
         else:
             os.close(handle)
-    if enough:
-        os.environ[VISIBLE] = ",".join(free)
-    return enough
+    if len(taken) == number:
+        return list(taken)
+    for handle in taken.values():
+        os.close(handle)
+    return []
 
 
 def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
@@ -190,19 +183,3 @@ def out_of_memory(error: BaseException) -> bool:
 def cause(error: BaseException) -> str:
     """Return why a file cannot be read, for a sentence."""
     return "it needs more memory than a file from outside gets" if out_of_memory(error) else first_line(error)
-
-
-def bounded(call: Callable[[], Result], seconds: float) -> Result:
-    """Return what a call returns; one that takes longer is left behind in a thread, with TimeoutError."""
-    from concurrent.futures import Future
-
-    future: Future[Result] = Future()
-
-    def answer() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # handed over, whatever it is
-            future.set_exception(error)
-
-    threading.Thread(target=answer, daemon=True).start()
-    return future.result(timeout=seconds)

@@ -52,13 +52,9 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
         log.info(f"{path}: {len(captions) - len(wanted):,} captions of other splits than {split!r} are left out")
     captions = {image: captions[image] for image in wanted}
     if wordless := [image for image, caption in captions.items() if not tokenize(caption)]:
-        log.warning(
-            f"{path}: captions without a word, which count: {len(wordless):,}, the first of image {wordless[0]}"
-        )
+        log.warning(f"{path}: {len(wordless):,} captions without a word count, the first of image {wordless[0]}")
     if marked := [caption for caption in captions.values() if _MARKS.search(caption)]:
-        log.warning(
-            f"{path}: captions with marks that count as words: {len(marked):,}, e.g. {marked[0]!r:.80}; cut them"
-        )
+        log.warning(f"{path}: {len(marked):,} captions have marks that are words, e.g. {marked[0]!r:.80}; cut them")
     return captions
 
 
@@ -71,12 +67,12 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     entries = _json_values(path, text)
     first = entries[0]
-    if len(entries) == 1 and isinstance(first, dict) and isinstance(first.get("annotations"), list):
-        entries = first["annotations"]
-    elif len(entries) == 1 and isinstance(first, dict) and "caption" not in _fields(first, str(path)):
-        entries = [{"image_id": key, "caption": value} for key, value in first.items()]
-    elif len(entries) == 1 and isinstance(first, list):
+    if len(entries) == 1 and isinstance(first, list):
         entries = first
+    elif len(entries) == 1 and isinstance(first.get("annotations"), list):
+        entries = first["annotations"]
+    elif len(entries) == 1 and "caption" not in _fields(first, str(path)):
+        entries = [{"image_id": key, "caption": value} for key, value in first.items()]
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
             raise DataError(f"{path}: entry {number}: {entry!r:.60} has no image_id and caption; give {_FORMS}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recap.core import checksums
+from recap.core.documents import adapter
 from recap.core.errors import DataError, nearest
 from recap.core.files import atomic_path, reading
 from recap.core.log import log
-from recap.core.plugins import resolve
-from recap.core.problems import adapter
 from recap.core.process import limited_memory
 from recap.data.tokenizer import one_line
 from recap.settings.datasets import Dataset, DatasetConfig
+from recap.settings.kinds import resolve
 from recap.settings.params import validate
 
 if TYPE_CHECKING:
@@ -102,19 +101,20 @@ def write_corpus(
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
     if drawn_from is not None:
         about["drawn_from"] = list(drawn_from)
-    images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, None
+    images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, -1
     with (
         atomic_path(path) as temporary,
         pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
     ):
         while group := list(islice(rows, ROWS)):
             for row in group:
-                if last is not None and row.caption_id <= last:
-                    wrong = "is duplicated" if row.caption_id == last else f"comes after {last}"
-                    raise DataError(f"{dataset}: caption id {row.caption_id} {wrong}; correct the annotations")
-                if row.split not in SPLITS:
-                    hint = nearest(row.split, SPLITS)
-                    raise DataError(f"{dataset}: image id {row.image_id}: no such split as {row.split!r}; {hint}")
+                if row.caption_id <= last or row.split not in SPLITS:
+                    twice = "is duplicated" if row.caption_id == last else f"comes after {last}"
+                    wrong = twice if row.split in SPLITS else f"there is no split {row.split!r}"
+                    raise DataError(
+                        f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: {wrong}; correct the "
+                        "annotations"
+                    )
                 last = row.caption_id
             columns = {name: [getattr(row, name) for row in group] for name in COLUMNS}
             images.append(np.array(columns["image_id"], np.int64))
@@ -163,40 +163,6 @@ def need_splits(present: Container[str], where: str) -> None:
             raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
 
 
-class Captions(Sequence[Caption]):
-    """Captions held as numbers and texts, which takes a third of the memory of as many `Caption`.
-
-    Python's collector, which walks over all lists and objects again and again while more are made, finds none here.
-    """
-
-    def __init__(self) -> None:
-        self._numbers = array("q"), array("q")  # image id and caption id of each
-        self._texts: tuple[list[str], ...] = ([], [], [], [])  # file, split, caption and its words
-
-    def append(self, row: Caption) -> None:
-        """Add a caption, whose words have no spaces."""
-        self._numbers[0].append(row.image_id)
-        self._numbers[1].append(row.caption_id)
-        for column, text in zip(self._texts, (row.file, row.split, row.caption, " ".join(row.tokens)), strict=True):
-            column.append(text)
-
-    def rename(self, files: Mapping[int, str]) -> None:
-        """Give all captions the files of their images."""
-        self._texts[0][:] = [files[image_id] for image_id in self._numbers[0]]
-
-    def __len__(self) -> int:
-        return len(self._numbers[0])
-
-    def __getitem__(self, place: int) -> Caption:  # type: ignore[override]
-        image_id, caption_id = (column[place] for column in self._numbers)
-        file, split, caption, words = (texts[place] for texts in self._texts)
-        return Caption(image_id, file, split, caption_id, caption, words.split(" "))
-
-    def by_id(self) -> Iterator[Caption]:
-        """Yield the captions by rising id."""
-        return map(self.__getitem__, np.argsort(np.frombuffer(self._numbers[1], np.int64), kind="stable").tolist())
-
-
 @dataclass(frozen=True)
 class _About:
     """What a corpus file says of itself."""
@@ -208,19 +174,19 @@ class _About:
     drawn_from: DrawnFrom | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are asked for."""
 
-    def __init__(
-        self, path: Path, about: _About, image_id: np.ndarray, caption_id: np.ndarray, codes: np.ndarray
-    ) -> None:
-        self.path = path
-        self.dataset, self.kind = about.dataset, about.kind
-        self.source_sha256, self.split_hash = about.source_sha256, about.split_hash
-        self.drawn_from = about.drawn_from
-        self.image_id = image_id  # of each row, int64 [rows]
-        self.caption_id = caption_id  # of each row, int64 [rows], rising
-        self._split = codes  # of each row, as its place in SPLITS, int8 [rows]
+    path: Path
+    dataset: str
+    kind: str
+    source_sha256: str
+    split_hash: str
+    drawn_from: DrawnFrom | None
+    image_id: np.ndarray  # of each row, int64 [rows]
+    caption_id: np.ndarray  # of each row, int64 [rows], rising
+    codes: np.ndarray  # the split of each row, as its place in SPLITS, int8 [rows]
 
     @classmethod
     def read(cls, path: str | Path) -> Corpus:
@@ -239,12 +205,12 @@ class Corpus:
             if codes.null_count:
                 raise ValueError("an unknown split")
             numbers = (table["image_id"].to_numpy(), table["caption_id"].to_numpy(), codes.to_numpy().astype(np.int8))
-            return cls(path, about, *numbers)
+            return cls(path, *vars(about).values(), *numbers)
 
     @cached_property
     def split(self) -> np.ndarray:
         """Split of each row, str [rows]."""
-        return np.asarray(SPLITS)[self._split]
+        return np.asarray(SPLITS)[self.codes]
 
     def rows(self, split: str | None = None) -> np.ndarray:
         """Return the row numbers of a split (all without one), int64, in the order of caption ids."""
@@ -252,10 +218,14 @@ class Corpus:
             return np.arange(len(self.image_id))
         if split not in SPLITS:
             raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
-        rows = np.flatnonzero(self._split == SPLITS.index(split))
+        rows = np.flatnonzero(self.codes == SPLITS.index(split))
         if not len(rows):
             raise DataError(f"{self.path}: the split {split!r} has no images; correct the annotations")
         return rows
+
+    def present(self) -> list[str]:
+        """Return the splits that have captions."""
+        return [split for code, split in enumerate(SPLITS) if (self.codes == code).any()]
 
     def image_ids(self, split: str | None = None) -> list[int]:
         """Return the image ids of a split, each once, rising."""

@@ -1,4 +1,4 @@
-"""Kinds of words: captions tagged by spaCy, NLTK or TextBlob, whichever is installed."""
+"""Kinds of words: captions tagged by spaCy or TextBlob, whichever is installed."""
 
 from __future__ import annotations
 
@@ -39,19 +39,16 @@ def shares(token_lists: Sequence[Sequence[str]]) -> str:
 
 def tagger() -> tuple[str, Tagger] | None:
     """Return the name of the tagger that is installed and the function that tags sentences, or None."""
-    taggers = {
-        "spaCy en_core_web_sm": _spacy,
-        "NLTK's averaged perceptron": _nltk,
-        "TextBlob's pattern tagger": _textblob,
-    }
-    loaded = ((name, load()) for name, load in taggers.items())
-    return next(((name, tag) for name, tag in loaded if tag is not None), None)
+    for name, load in (("spaCy en_core_web_sm", _spacy), ("TextBlob's pattern tagger", _textblob)):
+        tag = load()
+        if tag is not None:
+            return name, tag
+    return None
 
 
 def has_tagger() -> bool:
-    """Return whether a tagger is installed; one whose package brings its model is not loaded, which takes seconds."""
-    complete = (("textblob",), ("spacy", "en_core_web_sm"))
-    return any(all(map(find_spec, packages)) for packages in complete) or _nltk() is not None
+    """Return whether a tagger is installed, without loading it, which takes seconds."""
+    return any(all(map(find_spec, packages)) for packages in (("textblob",), ("spacy", "en_core_web_sm")))
 
 
 def needed_tagger() -> tuple[str, Tagger]:
@@ -91,20 +88,6 @@ def _spacy() -> Tagger | None:
     def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
         documents = (Doc(model.vocab, words=list(words)) for words in token_lists if words)
         return [[word.tag_ for word in document] for document in model.pipe(documents)]
-
-    return tag
-
-
-def _nltk() -> Tagger | None:
-    try:
-        from nltk.tag import PerceptronTagger
-
-        model = PerceptronTagger()
-    except (ImportError, LookupError):  # the library, or its model
-        return None
-
-    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
-        return [[tag for _, tag in model.tag(list(words))] for words in token_lists if words]
 
     return tag
 

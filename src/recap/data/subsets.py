@@ -19,13 +19,12 @@ import numpy as np
 
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedData, DataError, nearest
+from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading, write_text
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.corpus import Corpus, DrawnFrom
 
-UNITS = ("pair", "image")
 VALIDATION = "validation"  # the unit of the draw of a validation split
 
 
@@ -54,10 +53,6 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
     The unit 'pair' draws single captions, 'image' images with all their captions; a fraction of 1 is everything. The
     JSON has dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
     """
-    if unit not in UNITS:
-        raise DataError(f"subset {name!r}: no such unit as {unit!r}; {nearest(unit, UNITS)}")
-    if not 0 < fraction <= 1:
-        raise DataError(f"subset {name!r}: fraction must be above 0 and at most 1, got {fraction}")
     source = Corpus.read(corpus)
     rows = source.rows("train")
     ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]

@@ -1,77 +1,88 @@
-"""Vocabularies: which words of the training captions have an id, and captions as ids and back."""
+"""Vocabularies: words of the training captions, or GPT-2's byte pairs, as ids; captions as ids and back.
+
+This is the only file that knows the `tokenizers` library.
+"""
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from recap.core import checksums
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedData, DataError
+from recap.core.errors import DamagedData, DataError, MissingData, first_line
 from recap.core.hashing import value_hash
 from recap.data.corpus import Corpus
+from recap.settings.base import HUB
 from recap.settings.datasets import BytePairRule, VocabularyConfig, VocabularyRule
 from recap.settings.params import validate
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 BANNED = (PAD, BOS, UNK)  # never part of a decoded caption
 
 
-class AnyVocabulary(Protocol):
+class AnyVocabulary(ABC):
     """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary."""
 
-    rule: dict[str, Any]  #: the settings that it was made by
-    max_length: int  #: captions are cut to this many tokens by ``encode``
-    hash: str  #: 16 hex digits of rule and tokens
+    def __init__(self, rule: Mapping[str, Any], key: str, tokens: Any) -> None:
+        self.rule = dict(rule)  # the settings that it was made by
+        self.max_length: int = self.rule["max_length"]  # captions are cut to this many tokens by `encode`
+        self.hash = value_hash({"rule": self.rule, key: tokens})  # 16 hex digits
 
+    @abstractmethod
     def __len__(self) -> int:
         """Return the number of ids, the four special ones among them."""
 
+    @abstractmethod
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the words of a caption; no BOS, no EOS."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
+        numbers = []
+        for number in map(int, ids):
+            if number == EOS:
+                break
+            if not 0 <= number < len(self):
+                raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
+            if number not in (PAD, BOS):
+                numbers.append(number)
+        parts: list[str] = []
+        for unknown, group in groupby(numbers, key=lambda number: number == UNK):
+            places = [number - len(SPECIAL) for number in group]
+            parts += [SPECIAL[UNK]] * len(places) if unknown else [self.text(places)]
+        return " ".join(" ".join(parts).split())
+
+    @abstractmethod
+    def text(self, places: list[int]) -> str:
+        """Return the text of tokens that stand side by side, given by their places after the special ones."""
+
+    @abstractmethod
+    def tokens(self) -> dict[str, Any]:
+        """Return what a file of this vocabulary holds beside rule and hash."""
 
     def save(self, path: str | Path) -> None:
-        """Write the vocabulary as JSON, atomically."""
+        """Write the vocabulary as JSON, atomically; the file needs no other."""
+        write_json(path, {"rule": self.rule, "hash": self.hash, **self.tokens()})
 
 
-def caption_part(ids: Iterable[int], size: int) -> list[int]:
-    """Return the ids of a decoded caption up to the first EOS, without PAD and BOS."""
-    numbers = []
-    for number in map(int, ids):
-        if number == EOS:
-            break
-        if not 0 <= number < size:
-            raise DataError(f"id {number} is not in the vocabulary of {size}; use the one it was trained with")
-        if number not in (PAD, BOS):
-            numbers.append(number)
-    return numbers
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """What a file of words holds."""
-
-    words: list[str]
-    rule: VocabularyRule
-    hash: str
-
-
-class Vocabulary:
+class Vocabulary(AnyVocabulary):
     """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then ``words`` by falling count, equal counts by spelling."""
 
     def __init__(self, words: Sequence[str], rule: Mapping[str, Any]) -> None:
         self.words = list(words)
-        self.rule = dict(rule)
-        self.max_length: int = self.rule["max_length"]
-        self.hash = value_hash({"rule": self.rule, "words": self.words})
+        super().__init__(rule, "words", self.words)
         self._ids = {word: number for number, word in enumerate(self.words, start=len(SPECIAL))}
 
     @classmethod
@@ -88,27 +99,6 @@ class Vocabulary:
         words.sort(key=lambda word: (-counts[word], word))
         return cls(words, {"min_count": min_count, "max_length": max_length, "splits": splits})
 
-    @classmethod
-    def load(cls, path: str | Path) -> Vocabulary:
-        """Read a vocabulary file."""
-        checksums.check(Path(path))
-        return cls.from_values(read_json(path), path)
-
-    @classmethod
-    def from_values(cls, values: Any, path: str | Path) -> Vocabulary:
-        """Build from what `save` wrote."""
-        saved: _Saved = validate(_Saved, values, str(path))
-        vocabulary = cls(saved.words, saved.rule.model_dump())
-        if vocabulary.hash != saved.hash or len(vocabulary._ids) != len(vocabulary.words):
-            raise DamagedData(
-                f"{path}: the words do not match their hash; delete it and repeat the command that makes it"
-            )
-        return vocabulary
-
-    def save(self, path: str | Path) -> None:
-        """Write rule, words and hash as JSON, atomically."""
-        write_json(path, {"rule": self.rule, "words": self.words, "hash": self.hash})
-
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)
 
@@ -116,21 +106,183 @@ class Vocabulary:
         """Return the ids of the first ``max_length`` words, UNK for unknown ones; no BOS, no EOS."""
         return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the words up to the first EOS, separated by spaces; PAD and BOS are skipped, UNK reads ``<unk>``."""
-        numbers = caption_part(ids, len(self))
-        return " ".join(SPECIAL[UNK] if number == UNK else self.words[number - len(SPECIAL)] for number in numbers)
+    def text(self, places: list[int]) -> str:
+        """Return the words, separated by spaces."""
+        return " ".join(self.words[place] for place in places)
+
+    def tokens(self) -> dict[str, Any]:
+        """Return the words."""
+        return {"words": self.words}
+
+
+# ---- byte pairs
+
+SPACE = "\u0120"  # as byte pairs spell it
+_EVERY_BYTE = "".join(map(chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)))
+# GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
+SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
+
+
+class BytePairVocabulary(AnyVocabulary):
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere, then GPT-2's pieces in their order but for SPECIAL_PIECES.
+
+    The special pieces get no second id, so that a tied embedding duplicates no row beside <eos> and <unk>.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
+        """Take a byte-level tokenizer and the rule it came by."""
+        super().__init__(rule, "tokenizer", tokenizer.to_str())
+        self.tokenizer = tokenizer
+        numbers = tokenizer.get_vocab()
+        if sorted(numbers.values()) != list(range(len(numbers))):
+            raise DataError("byte pairs: the pieces are not numbered from 0 without a gap; take GPT-2's own vocab.json")
+        special = {numbers[piece] for piece in SPECIAL_PIECES if piece in numbers}
+        self._pieces = [number for number in range(len(numbers)) if number not in special]
+        self._ids = {number: place for place, number in enumerate(self._pieces, start=len(SPECIAL))}
+
+    def __len__(self) -> int:
+        return len(SPECIAL) + len(self._pieces)
+
+    @property
+    def rows(self) -> list[int]:
+        """The row of GPT-2's word table for every id, so that its weights can be taken over."""
+        numbers = self.tokenizer.get_vocab()
+        missing = [piece for piece in SPECIAL_PIECES if piece not in numbers]
+        if missing:
+            raise DataError(f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its files")
+        return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
+
+    @property
+    def begins_word(self) -> list[bool]:
+        """Whether each id is a piece that begins a word after the first of a caption, so that a space precedes it."""
+        pieces = (str(self.tokenizer.id_to_token(number)) for number in self._pieces)
+        return [False] * len(SPECIAL) + [piece.startswith(SPACE) for piece in pieces]
+
+    def encode(self, tokens: Sequence[str]) -> list[int]:
+        """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS, no EOS.
+
+        Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the length. (Cut at
+        the number of words, captions whose words have several pieces lose their end.) More than
+        ``max_length`` pieces are cut between two words.
+        """
+        pieces = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
+        end = len(pieces.ids)
+        if end > self.max_length:
+            starts = [place for place in range(1, self.max_length + 1) if pieces.tokens[place].startswith(SPACE)]
+            end = starts[-1] if starts else self.max_length
+        return [self._ids.get(number, UNK) for number in pieces.ids[:end]]
+
+    def text(self, places: list[int]) -> str:
+        """Return the pieces as they spell each other."""
+        return str(self.tokenizer.decode([self._pieces[place] for place in places], skip_special_tokens=False))
+
+    def tokens(self) -> dict[str, Any]:
+        """Return the content of a tokenizer.json."""
+        return {"tokenizer": json.loads(self.tokenizer.to_str())}
+
+
+def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
+    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
+    files = [inputs / file for file in rule.outside_files()]
+    for file in files:
+        if not file.is_file():
+            raise MissingData(
+                f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
+                "`tokenizer: hub:openai-community/gpt2@COMMIT`"
+            )
+    if len(files) == 2:
+        with _one_sentence(files[0].parent):
+            tokenizer = Tokenizer(models.BPE.from_file(str(files[0]), str(files[1])))
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            tokenizer.decoder = decoders.ByteLevel()
+    else:
+        path = files[0] if files else _from_hub(source.removeprefix(HUB))
+        tokenizer = _of_json(path.read_bytes(), path)
+    return BytePairVocabulary(tokenizer, rule.model_dump())
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The part of a tokenizer.json that says how pieces are joined; other kinds and affixes are not GPT-2's."""
+
+    type: Literal["BPE"] = "BPE"  # files of the library's earlier versions do not say it
+    continuing_subword_prefix: Literal["", None] = None
+    end_of_word_suffix: Literal["", None] = None
+
+
+@dataclass(frozen=True)
+class _Tokenizer:
+    model: _Model
+
+
+def _of_json(content: bytes, path: str | Path) -> Tokenizer:
+    """Load what a tokenizer.json holds, without truncation and padding."""
+    from tokenizers import Tokenizer
+
+    with _one_sentence(path):
+        values = json.loads(content)
+    validate(_Tokenizer, values, str(path))
+    with _one_sentence(path):
+        tokenizer = Tokenizer.from_buffer(content)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.decode(tokenizer.encode(_EVERY_BYTE).ids)
+    return tokenizer
+
+
+@contextmanager
+def _one_sentence(path: str | Path) -> Iterator[None]:
+    """Turn whatever the library raises into one sentence: plain exceptions, and panics, which are none."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"{path}: holds no byte pairs ({first_line(error)}); fetch or make the file again") from error
+
+
+def _from_hub(name: str) -> Path:
+    """Return the tokenizer.json of NAME or NAME@REVISION."""
+    from huggingface_hub import hf_hub_download
+
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
+    except Exception as error:  # the library raises a dozen kinds, its own and of its transports
+        raise DataError(
+            f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a folder with vocab.json "
+            "and merges.txt"
+        ) from error
+
+
+# ---- files
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What a file of a vocabulary holds."""
+
+    rule: VocabularyConfig
+    hash: str
+    words: list[str] | None = None
+    tokenizer: dict[str, Any] | None = None
 
 
 def load_vocabulary(path: str | Path) -> AnyVocabulary:
     """Read a vocabulary file of any kind."""
-    from recap.data.byte_pairs import BytePairVocabulary
-
     checksums.check(Path(path))
-    values = read_json(path)
-    if isinstance(values, dict) and "tokenizer" in values:
-        return BytePairVocabulary.from_values(values, path)
-    return Vocabulary.from_values(values, path)
+    saved: _Saved = read_json(path, _Saved)
+    rule, words = saved.rule.model_dump(), saved.words or []
+    if isinstance(saved.rule, BytePairRule):
+        vocabulary: AnyVocabulary = BytePairVocabulary(_of_json(json.dumps(saved.tokenizer).encode(), path), rule)
+    else:
+        vocabulary = Vocabulary(words, rule)
+    if vocabulary.hash != saved.hash or len(set(words)) < len(words):
+        raise DamagedData(f"{path}: its tokens do not match their hash; delete it and repeat the command that makes it")
+    return vocabulary
 
 
 def build_vocabulary(
@@ -140,8 +292,6 @@ def build_vocabulary(
 
     Byte pairs are the same for every corpus; files of their tokenizer are relative to ``inputs``.
     """
-    from recap.data.byte_pairs import load_byte_pairs
-
     rule = validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
     vocabulary: AnyVocabulary
     if isinstance(rule, BytePairRule):

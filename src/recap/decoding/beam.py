@@ -42,29 +42,50 @@ def beam_search(
     finished, so its result does not depend on its neighbors. Beams are compared by summed log-probability while the
     search runs; the final order divides by length ** `length_penalty` (the end token counts).
 
+    With `finished: set_aside`, as in ImageCaptioning.pytorch, a beam that ends, or is as long as allowed, joins the
+    finished captions of its image; its place is taken by the next best open caption at the next token. The K best
+    finished captions are the result, so that open captions never push one out. An image leaves the batch when no open
+    caption can become better than its K best.
+
     `state` is that of B images before the first token, with one beam each; `bad_endings` are the ids of the words of
     `settings.rules.bad_endings`.
     """
-    images, device, beam, rules = batch.images, batch.device, settings.beam, settings.rules
-    results = torch.full((images, beam, settings.max_length), batch.pad, dtype=torch.long, device=device)
+    images, device, beam, longest = batch.images, batch.device, settings.beam, settings.max_length
+    results = torch.full((images, beam, longest), batch.pad, dtype=torch.long, device=device)
     sums = torch.full((images, beam), -torch.inf, device=device)  # log-probabilities of the results
+    scores = sums.clone()  # what captions that were set aside are ranked by
     active = torch.arange(images, device=device)  # images still searched
     tokens = torch.full((images, 1), batch.bos, dtype=torch.long, device=device)
-    total = torch.zeros(images, 1, device=device)  # summed log-probability of each beam
-    done = torch.zeros(images, 1, dtype=torch.bool, device=device)
+    total = torch.zeros(images, 1, device=device)  # summed log-probability of each beam, -inf: it has been set aside
+    done = torch.zeros(images, 1, dtype=torch.bool, device=device)  # ended, and still among the candidates
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
-    for length in range(1, settings.max_length + 1):
+    for length in range(1, longest + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
-        found = log_probabilities
-        sums = sums.to(log_probabilities.dtype)
-        log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
-        total, beams, tokens = extend(total, done, log_probabilities, beam=beam, pad=batch.pad)
+        sums, scores = sums.to(log_probabilities.dtype), scores.to(log_probabilities.dtype)
+        allowed = forbid(settings.rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
+        total, beams, tokens = extend(total, done, allowed, beam=beam, pad=batch.pad)
         history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
-        done = done.gather(1, beams) | (tokens == batch.eos)
-        finished = done.all(1) | (length == settings.max_length)
-        if any_finished(finished, found, active, length):
-            results[active[finished], :, :length] = history[finished]
-            sums[active[finished]] = total[finished]
+        if settings.finished == "set_aside":
+            done = torch.zeros_like(total, dtype=torch.bool)
+            ended = (tokens == batch.eos) | (length == longest)
+            new_sums = total.masked_fill(~ended, -torch.inf)
+            new_scores = new_sums / length**settings.length_penalty
+            scores[active], chosen = torch.cat([scores[active], new_scores], 1).topk(beam, dim=1)
+            sums[active] = torch.cat([sums[active], new_sums], 1).gather(1, chosen)
+            padded = torch.nn.functional.pad(history, (0, longest - length), value=batch.pad)
+            both = torch.cat([results[active], padded], 1)
+            results[active] = both.gather(1, chosen[..., None].expand(-1, -1, longest))
+            total = total.masked_fill(ended, -torch.inf)
+            # Sums only fall, and the penalty for length favors none more than the longest.
+            best = total.amax(1) / longest**settings.length_penalty
+            finished = ~((best > scores[active][:, -1]) & best.isfinite())
+        else:
+            done = done.gather(1, beams) | (tokens == batch.eos)
+            finished = done.all(1) | (length == longest)
+        if any_finished(finished, log_probabilities, active, length):
+            if settings.finished != "set_aside":
+                results[active[finished], :, :length] = history[finished]
+                sums[active[finished]] = total[finished]
             unfinished = (~finished).nonzero()[:, 0]
             if not len(unfinished):
                 break
@@ -73,9 +94,10 @@ def beam_search(
             )
             state = state.select(unfinished)
         state = state.reorder(beams)
-    scores = sums
-    if settings.length_penalty:
-        scores = sums / (results != batch.pad).sum(-1).clamp(min=1) ** settings.length_penalty
+    if settings.finished != "set_aside":
+        scores = sums
+        if settings.length_penalty:
+            scores = sums / (results != batch.pad).sum(-1).clamp(min=1) ** settings.length_penalty
     return Beams(results, scores, sums).ranked()
 
 
@@ -98,64 +120,6 @@ def extend(
     return total, flat // beam, tokens.flatten(1).gather(1, flat)
 
 
-@torch.no_grad()
-def set_aside_search(
-    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
-) -> Beams:
-    """Search each image with captions that are set aside when they end, as in ImageCaptioning.pytorch.
-
-    K beams are continued at each token. One that ends, or is as long as allowed, joins the finished captions of its
-    image; its place is taken by the next best open caption at the next token. The K best finished captions are the
-    result, so that open captions never push one out, which they may in `beam_search`. An image leaves the batch when
-    no open caption can become better than its K best. Arguments and errors: `beam_search`.
-    """
-    beam, rules, longest = settings.beam, settings.rules, settings.max_length
-    device = batch.device
-    kept = torch.full((batch.images, beam, longest), batch.pad, dtype=torch.long, device=device)
-    scores = torch.full((batch.images, beam), -torch.inf, device=device)  # what the finished are ranked by
-    sums = scores.clone()  # their log-probabilities
-    active = torch.arange(batch.images, device=device)
-    tokens = torch.full((batch.images, 1), batch.bos, dtype=torch.long, device=device)
-    total = torch.zeros(batch.images, 1, device=device)  # -inf: the beam has been set aside
-    history = torch.empty(batch.images, 1, 0, dtype=torch.long, device=device)
-    for length in range(1, longest + 1):
-        log_probabilities, state = step(tokens, state)  # [B', K', V]
-        found = log_probabilities
-        scores, sums = scores.to(log_probabilities.dtype), sums.to(log_probabilities.dtype)
-        log_probabilities = forbid(rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
-        open_beams = torch.zeros_like(total, dtype=torch.bool)  # none of those continued has ended
-        total, beams, tokens = extend(total, open_beams, log_probabilities, beam=beam, pad=batch.pad)
-        history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
-        ended = (tokens == batch.eos) | (length == longest)
-        new_sums = total.masked_fill(~ended, -torch.inf)
-        new_scores = new_sums / length**settings.length_penalty
-        padded = torch.nn.functional.pad(history, (0, longest - length), value=batch.pad)
-        every = torch.cat([scores[active], new_scores], 1)
-        scores[active], chosen = every.topk(beam, dim=1)
-        sums[active] = torch.cat([sums[active], new_sums], 1).gather(1, chosen)
-        both = torch.cat([kept[active], padded], 1)
-        kept[active] = both.gather(1, chosen[..., None].expand(-1, -1, longest))
-        total = total.masked_fill(ended, -torch.inf)
-        open_images = _may_improve(total, scores[active], settings)
-        if any_finished(~open_images, found, active, length):
-            unfinished = open_images.nonzero()[:, 0]
-            if not len(unfinished):
-                break
-            active, total, tokens, history, beams = (x[unfinished] for x in (active, total, tokens, history, beams))
-            state = state.select(unfinished)
-        state = state.reorder(beams)
-    return Beams(kept, scores, sums).ranked()
-
-
-def _may_improve(total: Tensor, scores: Tensor, settings: DecodingSettings) -> Tensor:
-    """Return for images [B'] whether an open beam [B', K] can still end better than the worst finished caption.
-
-    Sums only fall, and the penalty for length favors none more than the longest.
-    """
-    best = total.amax(1) / settings.max_length**settings.length_penalty
-    return (best > scores[:, -1]) & best.isfinite()
-
-
 @dataclass
 class _PenalizedState:
     """A model's state, the images that are left of the batch, and the position of the next token."""
@@ -174,10 +138,8 @@ class _PenalizedState:
 def search(
     step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
 ) -> Beams:
-    """Search as the settings say: one group of beams in one of its two forms, or diverse groups; see `beam_search`."""
+    """Search as the settings say, with one group of beams or diverse groups; see `beam_search`."""
     find = diverse_beam_search if settings.rules.groups > 1 else beam_search
-    if settings.finished == "set_aside":
-        find = set_aside_search
     return find(step, state, batch, settings, bad_endings)
 
 

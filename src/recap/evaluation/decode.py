@@ -32,8 +32,7 @@ from recap.settings.recipes import DecodingRules, DecodingSettings
 class Candidate(NamedTuple):
     """A caption that beam search found: token ids without <bos>, <eos> and padding, and what it was ranked by.
 
-    `log_probability` is the sum over its tokens, the end token among them; of diverse groups, less the penalty of their
-    search for tokens of earlier groups.
+    `log_probability` is the sum over its tokens with the end token; of diverse groups, less their search's penalty.
     """
 
     tokens: list[int]

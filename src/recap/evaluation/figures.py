@@ -14,18 +14,17 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
-from recap.core.plugins import resolve
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS, PAD, AnyVocabulary
 from recap.evaluation.decode import Decoder, best
-from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.explained import attention_maps
-from recap.models.images import Images
+from recap.models.images import Images, Stream
 from recap.nn.fast import fixed_weights
 from recap.runs.folder import open_runs
-from recap.runs.inputs import BOXES, FeatureSources, batch_tensor, split_captions
+from recap.runs.inputs import FeatureSources, batch_tensor, split_captions
 from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
+from recap.settings.kinds import resolve
 from recap.settings.recipes import DecodingSettings
 from recap.statistics.comparison import compare_paired
 from recap.tables.attention import AttentionMap, Box, grid_boxes, write_attention
@@ -105,7 +104,7 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
             images, words = own.sources.read([image]), own.words(image)
             tokens = torch.tensor([[[BOS, *own.captions[image]]]])
             weights = attention_maps(own.model, tokens, own.model.encode(images))[0, 0]  # [T, N]
-            boxes = vector_boxes(own.sources.stores[0], image)
+            boxes = vector_boxes(own.sources.read([image], with_boxes=True).main, f"image {image}")
             drawn.append(AttentionMap(label, words, boxes, weights[: len(words), images.main.mask[0]].tolist()))
     shading = (
         "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is "
@@ -120,19 +119,16 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
     )
 
 
-def vector_boxes(store: FeatureStore, image: int) -> list[Box]:
-    """Return where the vectors of an image are, as fractions of it: their boxes, or else the cells of a square grid."""
-    if BOXES in store.columns():
-        size = torch.from_numpy(store.sizes([image])[0]).float()
-        if not size.all():
-            raise FeatureError(f"{store.path}: image {image} has boxes, but no size of the picture to draw them in")
-        scaled = (store.column([image], BOXES)[0].float() / size.repeat(2)).clamp(0, 1)
-        return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
-    vectors = int(store.rows([image])[0])
+def vector_boxes(stream: Stream, source: str) -> list[Box]:
+    """Return where one image's vectors are, as fractions of it: their boxes, or the cells of a square grid."""
+    vectors = int(stream.mask[0].sum())
     side = math.isqrt(vectors)
-    if side * side != vectors:
-        raise FeatureError(f"{store.path}: image {image} has {vectors} vectors without boxes, no square grid to draw")
-    return grid_boxes(side)
+    if stream.boxes is None and side * side == vectors:
+        return grid_boxes(side)
+    if stream.boxes is None or stream.sizes is None or not stream.sizes.all():
+        raise FeatureError(f"{source}: without boxes and the picture's size only vectors of a square grid can be drawn")
+    scaled = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
+    return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
 
 
 def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:

@@ -92,9 +92,8 @@ def caption_part(
 ) -> None:
     """Write one caption of each picture of a part of COCO as ``[{"image_id": 1, "caption": "..."}, ...]``, ids rising.
 
-    An interrupted search continues after its last finished piece of pictures. `part` is the folder of the pictures'
-    names (val2014, test2014), of which a `partial` corpus may have another number than COCO; it needs no captions. Of
-    the spec, split and metrics do not count. Several `model` folders are the members of an ensemble.
+    `part` is the folder of the pictures' names (val2014, test2014), of which a `partial` corpus may have another number
+    than COCO. An interrupted search continues after its last finished piece of pictures.
     """
     torch.set_num_threads(execution.threads)
     images = [image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")]

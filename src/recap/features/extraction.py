@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import value_hash
-from recap.core.plugins import resolve
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
@@ -23,6 +22,7 @@ from recap.features.records import GRID, ImageFeatures
 from recap.features.write import Extract, Part, build_store
 from recap.plan.source import code_digest
 from recap.settings.features import FeaturesConfig
+from recap.settings.kinds import resolve
 
 if TYPE_CHECKING:
     import torch

@@ -27,7 +27,6 @@ from recap.settings.features import ImportedFeatures
 
 _LONGEST_ID = 1024
 _LONGEST_SIDE = 2**20  # pixels
-_HEADERS = (b"image_id", b"img_id", b"id")  # what the first column is called
 _MOST = 2**31 - 1  # of a whole number: sides are stored as int32
 _WITH_BOX = 2054  # numbers of a VinVL vector, which ends with its box
 _NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
@@ -93,8 +92,7 @@ class Lines(ABC):
         """Return the features of one image."""
         where = self._entries[image_id][2]
         with _parsing(where):
-            fields = [_plain(field) for field in self._line(image_id).rstrip(b"\r\n").split(b"\t")]
-            size, arrays = self.parse(fields)
+            size, arrays = self.parse(self._line(image_id).rstrip(b"\r\n").split(b"\t"))
         if not len(arrays[REGION]):
             raise no_rows(image_id, where)
         return ImageFeatures(image_id, size, arrays)
@@ -195,15 +193,7 @@ def _name(line: bytes) -> str:
     name, tab, _ = line.partition(b"\t")
     if not tab:
         raise ValueError("has no tab after an image id")
-    if name in _HEADERS:
-        raise ValueError("is a header, which these files do not have: remove the line")
-    return _plain(name).decode("utf-8", "replace").strip()
-
-
-def _plain(field: bytes) -> bytes:
-    if field[:2] in (b"b'", b'b"'):
-        raise ValueError(f"{field[:12]!r} is Python's print of bytes: write what is between the quotes alone")
-    return field
+    return name.decode("utf-8", "replace").strip()
 
 
 def _from_json(field: bytes) -> tuple[bytes, bytes]:

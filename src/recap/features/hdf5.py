@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -33,37 +31,32 @@ class Reader:
     def __init__(self, seconds: int = 10) -> None:
         """Give each answer so many seconds of work; waiting for a slow disk is none."""
         self._seconds = seconds
-        self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._owner = 0
 
     def ask(self, function: Callable[..., Result], path: Path, *arguments: str) -> Result:
         """Return what a function of a module gives for a file."""
-        with self._lock:
-            if self._owner != os.getpid():  # a fork must not read the answers to its parent
-                self._child, self._owner = None, os.getpid()
-            # Not multiprocessing, which would run the script of whoever uses this package once more.
-            child = self._child or subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(self._seconds)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-            self._child = None  # whoever stops waiting must not get this answer to the next question
-            try:
-                request, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
-                pickle.dump((function, path.absolute(), arguments), request)
-                request.flush()
-                succeeded, answer = pickle.load(answers)  # noqa: S301 (of our own process)
-                self._child = child
-            except (EOFError, BrokenPipeError):
-                status = child.wait()
-                succeeded, answer = False, f"the HDF5 library ends over it (status {status})"
-                if status == -signal.SIGXCPU:
-                    answer = f"reading it does not end; it was given up after {self._seconds} seconds of work"
-            finally:
-                if self._child is None:
-                    child.kill()
+        # Not multiprocessing, which would run the script of whoever uses this package once more.
+        child = self._child or subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(self._seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._child = None  # whoever stops waiting must not get this answer to the next question
+        try:
+            request, answers = cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout)
+            pickle.dump((function, path.absolute(), arguments), request)
+            request.flush()
+            succeeded, answer = pickle.load(answers)  # noqa: S301 (of our own process)
+            self._child = child
+        except (EOFError, BrokenPipeError):
+            status = child.wait()
+            endless = f"reading it does not end; it was given up after {self._seconds} seconds of work"
+            crash = f"the HDF5 library ends over it (status {status})"
+            succeeded, answer = False, endless if status == -signal.SIGXCPU else crash
+        finally:
+            if self._child is None:
+                child.kill()
         if not succeeded:
             raise UnreadableHdf5(answer)
         return cast(Result, answer)
@@ -94,14 +87,14 @@ def main(seconds: int) -> None:
 
 
 def names(path: Path) -> list[str]:
-    """Return the names at the root of a file."""
+    """Return the names at the root of a file, which is opened anew."""
     _opened.cache_clear()
-    return [str(name) for name in _file(path)]
+    return [str(name) for name in _opened(path)]
 
 
 def numbers(path: Path, name: str) -> Any:
     """Return a dataset of numbers at the root of a file, read whole."""
-    data = _file(path)[name]
+    data = _opened(path)[name]
     if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
         raise ValueError(f"{data.name} is no dataset of numbers")
     if data.size * data.dtype.itemsize > _LARGEST:
@@ -109,14 +102,8 @@ def numbers(path: Path, name: str) -> Any:
     return data[()]
 
 
-def _file(path: Path) -> Any:
-    status = path.stat()
-    return _opened(path, status.st_ino, status.st_ctime_ns)
-
-
 @lru_cache(maxsize=1)
-def _opened(path: Path, inode: int, changed: int) -> Any:
-    """Return the file that was asked for last, unless it has been replaced."""
+def _opened(path: Path) -> Any:
     import h5py
 
     return h5py.File(path, "r", locking=False)

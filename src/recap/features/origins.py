@@ -165,7 +165,7 @@ class Earlier:
         except FeatureError as error:
             log.warning(f"{error} (doing that now)")
             return None
-        if store.attributes.get("job") != self._job or store.origins is None:
+        if store.attributes.get("job") != self._job:
             return None
         own = np.isin(store.ids, self._ids)
         wanted = own & [image_id not in self.stores for image_id in store.ids.tolist()]

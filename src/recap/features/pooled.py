@@ -21,7 +21,7 @@ from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import sha256_file
 from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
-from recap.data.datasets.scene_pictures import painted_mask
+from recap.data.datasets.scenes import painted_mask
 from recap.features.attributes import describe
 from recap.features.extraction import ExtractionJob, write
 from recap.features.origins import Origins, of_store

@@ -9,6 +9,7 @@ further columns [rows, ...] of ``recap.features.records.COLUMNS``.
 
 HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and each image has its
 digest: the first two are compared when a store is opened, a digest when a process reads an image for the first time.
+A file of somebody else, over which HDF5 may hang, does not begin as ours and is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import numpy as np
 
 from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures, nearest
 from recap.core.hashing import value_hash
-from recap.features.hdf5 import UnreadableHdf5, ask
 from recap.features.records import COLUMNS, DTYPES, VALUES, image_digest
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Index:
     ids: np.ndarray  # int64 [images], rising
     sizes: np.ndarray  # int32 [images, 2], width and height
     digests: np.ndarray  # uint8 [images, 32], the sha256 of each image's rows
-    origins: np.ndarray | None  # uint8 [images, 32], the sha256 of what each image is made from
+    origins: np.ndarray  # uint8 [images, 32], the sha256 of what each image is made from
     offsets: dict[str, np.ndarray]  # int64 [images + 1] of each stream
 
     def attributes(self, header: Mapping[str, str]) -> dict[str, str]:
@@ -81,14 +81,11 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
 
     # Locks fail on some network disks and protect nothing here: stores are replaced whole, never changed.
     with h5py.File(path, "r", locking=False) as file:
-        attributes = {
-            name: text.decode() if isinstance(text, bytes) else str(text) for name, text in file.attrs.items()
-        }
+        attributes = {name: text.decode() for name, text in file.attrs.items()}
         if attributes["layout"] != LAYOUT:
             raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
         offsets = {stream: file[stream]["offsets"][()] for stream in attributes["streams"].split()}
-        ids, sizes, digests = (file[name][()] for name in ("ids", "image_sizes", "digests"))
-        origins = file["origins"][()] if "origins" in file else None
+        small = [file[name][()] for name in ("ids", "image_sizes", "digests", "origins")]
         arrays = {}
         for stream, ends in offsets.items():
             for name in (VALUES, *(name for name in COLUMNS if name in file[stream])):
@@ -100,7 +97,7 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
                     raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
                 row = np.dtype((data.dtype, data.shape[1:]))
                 arrays[f"{stream}/{name}"] = Rows(path, row, len(data), place)
-    return attributes, Index(ids, sizes, digests, origins, offsets), arrays
+    return attributes, Index(*small, offsets), arrays
 
 
 class FeatureStore:
@@ -113,19 +110,17 @@ class FeatureStore:
             raise MissingFeatures(f"{self.path}: no such feature store; run `recap features extract` first")
         try:
             with self.path.open("rb") as file:
-                ours = file.read(len(MAGIC)) == MAGIC
+                if file.read(len(MAGIC)) != MAGIC:
+                    raise ValueError("it does not begin as one")
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            # HDF5 may hang over a damaged file of somebody else, or of an earlier version.
-            self.attributes, index, self.arrays = contents(self.path) if ours else ask(contents, self.path)
-            expected = index.attributes(self.attributes)
-            own = {"attributes_checksum": expected["attributes_checksum"], **self.attributes}  # early stores lack it
-            for name, text in expected.items():
-                if own.get(name) != text:
+            self.attributes, index, self.arrays = contents(self.path)
+            for name, text in index.attributes(self.attributes).items():
+                if self.attributes.get(name) != text:
                     raise ValueError(f"its {name} does not match the content")
             self._mapped = {
                 path: np.frombuffer(self._map, rows.row, rows.count, rows.offset) for path, rows in self.arrays.items()
             }
-        except (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, UnreadableHdf5) as error:
+        except (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise DamagedFeatures(
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"

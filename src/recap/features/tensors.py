@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import pickle
 import re
 import warnings
 import zipfile
@@ -15,20 +13,11 @@ import torch
 
 from recap.core.errors import RecapError
 from recap.core.process import cause
-from recap.data.files.pickles import Opaque, plain
+from recap.data.files.pickles import ARRAYS, Opaque, load_plain, plain
 
 _NUMBERS = {
     *(torch.bfloat16, torch.float16, torch.float32, torch.float64),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-}
-_RECONSTRUCT = tuple(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core"))
-# Random states of numpy, which some checkpoints hold beside the tensors: read as `Opaque`, without numpy.
-_STATES = ("numpy.ndarray", "numpy.dtype", *_RECONSTRUCT)
-# Arrays by name, as detectron2's model zoo pickles them.
-_ARRAYS = {
-    *_STATES,
-    *("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"),
-    *("_codecs.encode", "collections.OrderedDict"),
 }
 
 
@@ -40,9 +29,10 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
         if path.suffix == ".safetensors":
             return plain(load_file(path), _check_tensor)
         if path.suffix == ".pkl":
-            return plain(_ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load())
+            return load_plain(path.read_bytes(), arrays=True)
         _check_sums(path)
-        states: list[Any] = [(Opaque, name) for name in _STATES]
+        # Random states of numpy, which some checkpoints hold beside the tensors, are read without numpy.
+        states: list[Any] = [(Opaque, name) for name in ARRAYS if name.startswith("numpy.")]
         with warnings.catch_warnings(), torch.serialization.safe_globals(states):
             warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
             return plain(torch.load(path, map_location="cpu", weights_only=True), _check_tensor)
@@ -74,15 +64,6 @@ def _check_sums(path: Path) -> None:
                 raise ValueError("its tensors are compressed, as torch.save never does")
             if (wrong := archive.testzip()) is not None:
                 raise ValueError(f"the check sum of {wrong!r} is wrong")
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Loads pickles of numpy arrays by name and refuses everything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if f"{module}.{name}" not in _ARRAYS:
-            raise pickle.UnpicklingError(f"it would run {module}.{name}")
-        return super().find_class(module, name)
 
 
 def weights_hash(model: torch.nn.Module) -> str:

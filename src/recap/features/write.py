@@ -35,7 +35,7 @@ Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
 Form = Mapping[str, np.dtype]  # a row of each array by its path (``grid/values``), with its shape
 Sources = dict[Path, tuple[FeatureStore, list[int]]]  # stores and shards with the ids of images, ascending
 
-_OURS = re.compile(r"[0-9a-f]{16}-([0-9a-f]{16}|\d{6})\.(shard|merging|origins)\.(h5|json)(\.origins\.json)?")
+_OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.(shard|merging)\.h5(\.origins\.json)?")
 _PAGE = 4096  # bytes
 
 
@@ -350,7 +350,7 @@ def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: S
         ids[order],
         joint(store.image_sizes[rows] for store, rows in places),
         joint(store.digests[rows] for store, rows in places),
-        joint(store.origins[rows] for store, rows in places if store.origins is not None),  # `Earlier` takes no others
+        joint(store.origins[rows] for store, rows in places),
         {stream: _offsets(joint(store.rows(own, stream) for store, own in sources)) for stream in streams},
     )
 

@@ -1,4 +1,6 @@
-"""Counts floating-point operations by torch's public formulas, also in passes without a gradient.
+"""Counts what a step asks of a device: floating-point operations, operators that compute, and waits.
+
+Operations are counted by torch's public formulas, also in passes without a gradient.
 
 `FlopCounterMode` itself follows modules through hooks on gradients, which fail where part of a step has none.
 """
@@ -14,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 Shape = tuple[int, ...]
+_WAITS = ("_local_scalar_dense", "nonzero", "masked_select")
 
 
 class Operations(TorchDispatchMode):
@@ -21,15 +24,21 @@ class Operations(TorchDispatchMode):
 
     Attributes:
         total: operations so far: products, convolutions and attention, which are nearly all.
+        launches: operators that compute, not those that only look at memory differently or reserve it.
+        waits: reads of a number and indices of unknown length, at which the CPU waits for its device.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.total = 0
+        self.total = self.launches = self.waits = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and add what it computes."""
         out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.launches += not (func.is_view or "empty" in name or name == "detach")
+        masks = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
+        self.waits += name in _WAITS or masks
         formula: Callable[..., int] | None = _formulas().get(func.overloadpacket)
         if formula is not None:
             self.total += formula(*args, **(kwargs or {}), out_val=out)

@@ -1,10 +1,10 @@
-"""Counts and times real steps of a model at its true size, on random inputs: what `recap plan --time` measures."""
+"""Counts and times real steps of a model at its true size, on random inputs."""
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
@@ -18,62 +18,83 @@ from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
+from recap.measure.agreement import random_images
 from recap.measure.operations import Operations
-from recap.models.base import Captioner, streams_with_boxes
-from recap.models.images import Images, InputSpec, Stream
+from recap.models.base import Captioner
+from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast.linear import fixed_weights
-from recap.plan.amounts import StepShape
+from recap.nn.fast import fixed_weights
+from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
+from recap.settings.features import StoredStream
+from recap.settings.models import model_configs
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.loop import Objective, OptimizerStep
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
+from recap.training.run import compile_passes
 
+# Sizes of a step of COCO: a grid of 7 x 7 vectors, five captions an image, a vocabulary of words that occur five times.
+IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488, 5, 12, 17, 5
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
 _REPEATS = 3
-_PICTURE = (640.0, 480.0)  # of random boxes, in pixels
 
 
-def measure(shape: StepShape, *, device: torch.device, state: Path) -> StepCost:
-    """Run a few steps of a shape and return what one image costs: the least of three, after one that is counted.
+def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
+    """Yield the three works of every registered kind: its defaults, which are its paper's sizes, or its example."""
+    for kind, config in model_configs().items():
+        settings = config.example() if tiny else config.model_validate({"kind": kind})
+        streams = {
+            name: StoredStream(VECTORS, width if tiny else WIDTH) for name, width in config.example_streams.items()
+        }
+        inputs = StepInputs(streams, ids=50 if tiny else IDS, captions=CAPTIONS, words=WORDS, longest=LONGEST)
+        images = _FEW_IMAGES if tiny else IMAGES
+        for precision in precisions:
+            stage = {"epochs": 1, "learning_rate": 1e-6, "precision": precision}
+            yield StepShape("xe", settings, CrossEntropy(**stage), inputs, images)
+            yield StepShape("scst", settings, SelfCritical(**stage), inputs, images)
+        yield StepShape("decode", settings, DecodingSettings(beam=BEAM), inputs, images)
+
+
+def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:
+    """Run a few steps of a shape: one that is counted, then the quickest of three; return the row of the file.
 
     On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other programs.
-
-    Args:
-        shape: whose streams and ids are known.
-        device: where the steps run.
-        state: folder for a note, should a step fail.
     """
     threads = torch.get_num_threads()
     torch.manual_seed(derived_seed(0, "measure"))
     try:
         if device.type == "cpu":
             torch.set_num_threads(1)
-        return _measured(shape, device, state)
+        return _measured(shape, device, compiled)
     finally:
         torch.set_num_threads(threads)
 
 
-def _measured(shape: StepShape, device: torch.device, state: Path) -> StepCost:
+def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[str, Any]:
     assert shape.inputs.ids is not None
     inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, shape.inputs.ids)
     model = build_model(shape.model, inputs).to(device)
     few = min(shape.images, _FEW_IMAGES)
-    run = _step(shape, model, inputs, few, state, device)
+    run = _step(shape, model, inputs, few, device)
     saved = _Saved(model)
     with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
+        run()
+    if compiled:  # nothing is seen within compiled code, so it is counted before
+        compile_passes(model)
         run()
     images = shape.images
     if device.type == "cpu":  # a core takes a minute for a step of the largest batches
         images = min(images, max(few, int(few * _SECONDS_ON_CPU / _seconds(run, device))))
-    run = _step(shape, model, inputs, images, state, device)
+    else:
+        torch.cuda.reset_peak_memory_stats(device)
+    run = _step(shape, model, inputs, images, device)
     seconds = min(_seconds(run, device) for _ in range(_REPEATS))
-    return StepCost(
+    cost = StepCost(
         kind=shape.model.kind,
         work=shape.work,
         key=shape.key,
@@ -81,14 +102,23 @@ def _measured(shape: StepShape, device: torch.device, state: Path) -> StepCost:
         vectors=shape.inputs.vectors,
         tokens=round(shape.tokens, 2),
         images=images,
-        gflop=_rounded(counted.total / 1e9 / few),
-        saved_mb=_rounded(saved.bytes / 1e6 / few),
-        seconds=_rounded(seconds / images),
+        gflop=rounded(counted.total / 1e9 / few),
+        saved_mb=rounded(saved.bytes / 1e6 / few),
+        seconds=rounded(seconds / images),
         device=device.type,
         machine=machine(device),
         torch=torch.__version__.partition("+")[0],
         measured_on=date.today(),
     )
+    return {
+        "cost": cost.model_dump(mode="json"),
+        "compiled": compiled,
+        "launches": counted.launches,  # of the plain code, a kernel or more each
+        "waits": counted.waits,
+        "peak_mb": rounded(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None,
+        "images_per_second": rounded(1 / cost.seconds),
+        "tflops": rounded(cost.gflop / cost.seconds / 1e3),
+    }
 
 
 def machine(device: torch.device) -> str:
@@ -102,7 +132,7 @@ def machine(device: torch.device) -> str:
 
 
 def _step(
-    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, state: Path, device: torch.device
+    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, device: torch.device
 ) -> Callable[[], Any]:
     """Return one step as a function: an optimizer step of a stage, or the decoding of a batch."""
     features = _images(shape, model, inputs, images).to(device)
@@ -116,7 +146,6 @@ def _step(
         stage=shape.settings,
         d_model=shape.model.noam_width,
         group=Group(device=device),
-        state=state,
     )
     middle = Counters(epoch=shape.settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
     return lambda: step(batch, middle, steps=10**6)
@@ -150,19 +179,9 @@ def _captions(shape: StepShape) -> list[list[int]]:
 
 
 def _images(shape: StepShape, model: Captioner, inputs: InputSpec, images: int) -> Images:
-    boxed = streams_with_boxes(model, inputs)
-    return Images({name: _stream(shape, name, images, name in boxed) for name in model.reads(inputs)})
-
-
-def _stream(shape: StepShape, name: str, images: int, boxed: bool) -> Stream:
-    stream = shape.inputs.streams[name]
-    vectors = max(1, round(stream.vectors))
-    values, mask = torch.rand(images, vectors, stream.width), torch.ones(images, vectors, dtype=torch.bool)
-    if not boxed:
-        return Stream(values, mask)
-    picture = torch.tensor(_PICTURE)
-    corners = torch.rand(images, vectors, 2, 2).sort(2).values * picture
-    return Stream(values, mask, corners.flatten(2), picture.expand(images, 2))
+    streams = {name: shape.inputs.streams[name] for name in model.reads(inputs)}
+    widths = {name: stream.width for name, stream in streams.items()}
+    return random_images(widths, images, {name: max(1, round(stream.vectors)) for name, stream in streams.items()})
 
 
 class _Saved:
@@ -191,5 +210,6 @@ def _seconds(run: Callable[[], Any], device: torch.device) -> float:
         return clock() - before
 
 
-def _rounded(number: float) -> float:
+def rounded(number: float) -> float:
+    """Return a number to four digits."""
     return float(f"{number:.4g}")

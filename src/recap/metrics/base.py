@@ -22,10 +22,7 @@ _METEOR_SEPARATOR = re.compile(r"\|{3,}")
 
 
 def sanitize(caption: str) -> str:
-    """Return a caption as one line: control characters and METEOR's separator ``|||`` become single spaces.
-
-    Ordinary captions come back unchanged, apart from spaces at both ends; emoji and accents stay.
-    """
+    """Return a caption as one line, stripped: control characters and METEOR's separator ``|||`` become spaces."""
     cleaned = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in caption)
     return _METEOR_SEPARATOR.sub(" ", cleaned).strip()
 

@@ -1,7 +1,6 @@
 """COCO's tokens and caption metrics by pycocoevalcap's scorers and jars; fractions of 1, though CIDEr may exceed 1.
 
-Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error. Here, in `meteor` and in
-`spice` what is below it is driven so that nothing can hang or shift.
+Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error, so it is not used.
 """
 
 from __future__ import annotations
@@ -84,11 +83,9 @@ class Cider(CocoMetric):
 
 def _computed(scorer: Any, captions: Captions, **options: int) -> tuple[Any, Any]:
     """Return what a scorer gives for the corpus and for the images; it takes a list of one caption per image."""
-    texts = captions.tokenized
-    scores: tuple[Any, Any] = scorer.compute_score(
-        texts.references, {i: [c] for i, c in texts.hypotheses.items()}, **options
-    )
-    return scores
+    hypotheses = {image: [caption] for image, caption in captions.tokenized.hypotheses.items()}
+    corpus, values = scorer.compute_score(captions.tokenized.references, hypotheses, **options)
+    return corpus, values
 
 
 def tokenize_captions(

@@ -59,8 +59,7 @@ class Meteor(CocoMetric):
 def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
     """Write the entries of a table both of whose phrases stand in tokenized texts; others match nothing in them.
 
-    The jar reads all five million entries, which takes it most of its time. An entry has three lines: its probability,
-    a phrase, and the paraphrase of it.
+    The jar takes most of its time to read all five million. An entry is a probability, a phrase and its paraphrase.
     """
     phrases = _phrases(texts)
     with gzip.open(table) as source, gzip.open(out, "wb", compresslevel=1) as target:

@@ -1,9 +1,8 @@
 """Rewards of single captions on token ids: CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4 (Papineni et al. 2002).
 
-CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and looks it up in a hash table, which gives it a
-number and its document frequency; a look-up never writes. A batch of candidates is scored with about fifty array
-operations. The references of a large set are counted whenever their images are scored, so that COCO's take nothing
-before that. For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
+CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and finds its number and document frequency in a hash
+table; a batch of candidates is scored with about fifty array operations. The references of a large set are counted when
+their images are scored. For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
 
     CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)
 
@@ -16,7 +15,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
+from operator import or_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,7 +266,11 @@ class Bleu4:
         return np.array([self._one(image, list(words)) for image, words in zip(images, candidates, strict=True)])
 
     def _one(self, image: int, words: list[int]) -> float:
-        most = self._counts(image)
+        if not self._references.get(image):
+            raise MetricError(f"image {image} has no reference captions; BLEU cannot score it")
+        most = self._most.get(image)
+        if most is None:  # the maximum count of each n-gram in one reference
+            most = self._most[image] = reduce(or_, map(_grams, self._references[image]))
         matches, total = [0] * ORDERS, [max(0, len(words) - n) for n in range(ORDERS)]
         for gram, count in _grams(words).items():
             matches[len(gram) - 1] += min(count, most[gram])
@@ -273,17 +278,6 @@ class Bleu4:
         closest = min((abs(len(r) - len(words)), len(r)) for r in self._references[image])[1]
         ratio = (len(words) + _TINY) / (closest + _SMALL)
         return product**0.25 * (math.exp(1 - 1 / ratio) if ratio < 1 else 1.0)
-
-    def _counts(self, image: int) -> Counter[tuple[int, ...]]:
-        """Return the maximum count of each n-gram in one reference, cached."""
-        if image not in self._most:
-            if not self._references.get(image):
-                raise MetricError(f"image {image} has no reference captions; BLEU cannot score it")
-            most: Counter[tuple[int, ...]] = Counter()
-            for reference in self._references[image]:
-                most |= _grams(reference)
-            self._most[image] = most
-        return self._most[image]
 
 
 def _grams(words: Sequence[int]) -> Counter[tuple[int, ...]]:

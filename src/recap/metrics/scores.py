@@ -47,27 +47,10 @@ def score(
     split: str = "test",
     dataset: Path | None = None,
 ) -> Scores:
-    """Score one raw caption per image, which may be empty, against its raw references.
+    """Score one raw caption per image, which may be empty, against its raw references by image id.
 
-    Args:
-        references: image id -> captions, at least one.
-        hypotheses: image id -> caption.
-        metrics: which metrics to run, of `recap.settings.metrics.METRICS`.
-        timeout_seconds, pictures, folder, split, dataset: as of `recap.metrics.base.Captions`.
+    ``metrics`` are names of `recap.settings.metrics.METRICS`; the options are those of `recap.metrics.base.Captions`.
     """
-    _check(references, hypotheses, metrics)
-    java = java_executable()
-    scorers: dict[str, Metric] = {name: METRICS.get(name)() for name in metrics}
-    tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=timeout_seconds)
-    ordered = {image_id: hypotheses[image_id] for image_id in sorted(hypotheses)}
-    captions = Captions(references, ordered, tokenized, java, timeout_seconds, pictures, folder, split, dataset)
-    with ThreadPoolExecutor(2) as pool:
-        jobs = {name: pool.submit(m.score, captions) for name, m in scorers.items() if "java" in m.needs}
-        return _collect(captions, scorers, jobs)
-
-
-def _check(references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], metrics: Sequence[str]) -> None:
-    """Refuse what would be scored wrongly."""
     for metric in metrics:
         if metric not in METRICS.names():
             raise MetricError(f"unknown metric {metric!r}; {nearest(metric, METRICS.names())}")
@@ -77,6 +60,14 @@ def _check(references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str
             raise MetricError(f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})")
     if not hypotheses:
         raise MetricError("there are no captions to score; is the split empty?")
+    java = java_executable()
+    scorers: dict[str, Metric] = {name: METRICS.get(name)() for name in metrics}
+    tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=timeout_seconds)
+    ordered = {image_id: hypotheses[image_id] for image_id in sorted(hypotheses)}
+    captions = Captions(references, ordered, tokenized, java, timeout_seconds, pictures, folder, split, dataset)
+    with ThreadPoolExecutor(2) as pool:
+        jobs = {name: pool.submit(m.score, captions) for name, m in scorers.items() if "java" in m.needs}
+        return _collect(captions, scorers, jobs)
 
 
 def _collect(captions: Captions, scorers: Mapping[str, Metric], jobs: Mapping[str, Future[Result]]) -> Scores:
@@ -117,25 +108,14 @@ def evaluate_captions(
 ) -> Scores:
     """Score captions; write ``captions.<split>.json``, ``scores.<split>.parquet`` and, last, ``metrics.json``.
 
-    None is written where a metric failed that may run when tried again. Most arguments are those of :func:`score`.
-
-    Args:
-        split_hash: the corpus's hash of which image is in which split.
-        decoding: how the captions were searched, `DecodingSettings`, or which file they are from, `OutsideCaptions`.
-        out: folder for the three files; scores from outside are looked for here, too.
+    None is written where a metric failed that may run when tried again. ``decoding`` says how the captions were
+    searched (`DecodingSettings`), or which file they are from (`OutsideCaptions`). Scores from outside are looked for
+    in ``out``; the other arguments are those of :func:`score`.
     """
     refs = {int(image_id): list(captions) for image_id, captions in references.items()}
     captions = {int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
-    scores = score(
-        refs,
-        captions,
-        metrics=metrics,
-        timeout_seconds=timeout_seconds,
-        pictures=pictures,
-        folder=out,
-        split=split,
-        dataset=dataset,
-    )
+    options: dict[str, Any] = {"timeout_seconds": timeout_seconds, "pictures": pictures, "dataset": dataset}
+    scores = score(refs, captions, metrics=metrics, folder=out, split=split, **options)
     if scores.failed:
         raise MetricError(
             f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, memory and time and "

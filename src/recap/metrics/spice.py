@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from recap.core.errors import ConfigError, MetricError
+from recap.core.errors import MetricError
 from recap.core.files import atomic_path
 from recap.metrics.base import Captions, Gap
 from recap.metrics.coco import CocoMetric
@@ -70,17 +70,13 @@ def spice_models_missing() -> bool:
 
 
 def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer) -> list[Path]:
-    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks, return their places.
-
-    One there that has another size, as a download that was cut leaves it, is replaced.
-    """
+    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks, return their places."""
     from recap.data.files.fetch import fetch_files
 
-    if missing := [name for name in SPICE_MODELS if name not in files]:
-        raise ConfigError(f"the list of outside files has no {missing[0]}; add it, or put it there by hand")
     places = []
     for fetched in fetch_files([files[name] for name in SPICE_MODELS], into=into, transfer=transfer):
         place = package_folder("spice") / "lib" / fetched.path.name
+        # One of another size was left by a download that was cut.
         if not place.is_file() or place.stat().st_size != fetched.path.stat().st_size:
             with atomic_path(place) as temporary:
                 shutil.copyfile(fetched.path, temporary)

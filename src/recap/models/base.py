@@ -73,9 +73,10 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         """As `decode`, but for the R tokens where `token_mask` [B, C, T] is True: [R, D]; the others may be skipped."""
         return self.decode(tokens, memory)[token_mask]
 
-    @abstractmethod
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V] scores before the softmax."""
+        """[..., D] -> [..., V] scores before the softmax; by default of the layer `output`."""
+        scores: Tensor = self.output(hidden)
+        return scores
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V], in at least float32: in 16 bits the probabilities of rare words would vanish."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import NonNegativeInt
@@ -12,9 +11,8 @@ from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.plan.amounts import Amounts
-from recap.plan.costs import Costs, Parameters, StepCosts, inputs_of
+from recap.plan.costs import HERE, TABLE, Costs, Parameters, StepCosts, inputs_of
 from recap.plan.paths import Paths
-from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import job_code
 from recap.settings import ModelConfig
@@ -23,56 +21,44 @@ from recap.settings import ModelConfig
 FEATURE_SIZE, VOCABULARY_SIZE = 2048, 10_000
 
 
-def check_models(plan: RunPlan, known: Path | None = None) -> Parameters:
+def check_models(plan: RunPlan, cache: Path | None = None) -> Parameters:
     """Build every model of a plan without memory, and return the parameters of each.
 
-    Args:
-        plan: whose rows name models.
-        known: a JSON file that keeps what was built before, so that torch is imported for changed models alone.
+    `cache` is a JSON file that keeps what was built before, so that torch is imported for changed models alone.
     """
-    seen = _known(known) if known is not None and known.exists() else {}
-    found: dict[str, int] = {}
-    hashes: dict[tuple[str, str, str], str] = {}
+    cached: dict[str, int] = {}
+    if cache is not None and cache.exists():
+        try:
+            cached = dict(read_json(cache, dict[str, NonNegativeInt]))
+        except RecapError as error:
+            log.info(f"{error} (done now)")
+    amounts, parameters, counts = Amounts(plan), {}, dict[str, int]()
     for run in plan.scored():
-        if inputs_of(run) in hashes:
+        if inputs_of(run) in parameters:
             continue
-        config, sizes, ids = plan.get("models", run.model), *_sizes(plan, run)
-        key = hashes[inputs_of(run)] = _hash(config, sizes, ids)
-        if key not in found:
-            found[key] = seen[key] if key in seen else _build(config, sizes, ids, plan.source("models", run.model))
-    if known is not None and not found.keys() <= seen.keys():
-        write_json(known, dict(sorted(found.items())))
-    return {inputs: found[key] for inputs, key in hashes.items()}
+        config: ModelConfig = plan.get("models", run.model)
+        sizes = {name: stream.width for name, stream in amounts.streams(run).items()}
+        sizes = sizes or dict.fromkeys(config.example_streams, FEATURE_SIZE)
+        ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
+        code = job_code("recap.models.registry", config.kind)
+        key = value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
+        if key not in counts:
+            source = plan.variant("models", run.model).layers(plan.params)[-1][0]
+            counts[key] = cached[key] if key in cached else _build(config, sizes, ids, source)
+        parameters[inputs_of(run)] = counts[key]
+    if cache is not None and not counts.keys() <= cached.keys():
+        write_json(cache, dict(sorted(counts.items())))
+    return parameters
 
 
-def costs_of(plan: RunPlan) -> Costs:
-    """Return the costs of a plan from its parameter files, what was timed here, and the project's own table."""
+def costs_of(plan: RunPlan, measured: Path | None = None) -> Costs:
+    """Return the costs of a plan by a file of `recap measure`, `work/measured.json`, and the project's own table."""
     parameters = check_models(plan, Path(Paths(plan).work) / "checked_models.json")
-    return Costs(plan, parameters, StepCosts.of_project(plan.params))
+    files = [measured] if measured else [HERE] if HERE.exists() else []
+    return Costs(plan, parameters, StepCosts.read(*files, plan.params / TABLE))
 
 
-def _known(file: Path) -> dict[str, int]:
-    try:
-        return dict(read_json(file, dict[str, NonNegativeInt]))
-    except RecapError as error:
-        log.info(f"{error} (done now)")
-        return {}
-
-
-def _sizes(plan: RunPlan, run: Run) -> tuple[dict[str, int], int]:
-    """Return the width of each stream of a run, and the ids of its vocabulary."""
-    amounts = Amounts(plan)
-    streams = {name: stream.width for name, stream in amounts.streams(run).items()}
-    ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
-    return streams or dict.fromkeys(plan.get("models", run.model).example_streams, FEATURE_SIZE), ids
-
-
-def _hash(config: ModelConfig, sizes: Mapping[str, int], ids: int) -> str:
-    code = job_code("recap.models.registry", config.kind)
-    return value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
-
-
-def _build(config: ModelConfig, sizes: Mapping[str, int], ids: int, source: str) -> int:
+def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) -> int:
     import torch
 
     from recap.models.images import InputSpec

@@ -1,8 +1,4 @@
-"""Ensemble: averages the token probabilities of several models.
-
-Papers fuse models of different seeds so; the mean of probabilities is what the captioning code bases do. One model
-alone is the model itself.
-"""
+"""An ensemble of models: the mean of their token probabilities, as the captioning code bases have it."""
 
 from __future__ import annotations
 
@@ -35,14 +31,14 @@ class EnsembleState(State[EnsembleMemory]):
 
 
 class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
-    """The mean of the token probabilities of captioners of one vocabulary; their kinds and sizes may differ."""
+    """Captioners of one vocabulary, whose kinds and sizes may differ; one alone is the model itself."""
 
     def __init__(self, models: Sequence[Captioner]) -> None:
         super().__init__()
         self.models = Stack[Captioner](models)
 
     def encode(self, images: Images) -> EnsembleMemory:
-        """Let every member encode the images."""
+        """Images -> the memories of all members."""
         parts = tuple(model.encode(images) for model in self.models)
         return EnsembleMemory(parts[0].values, parts[0].mask, parts)
 

@@ -25,25 +25,6 @@ class Stream:
     boxes: Tensor | None = None  #: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them
     sizes: Tensor | None = None  #: [B, 2] width and height of the images in pixels, beside boxes
 
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def to(self, device: torch.device) -> Stream:
-        """Move the tensors; floating-point numbers keep their type."""
-        return self._each(lambda x: x.to(device, non_blocking=True))
-
-    def pinned(self) -> Stream:
-        """Return the tensors in memory that a GPU copies from while the CPU goes on."""
-        return self._each(lambda x: x.pin_memory())
-
-    def select(self, index: Tensor) -> Stream:
-        """Return some of the images, given by index."""
-        return self._each(lambda x: x[index])
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Stream:
-        boxes, sizes = (x if x is None else change(x) for x in (self.boxes, self.sizes))
-        return Stream(change(self.values), change(self.mask), boxes, sizes)
-
 
 @dataclass(frozen=True)
 class Images:
@@ -70,19 +51,26 @@ class Images:
         return self.streams[name]
 
     def __len__(self) -> int:
-        return len(self.main)
+        return len(self.main.values)
 
     def to(self, device: torch.device) -> Images:
-        """Move all streams."""
-        return Images({name: stream.to(device) for name, stream in self.streams.items()})
+        """Move all streams; floating-point numbers keep their type."""
+        return self._each(lambda x: x.to(device, non_blocking=True))
 
     def pinned(self) -> Images:
-        """Pin all streams."""
-        return Images({name: stream.pinned() for name, stream in self.streams.items()})
+        """Return the tensors in memory that a GPU copies from while the CPU goes on."""
+        return self._each(lambda x: x.pin_memory())
 
     def select(self, index: Tensor) -> Images:
         """Return some of the images, given by index."""
-        return Images({name: stream.select(index) for name, stream in self.streams.items()})
+        return self._each(lambda x: x[index])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Images:
+        streams = {}
+        for name, stream in self.streams.items():
+            boxes, sizes = (x if x is None else change(x) for x in (stream.boxes, stream.sizes))
+            streams[name] = Stream(change(stream.values), change(stream.mask), boxes, sizes)
+        return Images(streams)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from recap.models.state import PER_BEAM, GlobalMemory, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, deferred_weight_grad
 from recap.nn.layers import LSTMCell
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +31,6 @@ class RecurrentState(State[GlobalMemory]):
     image: Tensor  #: the image's part of the LSTM's projected input, [B, 4D]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextState(RecurrentState):
-    """An LSTM's h and c of each beam, [B, C, D], and the context, which the next step and the output layer read."""
-
-    h: Tensor = field(metadata=PER_BEAM)
-    c: Tensor = field(metadata=PER_BEAM)
-    context: Tensor = field(metadata=PER_BEAM)
-
-
 RecurrentT = TypeVar("RecurrentT", bound=RecurrentState)
 
 
@@ -48,10 +38,9 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
     """Base of recurrent captioners."""
 
     d_model: int  #: D, width of the LSTM that reads the words
-    #: over the image; output_dropout: before the output layer, under teacher forcing; output: to ids
-    attention: Attention
-    output_dropout: nn.Module
-    output: Linear
+    attention: Attention  #: over the image
+    output_dropout: nn.Module  #: before the output layer, under teacher forcing
+    output: Linear  #: to ids
 
     @property
     @abstractmethod
@@ -74,6 +63,11 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
     def hidden(self, state: RecurrentT) -> Tensor:
         """Return what the output layer reads, [B, C, D]."""
 
+    def attend(self, query: Tensor, state: RecurrentT) -> Tensor:
+        """Query [B, C, D] -> attended vector [B, C, F]."""
+        rows, mask = Rows(query[:, :, None]), key_mask(state.memory.mask)
+        return self.attention(rows, state.key_value, attn_mask=mask).values[:, :, 0]
+
     def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         hidden = []
@@ -84,10 +78,6 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
                 state = self.advance(token, state)
                 hidden.append(self.hidden(state))
         return self.output_dropout(torch.stack(hidden, 2))
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the decoder's attention passes its weights; see `recap.models.explained`."""
@@ -106,6 +96,15 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
         return self.log_probabilities(self.hidden(state)), state
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContextState(RecurrentState):
+    """An LSTM's h and c of each beam, [B, C, D], and the context, which the next step and the output layer read."""
+
+    h: Tensor = field(metadata=PER_BEAM)
+    c: Tensor = field(metadata=PER_BEAM)
+    context: Tensor = field(metadata=PER_BEAM)
+
+
 class ContextCaptioner(RecurrentCaptioner[ContextState]):
     """Base of those with one LSTM, which reads [word ; image + context]; the context of a token is also its output."""
 
@@ -115,11 +114,6 @@ class ContextCaptioner(RecurrentCaptioner[ContextState]):
     @abstractmethod
     def context(self, h: Tensor, state: ContextState) -> Tensor:
         """Attend to the image with the LSTM's h [B, C, D], and return the context [B, C, D]."""
-
-    def attend(self, query: Tensor, state: ContextState) -> Tensor:
-        """Query [B, C, D] -> attended vector [B, C, D]."""
-        rows, mask = Rows(query[:, :, None]), key_mask(state.memory.mask)
-        return self.attention(rows, state.key_value, attn_mask=mask).values[:, :, 0]
 
     def advance(self, token: Tensor, state: ContextState) -> ContextState:
         """One time step; token: its part of the LSTM's projected input, [B, C, 4D]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
@@ -37,32 +37,38 @@ def rename_annotated(state: Mapping[str, Tensor], projections: Sequence[str]) ->
     `projections` are our names of an attention's `linears.0`, `linears.1` and so on.
     """
     linears = [(rf"\.linears\.{index}\.", f".{ours}.") for index, ours in enumerate(projections)]
-    known = (
-        r"(feature_embedding|word_embedding|output|encoder_norm|decoder_norm|(encoder|decoder)\.\d+\.("
-        rf"(attention|cross)\.({'|'.join(projections)})|feed_forward\.(inner|outer)"
-        r"|around_(attention|cross|feed_forward)\.norm))\.(weight|bias)"
-    )
-    return rename(state, [*ANNOTATED, *linears], known=known)
+    return rename(state, [*ANNOTATED, *linears])
 
 
-def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]], *, known: str) -> dict[str, Tensor]:
-    """Apply all rules (pattern and replacement) to every name, in order; what is not `known` then is refused."""
+def rename(state: Mapping[str, Tensor], rules: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+    """Apply all rules (pattern and replacement) to every name, in order; a name that none applies to is refused.
+
+    A tensor whose new name has alternatives, such as `query+key+value`, is cut into as many parts.
+    """
     renamed: dict[str, Tensor] = {}
     for name, value in state.items():
         ours = name
         for pattern, replacement in rules:
             ours = re.sub(pattern, replacement, ours)
-        if not re.fullmatch(known, ours):
+        parts = next((part.split("+") for part in ours.split(".") if "+" in part), [])
+        if ours == name or (parts and (not value.dim() or len(value) % len(parts))):
             raise ConfigError(
-                f"parameter {name!r} is none of those that the release has; docs/guides/released_checkpoints.md lists "
-                "what can be read"
+                f"parameter {name!r}, {[*value.shape]}, is none of those that the release has; "
+                "docs/guides/released_checkpoints.md lists what can be read"
             )
-        renamed[ours] = value
+        if not parts:
+            renamed[ours] = value
+            continue
+        for part, rows in zip(parts, value.chunk(len(parts)), strict=True):
+            renamed[ours.replace("+".join(parts), part)] = rows
     return renamed
 
 
 Tensors = Mapping[str, Tensor]
 Options = Mapping[str, Any]  # of the release's configuration; nested keys are joined by dots
+# Options of the releases' searches, a later one before an earlier one -> keys of `DecodingSettings`.
+SEARCH = {"INFERENCE.BEAM_SIZE": "beam", "MODEL.SEQ_LEN": "max_length"}
+SEARCH |= {"seq_length": "max_length", "max_length": "max_length"}
 BUFFERS = (r"(^|\.)running_\w+$", "a buffer of its decoding")
 SINUSOID = (r"model\.tgt_embed\.1\.pe", "the table of positions, which is computed")
 
@@ -74,9 +80,7 @@ class Release:
     rename: Callable[[Tensors], dict[str, Tensor]]  #: from tensors by their released names to tensors by ours
     #: from tensors by our names, and the release's options, to the keys of our model's settings
     settings: Callable[[Tensors, Options], dict[str, Any]]
-    decoding: Mapping[str, Any]  #: keys of `DecodingSettings` as the release decodes
-    #: key of `DecodingSettings` -> the release's option that has it; the first one that is there
-    option_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decoding: Mapping[str, Any]  #: keys of `DecodingSettings` as the release decodes, if its options do not say
     #: the rows of its word tables. end_first: begin, end and padding are row 0, the unknown word is the last;
     #: torchtext: <unk>, <pad>, <bos>, <eos>, words; byte_pairs: GPT-2's pieces.
     words: Literal["end_first", "torchtext", "byte_pairs"] = "end_first"
@@ -100,11 +104,8 @@ class Release:
         return next(int(tensors[name].shape[1]) for name in self.features if name in tensors)
 
     def search(self, options: Options) -> dict[str, Any]:
-        """Return the keys of `DecodingSettings`, those of the release's options first."""
-        said = {
-            key: options[name] for key, names in self.option_of.items() for name in reversed(names) if name in options
-        }
-        return {**self.decoding, **said}
+        """Return the keys of `DecodingSettings`."""
+        return {**self.decoding, **{key: options[name] for name, key in SEARCH.items() if name in options}}
 
 
 def layers(tensors: Tensors, stack: str) -> int:

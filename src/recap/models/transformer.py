@@ -2,8 +2,7 @@
 
     x_0 = embed(tokens, positions),   x_l = layer_l(x_l-1, image),   hidden = norm(x_L),   logits = output(hidden)
 
-A model brings its layers (`TokenLayer`) and a function that makes the masks; embedding, norm and output are those of
-`build_decoder`, or its own.
+A model brings its layers (`TokenLayer`); embedding, masks, norm and output are those here, or its own.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from torch import Tensor, nn
 
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner, token_mask
-from recap.models.cache import KeyValueCache
-from recap.models.state import PER_BEAM, Memory, MemoryT, State
+from recap.models.state import PER_BEAM, KeyValueCache, Memory, MemoryT, State
 from recap.nn.attention import Attention, KeyValue
-from recap.nn.fast import Linear, PackedIndex, fast
+from recap.nn.fast import Linear, fast
 from recap.nn.layers import Residual, Stack, sinusoid_table
-from recap.nn.masks import causal_mask, key_mask, needed
-from recap.nn.rows import Rows
+from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, needed
 
 
 class EncoderLayer(nn.Module):
@@ -54,10 +51,16 @@ class Past:
     layer: int
     carried: Any = ()  #: what else it knows, as `TokenLayer.begin` returned it; a step replaces it
 
-    def extend(self, key_value: KeyValue) -> KeyValue:
-        """Append the newest token; returns the keys and values of all tokens, to be attended to under `cache.mask`."""
-        self.cache.append(self.layer, key_value)
-        return self.cache.shared(self.layer)
+
+def extended(past: Past | None, key_value: KeyValue) -> KeyValue:
+    """Append the newest token's keys and values, and return those of all, to be attended to under `cache.mask`.
+
+    Under teacher forcing there is no past, and all are there.
+    """
+    if past is None:
+        return key_value
+    past.cache.append(past.layer, key_value)
+    return past.cache.shared(past.layer)
 
 
 class TokenLayer(nn.Module, ABC):
@@ -107,9 +110,7 @@ class DecoderLayer(TokenLayer):
 
     def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any) -> Rows:
         """Attend to the tokens so far."""
-        key_value = self.attention.key_value(x)
-        key_value = key_value if past is None else past.extend(key_value)
-        return self.attention(x, key_value, attn_mask=attn_mask, **others)
+        return self.attention(x, extended(past, self.attention.key_value(x)), attn_mask=attn_mask, **others)
 
     def cross_attend(self, x: Rows, image: Any, attn_mask: Any, past: Past | None) -> Rows:
         """Attend to the image; here nothing of the past is needed."""
@@ -117,10 +118,6 @@ class DecoderLayer(TokenLayer):
 
 
 MAX_POSITIONS = 512  # maximum tokens per caption
-MakeMasks = Callable[[Rows, Any, KeyValueCache | None], tuple[Tensor, Any]]
-"""Tokens, memory, and the cache of decoding (None under teacher forcing) -> masks of the tokens and of the image.
-
-They are broadcastable to [B, C, T, T] (or [B, C, 1, S] of the cache) and to what the layers expect of the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,11 +135,6 @@ def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
     return causal_mask(x.shape[2], x.values.device) if cache is None else cache.mask
 
 
-def make_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor | None]:
-    """Let tokens attend to those before them, and to the real vectors of the image; see `MakeMasks`."""
-    return own_mask(x, cache), needed(key_mask(memory.mask))
-
-
 class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     """The words of every Transformer."""
 
@@ -150,9 +142,13 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     positions: Tensor  #: codes of the positions, [T, D]
     decoder: Any  # where `layers` is overridden, a module that holds them
 
-    def __init__(self, make_masks: MakeMasks = make_masks) -> None:
-        super().__init__()
-        self.make_masks = make_masks
+    def masks(self, x: Rows, memory: MemoryT, cache: KeyValueCache | None) -> tuple[Tensor, Any]:
+        """Let tokens attend to those before them, and to the real vectors of the image.
+
+        `cache` is that of decoding, None under teacher forcing. Masks are broadcastable to [B, C, T, T] (or [B, C, 1,
+        S] of the cache) and to what the layers expect of the image.
+        """
+        return own_mask(x, cache), needed(key_mask(memory.mask))
 
     def build_decoder(
         self, *, vocabulary_size: int, d_model: int, dropout: float, layers: Iterable[nn.Module], norm: nn.Module
@@ -194,9 +190,9 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Output of the last layer [..., D] -> hidden [..., D]."""
         return self.decoder_norm(x)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]."""
-        return self.output(hidden)
+    def attention_modules(self) -> list[nn.Identity]:
+        """Return where the cross-attentions pass their weights; see `recap.models.explained`."""
+        return [layer.cross.weights for layer in self.layers]
 
     def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
@@ -208,8 +204,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
             return self.decode_padded(tokens, token_mask, memory)[token_mask]
         self.check_length(tokens.shape[-1])
         index = PackedIndex(token_mask)
-        positions = torch.arange(tokens.shape[-1], device=tokens.device).expand_as(tokens)
-        return self._run(Rows(self.embed(index.pack(tokens), index.pack(positions)), index), memory)
+        return self._run(Rows(self.embed(index.pack(tokens), index.positions), index), memory)
 
     def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
         """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
@@ -219,7 +214,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
 
     def _run(self, x: Rows, memory: MemoryT) -> Tensor:
         """Run the layers on all tokens -> hidden, padded or packed as these."""
-        self_mask, cross_mask = self.make_masks(x, memory, None)
+        self_mask, cross_mask = self.masks(x, memory, None)
         for layer in self.layers:
             x = self.run_layer(layer, x, layer.image(memory), self_mask, cross_mask)
         return self.norm(x.values)
@@ -244,7 +239,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
         here = torch.arange(state.position, state.position + 1, device=tokens.device)  # made there: no copy, no wait
         x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
-        self_mask, cross_mask = self.make_masks(x, state.memory, cache)
+        self_mask, cross_mask = self.masks(x, state.memory, cache)
         for layer, image, before in zip(self.layers, state.image, past, strict=True):
             x = layer(x, image, self_mask, cross_mask, before)
         carried = tuple(before.carried for before in past)

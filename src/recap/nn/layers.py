@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, TypeVar, cast
 
 import torch
@@ -11,35 +12,25 @@ from torch import Tensor, nn
 
 from recap.nn.fast import Linear, product
 
-ACTIVATIONS: dict[str, Callable[[float], nn.Module]] = {
-    "none": lambda _alpha: nn.Identity(),
-    "relu": lambda _alpha: nn.ReLU(),
-    "gelu": lambda _alpha: nn.GELU(),
-    "gelu_tanh": lambda _alpha: nn.GELU(approximate="tanh"),
-    "tanh": lambda _alpha: nn.Tanh(),
-    "sigmoid": lambda _alpha: nn.Sigmoid(),
-    "elu": nn.ELU,
+ACTIVATIONS: dict[str, Callable[..., nn.Module]] = {
+    "none": nn.Identity,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "elu": nn.ELU,  # these two take their scale, `alpha`
     "celu": nn.CELU,
 }
 
 
-def make_activation(name: str, *, known: Collection[str] = tuple(ACTIVATIONS), alpha: float = 1.0) -> nn.Module:
-    """Return an activation without parameters, one of those known; `alpha` is the scale of elu and celu."""
-    if name not in known:
-        raise ValueError(f"unknown activation {name!r}; known are {[*known]}")
-    return ACTIVATIONS[name](alpha)
-
-
 class FeedForward(nn.Module):
-    """Linear, activation, dropout, linear: [..., D] -> [..., D].
-
-    Some released code has no activation here (`none`).
-    """
+    """Linear, activation (`none` in some released code), dropout, linear: [..., D] -> [..., D]."""
 
     def __init__(self, *, d_model: int, d_hidden: int, activation: str, dropout: float) -> None:
         super().__init__()
         self.inner = Linear(d_model, d_hidden)
-        self.activation = make_activation(activation, known=("none", "relu", "gelu", "gelu_tanh"))
+        self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
         self.outer = Linear(d_hidden, d_model)
 
@@ -82,10 +73,9 @@ class Residual(nn.Module):
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Return the codes [P, width] of positions [P].
+    """Return codes [P, width] of positions [P], in their type: float32 gives the very bits of released code.
 
-    Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle. Computed in the type of the
-    positions: float32 gives the very bits of released code.
+    Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle.
     """
     rates = torch.exp(torch.arange(0, width, 2, dtype=positions.dtype) * (-math.log(10000.0) / width))
     table = torch.zeros(len(positions), width, dtype=positions.dtype)

@@ -1,16 +1,70 @@
-"""Vectors of captions as one value, padded or packed: what acts on each vector alone need not know which.
+"""Vectors of captions as one value, padded or packed: what acts on each vector alone need not know which; and masks.
 
-Captions that share the keys of their image are query rows against them (`fold`): no key is copied.
+Captions that share the keys of their image are query rows against them (`fold`): no key is copied. A mask of attention
+is boolean, True = may attend, and broadcasts to [B, C, T, N]; the caller of an attention builds it, None masks nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from recap.nn.fast import PackedIndex
+MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row does not become NaN
+
+
+class PackedIndex:
+    """Positions of the R unmasked tokens of captions, [B, C, T], True where a token is not padding."""
+
+    def __init__(self, token_mask: Tensor) -> None:
+        self.shape = token_mask.shape
+        self.rows = token_mask.flatten().nonzero()[:, 0]  # [R]
+
+    @property
+    def positions(self) -> Tensor:
+        """The position of each of the R tokens in its caption."""
+        return self.rows % self.shape[-1]
+
+    def pack(self, x: Tensor) -> Tensor:
+        """[B, C, T, ...] -> [R, ...]: without padding."""
+        return _Pack.apply(x.flatten(0, 2), self.rows)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """[R, ...] -> [B, C, T, ...] with zeros in place of padding."""
+        return _Unpack.apply(x, self.rows, self.shape.numel()).unflatten(0, self.shape)
+
+
+class _Pack(torch.autograd.Function):
+    """Row selection whose gradient is a copy; torch's own adds row by row, as its index may have duplicates."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.size = len(x)
+        return x.index_select(0, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        return grad.new_zeros(ctx.size, *grad.shape[1:]).index_copy_(0, rows, grad), None
+
+
+class _Unpack(torch.autograd.Function):
+    """The inverse of `_Pack`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rows: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(rows)
+        return x.new_zeros(size, *x.shape[1:]).index_copy_(0, rows, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (rows,) = ctx.saved_tensors
+        return grad.index_select(0, rows), None, None
 
 
 @dataclass(eq=False)
@@ -69,6 +123,14 @@ def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
     return x.unflatten(2, (captions, -1)).transpose(1, 2) if shared else x.unflatten(0, (-1, captions))
 
 
+def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, Tensor, bool]:
+    """Keys and values [B, C or 1, H, N, K] -> the same [B', H, N, K], and whether C captions share them."""
+    key, value = key_value
+    if key.shape[1] < captions:
+        return key[:, 0], value[:, 0], True
+    return key.flatten(0, 1), value.flatten(0, 1), False
+
+
 def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
     """Bring a mask of rows of shape B, C, T, broadcastable to [B, C, T, N], to folded rows: [B', 1, R or 1, N].
 
@@ -89,3 +151,40 @@ def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
     if keys.shape[1] == rows.shape[1]:
         return rows @ keys
     return unfold(fold(rows, True) @ keys[:, 0], rows.shape[1], True)
+
+
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """Return [1, 1, T, T], always the same tensor unless compiled: token t may attend to tokens t' <= t."""
+    make = _causal_mask if torch.compiler.is_compiling() else _cached_causal_mask
+    return make(length, device)
+
+
+def is_causal(mask: Tensor) -> bool:
+    """Return whether a mask is that of `causal_mask`, which fused attention can do without; its values are not read."""
+    square = mask.shape[:2] == (1, 1) and mask.shape[2] == mask.shape[3]
+    return square and not torch.compiler.is_compiling() and mask is causal_mask(mask.shape[2], mask.device)
+
+
+def _causal_mask(length: int, device: torch.device) -> Tensor:
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
+
+
+@cache
+def _cached_causal_mask(length: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # a tensor made in that mode could not take part in a later training
+        return _causal_mask(length, device)
+
+
+def key_mask(mask: Tensor) -> Tensor:
+    """Mask of keys [B, N] -> [B, 1, 1, N]; of keys that differ between captions [B, C, N] -> [B, C, 1, N]."""
+    return mask[:, None, None] if mask.dim() == 2 else mask[:, :, None]
+
+
+def needed(mask: Tensor) -> Tensor | None:
+    """Return the mask, or None if it hides nothing, which saves its use."""
+    return None if asks(mask) and bool(mask.all()) else mask
+
+
+def asks(mask: Tensor) -> bool:
+    """Return whether a mask is asked if it hides anything: it would stall a GPU, where masks cost little."""
+    return mask.device.type == "cpu" and not torch.compiler.is_compiling()

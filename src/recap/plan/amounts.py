@@ -10,7 +10,7 @@ from typing import Literal
 
 from recap.core.errors import ConfigError
 from recap.core.hashing import value_hash
-from recap.plan.paths import readers, sources
+from recap.plan.paths import readers, reading_runs
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
 from recap.settings import CrossEntropy, DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
@@ -82,7 +82,6 @@ class Amounts:
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self._sources: dict[str, set[str]] = {}
 
     def counts(self, dataset: str) -> Counts:
         """Return the images and captions of a data set."""
@@ -95,34 +94,19 @@ class Amounts:
         return counts
 
     def pictured(self, store: Run) -> Counts:
-        """Return the images of the first data set that reads a store; all of these have the same."""
+        """Return the images of a data set that reads a store; all of these have the same."""
         return self.counts(readers(self.plan, store.dataset, store.features)[0])
 
     def train_images(self, run: Run) -> int:
         """Return the training images of a run; of a draw of captions, the expected number."""
         counts = self.counts(run.dataset)
-        return max(1, round(image_share(self._subset(run), counts.captions_per_image) * counts.train))
-
-    def _subset(self, run: Run) -> Subset:
-        subset: Subset = self.plan.get("subsets", run.subset)
-        return subset
+        share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
+        return max(1, round(share * counts.train))
 
     def stage(self, training: Run) -> Stage:
         """Return the settings of a training."""
-        recipe = self.plan.recipe(training.recipe)
-        stage: Stage | None = recipe.xe if training.stage == "xe" else recipe.scst
-        assert stage is not None  # the plan has no second stage without settings
+        stage: Stage = getattr(self.plan.recipe(training.recipe), training.stage)
         return stage
-
-    def steps(self, training: Run) -> int:
-        """Return the optimizer steps of a training that no patience ends before its last epoch."""
-        stage = self.stage(training)
-        return stage.epochs * math.ceil(self.train_images(training) / stage.images_per_batch)
-
-    def validations(self, training: Run) -> int:
-        """Return how often a training decodes the validation images."""
-        stage = self.stage(training)
-        return math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
 
     def training_shape(self, training: Run) -> StepShape:
         """Return the shape of a training's steps; `processes` share the images of a step."""
@@ -144,7 +128,8 @@ class Amounts:
         dataset, counts = self.plan.get("datasets", run.dataset), self.counts(run.dataset)
         longest = dataset.vocabulary.max_length + 1
         words = min(longest, (dataset.caption_words or dataset.vocabulary.max_length) + 1)
-        captions = max(1, round(self._subset(run).fraction * counts.train * counts.captions_per_image))
+        fraction = self.plan.get("subsets", run.subset).fraction
+        captions = max(1, round(fraction * counts.train * counts.captions_per_image))
         return StepInputs(
             self.streams(run),
             dataset.vocabulary_ids,
@@ -170,15 +155,11 @@ class Amounts:
         The draws of one seed are nested, so that its largest counts; those of different seeds, and of data sets with
         the same pictures, are independent.
         """
-        counts, sharing = self.pictured(store), readers(self.plan, store.dataset, store.features)
+        counts = self.pictured(store)
         largest: dict[tuple[str, int], float] = {}
-        for run in self.plan.trained():
-            if run.features not in self._sources:
-                self._sources[run.features] = sources(self.plan, run.features)
-            if run.dataset in sharing and store.features in self._sources[run.features]:
-                share = image_share(self._subset(run), counts.captions_per_image)
-                draws = run.dataset, run.seed
-                largest[draws] = max(share, largest.get(draws, 0.0))
+        for run in reading_runs(self.plan, store):
+            share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
+            largest[run.dataset, run.seed] = max(share, largest.get((run.dataset, run.seed), 0.0))
         missed = math.prod(1 - share for share in largest.values())
         return round(counts.train * (1 - missed)) + counts.val + counts.test
 

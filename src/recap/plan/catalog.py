@@ -99,4 +99,6 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
         ("models", row.model),
         ("recipes", row.recipe),
     ]
-    return settings | {f"{section}/{name}": plan.resolve_with_sources(section, name) for section, name in parts}
+    return settings | {
+        f"{section}/{name}": plan.variant(section, name).with_sources(plan.params) for section, name in parts
+    }

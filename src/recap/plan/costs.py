@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from recap.core.documents import read_json
 from recap.core.errors import ConfigError
-from recap.core.files import write_text
 from recap.plan.amounts import Amounts, StepShape, UnknownSize, Work
 from recap.plan.jobs import nodes
 from recap.plan.paths import used_stores
@@ -24,16 +22,16 @@ from recap.plan.run import VAL, Run, Submission
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import Strict
 from recap.settings.datasets import COCO_PARTS, PICTURES
-from recap.settings.params import validate
 
-TABLE = "measured_steps.csv"  # in `params/`, and below `work/` for what was timed here
-TIMED = Path("work") / TABLE
+TABLE = "measured_steps.json"  # in `params/`: the project's own
+HERE = Path("work") / "measured.json"  # of this folder's machine, which limits of cluster jobs count with, too
 ASSUMED_TFLOPS = 10.0  # 10^12 operations per second of a GPU that was not measured; named wherever it is used
 Parameters = Mapping[tuple[str, str, str], int]  # by `inputs_of`
 # Where no model of the kind was measured: a product of a weight is 2 operations forwards and 4 backwards.
 _OPERATIONS = {"xe": 6, "scst": 8, "decode": 2}
 _SAVED = 0.05  # bytes kept for the backward pass per operation: more than any model of the table
 _FLOAT = 4  # bytes
+ONE_CORE = ", one core"  # after the name of a processor
 _TRAINED = 4  # copies of the parameters in memory: weights, gradients, two moments of Adam
 _STATE = 3  # copies in a checkpoint: weights, two moments
 _PER_IMAGE = 8 + 8 + 32 + 32  # bytes of an image's id, size and two digests in a store: of its vectors, of its sources
@@ -77,21 +75,34 @@ class Estimate:
     measured: bool  #: of this very shape; else scaled from one of the same kind, or from the parameters alone
 
 
+class _Step(BaseModel):
+    cost: StepCost
+    compiled: bool
+
+
+class _Measured(BaseModel):
+    """What a plan reads of a file that `recap measure` writes."""
+
+    tiny: bool
+    steps: list[_Step]
+
+
 class StepCosts:
-    """Measured costs; rows of the first table count before others."""
+    """Measured costs; the first rows count before others."""
 
     def __init__(self, rows: Iterable[StepCost]) -> None:
         self.rows = list(rows)
 
     @classmethod
-    def read(cls, paths: Sequence[Path]) -> StepCosts:
-        """Read tables; those that do not exist are left out."""
-        return cls(row for path in paths if path.exists() for row in _rows(path))
-
-    @classmethod
-    def of_project(cls, params: Path) -> StepCosts:
-        """Read what was timed in this folder, then the project's own table."""
-        return cls.read([TIMED, params / TABLE])
+    def read(cls, *paths: Path) -> StepCosts:
+        """Read files that `recap measure` wrote."""
+        rows = []
+        for path in paths:
+            measured: _Measured = read_json(path, _Measured)
+            if measured.tiny:
+                raise ConfigError(f"{path}: made with --tiny, whose times mean nothing; measure without it")
+            rows += [step.cost for step in measured.steps if not step.compiled]
+        return cls(rows)
 
     def of(self, shape: StepShape, parameters: int) -> Estimate:
         """Return what an image of a shape costs.
@@ -101,38 +112,17 @@ class StepCosts:
         """
         size = parameters * (shape.inputs.vectors + shape.tokens)
         same = [row for row in self.rows if (row.kind, row.work) == (shape.model.kind, shape.work)]
-        nearest = sorted(same, key=lambda row: (row.key != shape.key, abs(math.log(row.size / size))))
-        if not nearest:
+        if not same:
             gflop = _OPERATIONS[shape.work] * size / 1e9
             return Estimate(gflop, _SAVED * gflop * 1e3 if shape.work != "decode" else 0.0, {}, measured=False)
+        nearest = sorted(same, key=lambda row: (row.key != shape.key, abs(math.log(row.size / size))))
         ratios = [1.0 if row.key == shape.key else size / row.size for row in nearest]
         seconds: dict[str, float] = {}
         for row, ratio in zip(nearest, ratios, strict=True):
-            machine = f"{row.machine}, one core" if row.device == "cpu" else row.machine
+            machine = f"{row.machine}{ONE_CORE}" if row.device == "cpu" else row.machine
             seconds.setdefault(machine, row.seconds * ratio)
-        first = nearest[0]
-        return Estimate(first.gflop * ratios[0], first.saved_mb * ratios[0], seconds, first.key == shape.key)
-
-
-def add_costs(path: Path, rows: Iterable[StepCost]) -> None:
-    """Add lines to a table; they take the place of those of the same shape and machine."""
-    old = _rows(path) if path.exists() else []
-    by_shape = {(row.key, row.device, row.machine): row for row in [*old, *rows]}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(StepCost.model_fields), lineterminator="\n")
-    writer.writeheader()
-    ordered = sorted(by_shape.values(), key=lambda row: (row.kind, row.work, row.parameters, row.key, row.machine))
-    writer.writerows(row.model_dump(mode="json") for row in ordered)
-    write_text(path, text.getvalue())
-
-
-def _rows(path: Path) -> list[StepCost]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            return [validate(StepCost, dict(row), f"{path} line {reader.line_num}") for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: cannot be read as CSV ({error}); restore it, or delete it") from error
+        first, ratio = nearest[0], ratios[0]
+        return Estimate(first.gflop * ratio, first.saved_mb * ratio, seconds, first.key == shape.key)
 
 
 @dataclass(frozen=True)
@@ -188,12 +178,13 @@ class Costs:
 
     def training(self, training: Run) -> TrainingCost:
         """Return the cost of a training, on one processor."""
-        shape = self.amounts.training_shape(training)
-        step, steps = self._of(shape, training), self.amounts.steps(training)
-        beam = self.amounts.stage(training).validation_beam
-        validation = self._of(self.amounts.decoding_shape(training, beam=beam), training)
+        shape, stage = self.amounts.training_shape(training), self.amounts.stage(training)
+        step = self._of(shape, training)
+        validation = self._of(self.amounts.decoding_shape(training, beam=stage.validation_beam), training)
+        steps = stage.epochs * math.ceil(self.amounts.train_images(training) / stage.images_per_batch)
         images = steps * shape.images * self.plan.recipe(training.recipe).processes
-        validated = self.amounts.validations(training) * self.amounts.counts(training.dataset).val
+        validations = math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
+        validated = validations * self.amounts.counts(training.dataset).val
         weights = _FLOAT * self.parameters[inputs_of(training)]
         return TrainingCost(
             steps=steps,
@@ -219,8 +210,8 @@ class Costs:
         return self._decoding(submission.run, images)
 
     def _decoding(self, scored: Run, images: int) -> EvaluationCost:
-        first, *others = scored.parts()
-        estimate, times = self._of(self.amounts.decoding_shape(first), first), images * (1 + len(others))
+        members = scored.parts()
+        estimate, times = self._of(self.amounts.decoding_shape(members[0]), members[0]), images * len(members)
         seconds = {name: each * times for name, each in estimate.seconds.items()}
         return EvaluationCost(images, estimate.gflop * times, seconds)
 
@@ -254,12 +245,11 @@ class Costs:
         """Return what can be measured for the plan: each once, one of every kind and work first."""
         trainings = [self.amounts.training_shape(run) for run in self.plan.trained()]
         decodings = [self.amounts.decoding_shape(run.parts()[0]) for run in self.plan.scored()]
+        every = {shape.key: shape for shape in [*trainings, *decodings] if shape.inputs.streams and shape.inputs.ids}
         groups: dict[tuple[str, str], list[StepShape]] = defaultdict(list)
-        for shape in {shape.key: shape for shape in [*trainings, *decodings]}.values():
-            if shape.inputs.streams and shape.inputs.ids:
-                groups[shape.model.kind, shape.work].append(shape)
-        first = [group[0] for group in groups.values()]
-        return first + [shape for group in groups.values() for shape in group[1:]]
+        for shape in every.values():
+            groups[shape.model.kind, shape.work].append(shape)
+        return [*(group[0] for group in groups.values()), *(shape for group in groups.values() for shape in group[1:])]
 
 
 _MB = 10**6
@@ -285,8 +275,21 @@ class Need:
     disk_mb: int  #: MB that it writes, the work that it leaves in case it is killed among them
 
 
-# Where a parameter file does not say how large something is.
+# Where a parameter file does not say how large something is, and of trainings whose steps are not counted.
 UNKNOWN = Need(mem_mb=16_000, runtime=24 * 60, disk_mb=20_000)
+
+
+def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
+    """Compute the limits of a job once; they are wide where a parameter file does not say a size."""
+
+    @lru_cache(None)
+    def or_wide(*job: object) -> Need:
+        try:
+            return limits(*job)
+        except UnknownSize:
+            return UNKNOWN
+
+    return or_wide
 
 
 class Resources:
@@ -299,29 +302,32 @@ class Resources:
     def __init__(self, costs: Costs) -> None:
         self.costs, self.plan = costs, costs.plan
         self.gpus = uses_gpus(self.plan.profile.execution)
-        self.training, self.evaluation = _known_sizes(self._training), _known_sizes(self._evaluation)
-        self.submission, self.store = _known_sizes(self._submission), _known_sizes(self._store)
-        self.corpus = _known_sizes(self._corpus)
 
-    def _training(self, run: Run) -> Need:
+    @_known_sizes
+    def training(self, run: Run) -> Need:
+        """Return the limits of a training."""
         cost, processes = self.costs.training(run), self.plan.recipe(run.recipe).processes
         memory = processes / nodes(self.plan, run.recipe) * (_PROGRAM_MB + cost.memory / _MB)
         return _need(memory, self._minutes(cost) / processes, (cost.weights + cost.state) / _MB)
 
-    def _evaluation(self, run: Run) -> Need:
+    @_known_sizes
+    def evaluation(self, run: Run) -> Need:
+        """Return the limits of an evaluation, its metrics among them."""
         return self._decoding(run, self.costs.evaluation(run))
 
-    def _submission(self, submission: Submission) -> Need:
+    @_known_sizes
+    def submission(self, submission: Submission) -> Need:
+        """Return the limits of captions for COCO's server."""
         return self._decoding(submission.run, self.costs.submission(submission))
 
     def _decoding(self, run: Run, cost: EvaluationCost) -> Need:
-        """Return the limits of an evaluation, its metrics among them, or of captions for COCO's server."""
         weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
         memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
         return _need(memory, self._minutes(cost) + _SCORING_MINUTES, _PROGRAM_MB)
 
-    def _store(self, dataset: str, features: str) -> Need:
+    @_known_sizes
+    def store(self, dataset: str, features: str) -> Need:
         """Return the limits of a feature store, whose shards are there beside it at the end."""
         cost = next(each for each in self.costs.stores if (each.dataset, each.features) == (dataset, features))
         settings = self.plan.get("features", features)
@@ -331,37 +337,21 @@ class Resources:
         disk = UNKNOWN.disk_mb if cost.bytes is None else 2 * cost.bytes / _MB
         return _need(_PICTURES_MB if settings.from_pictures else 2 * _PROGRAM_MB, seconds / 60, disk)
 
-    def _corpus(self, dataset: str) -> Need:
+    @_known_sizes
+    def corpus(self, dataset: str) -> Need:
         """Return the limits of a corpus, with the pictures that its reader packs."""
         counts = self.costs.amounts.counts(dataset)
         packed = counts.images * _PICTURE_MB if PICTURES in self.plan.get("datasets", dataset).products else 0.0
         megabytes = counts.captions * _CAPTION_MB
         return _need(_PROGRAM_MB + megabytes, counts.images * _READ_SECONDS / 60, _PROGRAM_MB + packed + megabytes)
 
-    def weights(self, _: object) -> Need:
-        """Return the limits of a training of a backbone or of a language model, whose steps are not counted."""
-        return UNKNOWN
-
     def _minutes(self, cost: TrainingCost | EvaluationCost) -> float:
         """Return the minutes of computing: of this kind of processor if one was measured, else assumed."""
-        timed = {name: seconds for name, seconds in cost.seconds.items() if name.endswith("one core") != self.gpus}
+        timed = [seconds for name, seconds in cost.seconds.items() if name.endswith(ONE_CORE) != self.gpus]
         if timed:
-            return _LATER * max(timed.values()) / 60
+            return _LATER * max(timed) / 60
         return _ASSUMED_LATER * cost.gflop / 1e3 / (ASSUMED_TFLOPS if self.gpus else _CPU_TFLOPS) / 60
 
 
 def _need(memory: float, minutes: float, disk: float) -> Need:
     return Need(math.ceil(memory), _MINUTES + math.ceil(minutes), _LOGS_MB + math.ceil(disk))
-
-
-def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
-    """Return the limits of a job, computed once, or wide ones where a parameter file does not say a size."""
-
-    @lru_cache(None)
-    def or_wide(*job: object) -> Need:
-        try:
-            return limits(*job)
-        except UnknownSize:
-            return UNKNOWN
-
-    return or_wide

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from operator import attrgetter
+from operator import attrgetter, getitem
 from typing import Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
@@ -45,9 +45,9 @@ def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], 
 def _number(name: str, file: FigureFile, row: Row, spec_of: SpecOf) -> float:
     """Return the number of a row on the axis."""
     section, *keys = file.x.setting.split(".")
-    values: Any = spec_of(f"{section}s", getattr(row, section))
+    spec: Any = spec_of(f"{section}s", getattr(row, section))
     try:
-        return float(reduce(lambda below, key: below[key], keys, values)) * file.x.factor
+        return float(reduce(getitem, keys, spec)) * file.x.factor
     except (KeyError, TypeError, ValueError):
         raise ConfigError(f"figure {name!r}: row {row.id!r} has no number {file.x.setting!r}") from None
 

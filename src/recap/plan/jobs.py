@@ -9,15 +9,13 @@ from typing import Any
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, ScoredFile, file_name, row_runs
-from recap.plan.run_plan import RunPlan
+from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.plan.source import EVALUATION, job_code
 from recap.settings import Row, Study
-from recap.settings.claims import Claim, ClaimsFile
 from recap.settings.params import label, load_named, load_profiles, papers, tables_named, validate
-from recap.settings.recipes import Execution
-from recap.settings.run import CrossEntropyRun, EvaluationSpec, RunSpec, SelfCriticalRun
+from recap.settings.recipes import CrossEntropyRun, EvaluationSpec, Execution, RunSpec, SelfCriticalRun
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
-from recap.settings.tables import RUN_COLUMNS
+from recap.settings.tables import RUN_COLUMNS, Claim, ClaimsFile
 
 CLAIMS_FILE = "claims.yaml"  # in the folder of a paper
 
@@ -37,11 +35,8 @@ def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:
     """Return what decides one training stage of one seed."""
     recipe = plan.recipe(run.recipe)
-    common = {
-        **{name: getattr(run, name) for name in ("dataset", "subset", "features", "model", "recipe", "seed")},
-        "model_settings": plan.get("models", run.model),
-        "processes": recipe.processes,
-    }
+    common = {name: getattr(run, name) for name in ("dataset", "subset", "features", "model", "recipe", "seed")}
+    common |= {"model_settings": plan.get("models", run.model), "processes": recipe.processes}
     if run.stage == "xe":
         return CrossEntropyRun(**common, stage="xe", stage_settings=recipe.xe)
     if recipe.scst is None:
@@ -83,7 +78,7 @@ def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
 
 def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
     """Return path of a scored run -> paths of its trainings, in their order; nothing where all columns are metrics."""
-    if not _column_files(plan, table_id):
+    if not RUN_COLUMNS.keys() & set(plan.tables[table_id].columns):
         return {}
     single = [run for run in plan.table_runs(table_id) if not run.members]
     return {run.path: [stage.path for stage in plan.stages(run)] for run in single}
@@ -92,11 +87,8 @@ def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
 def training_files(plan: RunPlan, table_id: str) -> list[str]:
     """Return the files, below the folder of all runs, that the columns of a table are read from."""
     stages = {path for paths in trainings(plan, table_id).values() for path in paths}
-    return [f"{path}/{file}" for path in sorted(stages) for file in _column_files(plan, table_id)]
-
-
-def _column_files(plan: RunPlan, table_id: str) -> list[str]:
-    return sorted({RUN_COLUMNS[column].file for column in plan.tables[table_id].columns if column in RUN_COLUMNS})
+    files = {RUN_COLUMNS[column].file for column in plan.tables[table_id].columns if column in RUN_COLUMNS}
+    return [f"{path}/{file}" for path in sorted(stages) for file in sorted(files)]
 
 
 def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
@@ -121,7 +113,7 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
     """Return the human studies of a plan's profile by the name of their files."""
     studies: dict[str, Study] = {}
     for name in plan.profile.studies:
-        try:
+        with asked_for_by(f"study {name!r} of profile {plan.profile.name!r}"):
             study: Study = load_named(plan.params, "studies", name)
             study.check_contact()
             for setup in study.setups:
@@ -133,8 +125,6 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
             if len(datasets) != 1:
                 rows = f"its rows are of {' and '.join(datasets) or 'no data set'}"
                 raise ConfigError(f"{rows}; raters see pictures of one")
-        except ConfigError as error:
-            raise type(error)(f"{error} (asked for by study {name!r} of profile {plan.profile.name!r})") from error
         if file_name(name) in studies:
             raise ConfigError(f"study {name!r}: another study has files of the same names; rename one")
         studies[file_name(name)] = study
@@ -143,12 +133,8 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
 
 def study_runs(plan: RunPlan, study: Study) -> dict[tuple[str, str], Run]:
     """Return the run whose captions a study shows, its row's first seed, by setup and system."""
-    runs = {}
-    for setup in study.setups:
-        for system, row_id in setup.rows.items():
-            table_id, row = plan.row(row_id)
-            runs[setup.id, system] = row_runs(row, plan.seeds[table_id])[0]
-    return runs
+    shown = {(setup.id, system): plan.row(row) for setup in study.setups for system, row in setup.rows.items()}
+    return {key: row_runs(row, plan.seeds[table_id])[0] for key, (table_id, row) in shown.items()}
 
 
 def study_scale(plan: RunPlan, study: Study) -> str:
@@ -190,10 +176,10 @@ def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) 
     Without a scale it is the first of the profile that has scores, or else its first.
     """
     claims = read_claims(params, paper)
-    profiles = load_profiles(params / paper / "profile.yaml")
-    at_scale = [each for each in profiles if scale in (None, each.scale)]
+    every = load_profiles(params / paper / "profile.yaml")
+    at_scale = [each for each in every if scale in (None, each.scale)]
     if not at_scale:
-        raise ConfigError(f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in profiles])}")
+        raise ConfigError(f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in every])}")
     profile = next((each for each in at_scale if (results / each.name / "scores").is_dir()), at_scale[0])
     scores = results / profile.name / "scores"
     drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
@@ -201,8 +187,8 @@ def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) 
     tables = [name for name in tables_of(claims) if name in planned]
     if not tables:
         return JudgedClaims(scale=profile.scale or "", claims=claims, tables={}), scores
-    plan = RunPlan(profile.model_copy(update={"tables": tables, "figures": [], "studies": []}), params)
-    return _judged(plan, claims), scores
+    alone = profile.model_copy(update={"tables": tables, "figures": [], "studies": []})
+    return _judged(RunPlan(alone, params), claims), scores
 
 
 def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,19 +30,7 @@ class Requirement:
     #: its cache there has it
     how: How
     archive: OutsideFile | None = None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
-
-
-@dataclass
-class Acquired:
-    """The missing files that rules make, by path."""
-
-    #: path -> name in the list of outside files, of what a parameter file names
-    fetched: dict[str, str] = field(default_factory=dict)
-    archives: dict[str, str] = field(default_factory=dict)  #: the same of what is only unpacked
-    #: path -> name in the list; the path is that of this folder, or of a file in it
-    unpacked: dict[str, str] = field(default_factory=dict)
-    #: list of pictures of the open web -> what is fetched, with the path of the TSV
-    pictures: dict[str, WebPictures] = field(default_factory=dict)
+    pictures: WebPictures | None = None  #: of a list of pictures of the open web: what is fetched, the TSV by its path
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
@@ -50,33 +38,37 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
 
     The settings of a `model`, which is about to be trained in this process, take the place of those of the runs.
     """
-    versions = list_of(paths.plan.params)
+    versions, inputs = list_of(paths.plan.params), paths.plan.profile.inputs
     listed = read_versions(versions) if versions.exists() else {}
-    pictures = _pictures(paths)
+    pictures = {
+        paths.outside(file): replace(each, tsv=paths.outside(each.tsv))
+        for name in paths.plan.datasets()
+        for file, each in paths.plan.get("datasets", name).web_pictures().items()
+    }
     missing: dict[str, Requirement] = {}
     from_hub: dict[str, Requirement] = {}
-    for path, named_by in _missing(paths, model):
+    wanted = (
+        (path, named_by) for product, named_by, needs in _needs(paths, model) for path in needs if _lacks(product)
+    )
+    for path, named_by in wanted:
         if path.startswith(HUB):
             entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
             from_hub[path] = Requirement(path, named_by, entry, "hub")
-            continue
-        name = _listed_name(path, paths)
-        entry = entry_of(name, listed)
-        archive = listed[entry.archive] if entry and entry.archive else None
-        has_address = entry is not None and bool(entry.urls) and entry.name == name
-        how: How = "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
-        missing[path] = Requirement(path, named_by, entry, how, archive)
-        if archive and not Path(place := paths.outside(archive.name)).exists():
-            how = "fetch" if archive.urls else "hand"
-            missing.setdefault(place, Requirement(place, versions.name, archive, how))
+        elif not Path(path).exists():
+            name = (Path(path).relative_to(inputs) if Path(path).is_relative_to(inputs) else Path(path)).as_posix()
+            entry = entry_of(name, listed)
+            archive = listed[entry.archive] if entry and entry.archive else None
+            has_address = entry is not None and bool(entry.urls) and entry.name == name
+            how: How = "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
+            missing[path] = Requirement(path, named_by, entry, how, archive, pictures.get(path))
+            if archive and _lacks(place := paths.outside(archive.name)):
+                how = "fetch" if archive.urls else "hand"
+                missing.setdefault(place, Requirement(place, versions.name, archive, how))
     return [*missing.values(), *from_hub.values()]
 
 
-def _missing(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str, str]]:
-    """Yield what is missing of that from which a file of the plan, not there yet, is made; with who names it."""
-    for product, named_by, needs in _needs(paths, model):
-        if product is None or not Path(product).exists():
-            yield from ((each, named_by) for each in needs if each.startswith(HUB) or not Path(each).exists())
+def _lacks(product: str | None) -> bool:
+    return product is None or not Path(product).exists()
 
 
 def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None, str, Iterable[str]]]:
@@ -108,37 +100,22 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
         yield paths.scores(each)[-1], f"tables/{each.table}.yaml", [paths.outside(file) for file in each.files]
 
 
-def _pictures(paths: Paths) -> dict[str, WebPictures]:
-    """Return what pictures are fetched from the open web, by the path of the list that says which, of all data sets."""
-    return {
-        paths.outside(file): replace(pictures, tsv=paths.outside(pictures.tsv))
-        for name in paths.plan.datasets()
-        for file, pictures in paths.plan.get("datasets", name).web_pictures().items()
-    }
-
-
-def _listed_name(path: str, paths: Paths) -> str:
-    """Return the name of an outside file in the list."""
-    place, inputs = Path(path), paths.plan.profile.inputs
-    return (place.relative_to(inputs) if place.is_relative_to(inputs) else place).as_posix()
-
-
-def acquired(needed: Sequence[Requirement], paths: Paths) -> Acquired:
-    """Return which of the missing files rules make."""
+def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
+    """Refuse a plan of whose missing files some are made by no rule, after a line about each."""
     missing = [each for each in needed if each.how != "hub"]
     by_hand = [each for each in missing if each.how == "hand" or not paths.plan.profile.fetch]
-    if by_hand:
-        for each in missing:
-            log.error(f"recap: missing: {line(each)}")
-        raise ConfigError(_refusal(missing, by_hand[0], paths))
-    pictures, files = _pictures(paths), Acquired()
+    if not by_hand:
+        return
     for each in missing:
-        if each.path in pictures:
-            files.pictures[each.path] = pictures[each.path]
-        elif each.entry is not None:
-            whole = files.archives if each.named_by == list_of(paths.plan.params).name else files.fetched
-            (files.unpacked if each.archive else whole)[each.path] = each.entry.name
-    return files
+        log.error(f"recap: missing: {line(each)}")
+    first, profile = by_hand[0], paths.plan.profile
+    gettable = 0 if profile.fetch else sum(each.how != "hand" for each in missing)
+    others = f"; {len(missing) - 1} more are missing (one line each above)" if len(missing) > 1 else ""
+    fetch = f", or have {gettable} of {len(missing)} made with --config fetch=true inputs={profile.inputs}"
+    raise ConfigError(
+        f"{first.path}: no such file or folder; {first.named_by} names it{others}: put it there, or say where your "
+        f"files are with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
+    )
 
 
 def line(needed: Requirement) -> str:
@@ -148,32 +125,21 @@ def line(needed: Requirement) -> str:
 
 def _facts(needed: Requirement) -> Iterator[str]:
     entry = needed.entry
-    if entry is None:
-        unlisted = {"hub": "from the hub", "fetch": "fetched from the addresses in its TSV"}
-        yield unlisted.get(needed.how, "not in the list of outside files: put it there")
-        return
     if needed.how == "hub":
         yield "from the hub"
+    elif entry is None:
+        fetched = "fetched from the addresses in its TSV"
+        yield fetched if needed.how == "fetch" else "not in the list of outside files: put it there"
     elif needed.archive is not None:
         yield f"unpacked from {needed.archive.name}"
     elif entry.urls:
         yield " or ".join(entry.urls)
     else:
         yield f"by hand: {entry.note}" if needed.how == "hand" else entry.note
+    if entry is None:
+        return
     if entry.bytes is not None:
         yield f"{entry.bytes / 2**30:.3g} GiB"
     elif needed.how != "unpack":
         yield "size not known"
     yield entry.licence
-
-
-def _refusal(missing: Sequence[Requirement], first: Requirement, paths: Paths) -> str:
-    """Return the sentence that refuses a profile without its files."""
-    inputs = paths.plan.profile.inputs
-    gettable = 0 if paths.plan.profile.fetch else sum(each.how != "hand" for each in missing)
-    others = f"; {len(missing) - 1} more are missing (one line each above)" if len(missing) > 1 else ""
-    fetch = f", or have {gettable} of {len(missing)} made with --config fetch=true inputs={inputs}" if gettable else ""
-    return (
-        f"{first.path}: no such file or folder; {first.named_by} names it{others}: put it there, or say where your "
-        f"files are with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch}"
-    )

@@ -1,10 +1,8 @@
 """Where the files of a profile are: those that the workflow makes, and the outside ones below its `inputs`.
 
 Data sets over the same pictures share a feature store, whatever their captions and vocabularies are. It lies in a
-folder with the name of a data set: the lowest ``base:`` of its own with the same pictures, which no table asked for
-beside it changes. A store holds the images that some run reads: what subsets draw, and all images for validation and
-test. A corpus and draws from it say which these are (``recap.data.subsets``); here is which draws a store must
-serve.
+folder with the name of a data set: the lowest ``base:`` of its own with the same pictures. A store holds the images
+that some run reads: what subsets draw, and all images for validation and test.
 """
 
 from __future__ import annotations
@@ -79,33 +77,22 @@ class Paths:
         """
         return f"{self.results}/features/{dataset}/{features}.{ending}"
 
-    def _stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
+    def stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
+        """Return the stores of a run's data set with some features, or files beside them; None stands for no store."""
         return [self.store(store_folder(self.plan, run.dataset, name), name, ending) for name in names if name]
 
     def features(self, run: Run | ScoredFile) -> list[str]:
         """Return the stores of a run, one for each of its features."""
-        return self._stores(run, self.plan.feature_names(run.features))
+        return self.stores(run, self.plan.feature_names(run.features))
 
     def extractors(self, run: Run | ScoredFile) -> list[str]:
         """Return the notes of what makes the stores of a run."""
-        return self._stores(run, self.plan.feature_names(run.features), "extractor.json")
+        return self.stores(run, self.plan.feature_names(run.features), "extractor.json")
 
     def trained_backbone(self, run: Run) -> list[str]:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
         trained = self.plan.get("features", run.features).trained_on()
-        return self._stores(run, [run.features], "backbone.safetensors") if trained else []
-
-    def made_from(self, run: Run) -> list[str]:
-        """Return the notes of what makes the stores that a store is made from."""
-        return self._stores(run, _made_from(self.plan, run.features), "extractor.json")
-
-    def boxes(self, run: Run) -> list[str]:
-        """Return the store whose boxes are cut out, if any."""
-        return self._stores(run, [self.plan.get("features", run.features).boxes_from()])
-
-    def cells(self, run: Run) -> list[str]:
-        """Return the store whose grid is pooled, if any."""
-        return self._stores(run, [self.plan.get("features", run.features).cells_from()])
+        return self.stores(run, [run.features], "backbone.safetensors") if trained else []
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
         """Return the file of weights that a run's model begins with, if any: of a language model, or an outside file.
@@ -194,7 +181,7 @@ def used_stores(plan: RunPlan) -> list[Run]:
         folder = store_folder(plan, run.dataset, run.features)
         if (folder, run.features) not in stores:
             stores[folder, run.features] = replace(run, dataset=folder)
-            todo += [replace(run, features=name) for name in _made_from(plan, run.features)]
+            todo += [replace(run, features=name) for name in made_from(plan, run.features)]
     return list(stores.values())
 
 
@@ -214,13 +201,21 @@ def sources(plan: RunPlan, features: str) -> set[str]:
     """Return the features of a run, with those whose boxes or cells they are made from."""
     todo = list(plan.feature_names(features))
     for name in todo:
-        todo += [each for each in _made_from(plan, name) if each not in todo]
+        todo += [each for each in made_from(plan, name) if each not in todo]
     return set(todo)
 
 
-def _made_from(plan: RunPlan, features: str) -> list[str]:
+def made_from(plan: RunPlan, features: str) -> list[str]:
+    """Return the features whose boxes or cells features are made from."""
     settings = plan.get("features", features)
     return [name for name in (settings.boxes_from(), settings.cells_from()) if name]
+
+
+def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
+    """Return the trainings that read a feature store, or one that is made from it."""
+    sharing, trained = readers(plan, store.dataset, store.features), plan.trained()
+    features = {name for name in {run.features for run in trained} if store.features in sources(plan, name)}
+    return [run for run in trained if run.dataset in sharing and run.features in features]
 
 
 def used_subsets(paths: Paths, store: Run) -> list[str]:
@@ -228,14 +223,10 @@ def used_subsets(paths: Paths, store: Run) -> list[str]:
 
     The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
     """
-    plan = paths.plan
     subsets: dict[tuple[str, str, int | None], str] = {}
-    sharing, trained = readers(plan, store.dataset, store.features), plan.trained()
-    made_of = {features: sources(plan, features) for features in {run.features for run in trained}}
-    for run in trained:
-        if run.dataset in sharing and store.features in made_of[run.features]:
-            whole = plan.get("subsets", run.subset).fraction == 1
-            subsets.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
+    for run in reading_runs(paths.plan, store):
+        whole = paths.plan.get("subsets", run.subset).fraction == 1
+        subsets.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
     return sorted(subsets.values())
 
 
@@ -279,8 +270,3 @@ def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
             own = settings.model_dump(include={"seed", "survival"})
             draws_of[name] = {"held_out": settings.val_pairs, "draws": draws, **own}
     return draws_of
-
-
-def tsv_of_draws(paths: Paths, survivors: str) -> str:
-    """Return the TSV that web pictures are drawn from."""
-    return paths.outside(paths.plan.get("datasets", next(iter(web_draws(paths, survivors)))).train)

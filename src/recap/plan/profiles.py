@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,7 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
             raise ConfigError(
                 f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths"
             )
-    inputs = plan.profile.inputs
-    if set("{}") & set(inputs):
+    if set("{}") & set(inputs := plan.profile.inputs):
         raise ConfigError(f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them")
     gpus, number = uses_gpus(plan.profile.execution), len(devices())
     for name in sorted({run.recipe for run in plan.scored()}):
@@ -111,11 +111,7 @@ def row_config(
     if scale is not None and "scales" not in config and config.get("scale") != scale:
         own = f"at scale {config['scale']}" if config.get("scale") else "without a scale"
         raise ConfigError(f"--scale {scale}: {profile} is {own}; leave --scale or --profile out")
-    changes = {
-        "scale": scale,
-        "seeds": None if seed is None else [seed],
-        "inputs": None if inputs is None else str(inputs),
-    }
+    changes = {"scale": scale, "seeds": seed if seed is None else [seed], "inputs": inputs and str(inputs)}
     config |= {key: value for key, value in changes.items() if value is not None}
     return config | {"tables": [table], "figures": [], "studies": [], PARAMS: str(params), ROW: row}
 
@@ -177,6 +173,4 @@ def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
     if part not in parts:
         raise UnknownName(f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}")
     value = parse(text, f"--set {key}")
-    for name in reversed(names):
-        value = {name: value}
-    return part, value
+    return part, reduce(lambda below, name: {name: below}, reversed(names), value)

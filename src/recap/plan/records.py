@@ -15,7 +15,7 @@ from recap.core.hashing import value_hash
 # what Snakemake knows, which stays behind in `.snakemake/` when results are pushed and pulled; this travels with them.
 PROVENANCE = ".provenance.json"
 INPUTS = "inputs.txt"  # the folder of outside files that a profile's workflow last used: a hint on this machine
-_FORMAT = 2  # 1 had no checksum
+_FORMAT = 2
 _TABLE = {"table", "title", "scale", "baseline", "seeds", "columns", "rows"}
 _ROW = {"id", "label", "dataset", "subset", "features", "model", "recipe", "stage", "cells"}
 
@@ -24,7 +24,7 @@ _ROW = {"id", "label", "dataset", "subset", "features", "model", "recipe", "stag
 class _Provenance:
     format: int
     files: dict[str, dict[str, Any]]
-    checksum: str = ""
+    checksum: str
 
 
 def read_provenance(folder: Path) -> dict[str, dict[str, Any]]:
@@ -36,7 +36,7 @@ def read_provenance(folder: Path) -> dict[str, dict[str, Any]]:
     if not path.exists():
         return {}
     content = read_json(path, _Provenance)
-    intact = content.format == 1 or (content.format == _FORMAT and content.checksum == value_hash(content.files))
+    intact = content.format == _FORMAT and content.checksum == value_hash(content.files)
     if not intact or not all(isinstance(entry.get("sha256"), str) for entry in content.files.values()):
         wrong = f"{path}: damaged, or not of format {_FORMAT}"
         raise RecapError(f"{wrong}; restore it, or delete it and have the files beside it rebuilt")

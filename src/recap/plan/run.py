@@ -165,14 +165,13 @@ def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[
     for series in trained:
         model = series.rpartition("@")[0]
         by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
+    names = {series: setting_names(series.rpartition("/")[0]) for series in by_series}
     same: defaultdict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for series, label in by_series.items():
-        setting, _, stage = series.rpartition("/")
-        same[label, stage].append(setting_names(setting))
+        same[label, series.rpartition("/")[2]].append(names[series])
     unique = {}
     for series, label in by_series.items():
-        setting, _, stage = series.rpartition("/")
-        names = setting_names(setting).items()
-        different = [value for name, value in names if len({other[name] for other in same[label, stage]}) > 1]
+        others = same[label, series.rpartition("/")[2]]
+        different = [each for key, each in names[series].items() if len({other[key] for other in others}) > 1]
         unique[series] = f"{label} ({', '.join(different)})" if different else label
     return unique

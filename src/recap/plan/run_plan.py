@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.figures import model_figures, planned_figure
 from recap.plan.run import Run, ScoredFile, Submission, baseline, file_name, labels, outside_path, row_runs, series_of
-from recap.plan.scale_text import Pair, sentence, short_sentence
-from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Sourced, Variant, check_row, check_test_pictures
+from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
+from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Server, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
 from recap.settings.params import base_files, flat, load_named, names, read_mapping, tables_named, validate
 from recap.settings.tables import Selection, selections_over
 
 
-class _Scaled(NamedTuple):
-    """What the sentences under a table are made from."""
-
-    file: TableFile
-    notes: list[str]  # of the scale
-    pairs: list[Pair]  # one per row
-    as_printed: bool  # every row has the data set and the settings of the printed numbers
+@contextmanager
+def asked_for_by(who: str) -> Iterator[None]:
+    """Add to an error which table, row, study or profile asks for what is refused."""
+    try:
+        yield
+    except ConfigError as error:
+        raise type(error)(f"{error} (asked for by {who})") from error
 
 
 class RunPlan:
@@ -39,7 +40,7 @@ class RunPlan:
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         self._same_pictures: dict[str, str] = {}
-        self._scaled: dict[str, _Scaled] = {}
+        self._scaled: dict[str, Scaled] = {}
         who = f"profile {profile.name!r}"
         self.scale: NamedScale | None = None
         if profile.scale:
@@ -70,7 +71,7 @@ class RunPlan:
             for table_id, table in self.tables.items()
             for figure in model_figures(
                 table_id,
-                self._scaled[table_id].file.figures,
+                self._scaled[table_id].table.figures,
                 table,
                 {row.id: self.weights(row_runs(row, self.seeds[table_id])[0]) for row in table.rows},
                 scale=profile.scale,
@@ -100,31 +101,14 @@ class RunPlan:
         """Return a part of a path as file and changes."""
         return self._variants.get((section, name), Variant(section, name))
 
-    def resolve_with_sources(self, section: str, name: str) -> Sourced:
-        """Return the values behind a part of a path by dotted key, each with its source.
-
-        The source is a file of ``params/``, a key of the scale, a row of a table, or ``default (MODULE)``.
-        """
-        return self.variant(section, name).with_sources(self.params)
-
-    def source(self, section: str, name: str) -> str:
-        """Return the source of a part of a path: the row or scale that changes it, or its file."""
-        return self.variant(section, name).layers(self.params)[-1].source
-
     def _load(self, section: str, name: str, who: str) -> Any:
-        """Return a config object; an error also names the table, row or profile that asks for it."""
-        try:
+        with asked_for_by(who):
             return self.get(section, name)
-        except ConfigError as error:
-            raise type(error)(f"{error} (asked for by {who})") from error
 
-    def _load_variant(self, variant: Variant, who: str) -> Any:
+    def _load_variant(self, variant: Variant) -> Any:
         key = repr(variant)
         if key not in self._of_variants:
-            try:
-                self._of_variants[key] = variant.load(self.params)
-            except ConfigError as error:
-                raise type(error)(f"{error} (asked for by {who})") from error
+            self._of_variants[key] = variant.load(self.params)
         return self._of_variants[key]
 
     def same_pictures(self, dataset: str) -> str:
@@ -147,9 +131,10 @@ class RunPlan:
         rows, pairs = [], []
         for row in run:
             who = f"row {row.id!r} of table {table_id!r}"
-            planned = scaler.row(row)
+            planned, as_file = scaler.row(row), as_is.row(row)
             self._load_row(planned, who)
-            pairs.append(Pair(self._compared(as_is.row(row), who), self._compared(planned, who)))
+            with asked_for_by(who):
+                pairs.append(Pair(self._compared(as_file), self._compared(planned)))
             as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
             rows.append(self._row(row, planned, as_printed))
             if server and row.id not in server.not_sent:
@@ -157,25 +142,21 @@ class RunPlan:
                 self._load_parts(dataset, features, who)
                 check_test_pictures(self.get, dataset, features, who)
                 self.test_pictures[table_id, row.id] = dataset, "+".join(features)
-        self.seeds[table_id] = self.profile.seeds or scaler.seeds()
-        faithful = all(row.as_printed for row in rows)
-        self._scaled[table_id] = _Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
         ids = {row.id for row in run}
         if server:
             not_sent = {key: why for key, why in server.not_sent.items() if key in ids}
             server = server.model_copy(update={"not_sent": not_sent})
+        self.seeds[table_id] = self.profile.seeds or scaler.seeds()
+        faithful = all(row.as_printed for row in rows)
+        scaled = self._scaled[table_id] = Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
         settings = self.scale.settings if self.scale else None
         self.tables[table_id] = Table(
-            title=file.title,
+            **{key: getattr(file, key) for key in ("title", "printed_on", "doubts", "columns", "baseline")},
             scale=self._scale_text([table_id]),
-            short_scale=short_sentence(scale=settings, titles=self._titles, pairs=pairs, as_printed=faithful),
-            printed_on=file.printed_on,
+            short_scale=short_sentence(scaled, scale=settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
             image_captions=file.image_captions if own_images else [],
-            doubts=file.doubts,
-            columns=file.columns,
-            baseline=file.baseline,
             quoted=[*quoted, *also_quoted],
             not_run=not_run,
             selections=self._selections(file, rows, f"table {table_id!r}"),
@@ -189,23 +170,18 @@ class RunPlan:
 
     def _scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
-        scaled = [self._scaled[table_id] for table_id in table_ids]
-        return sentence(
-            table=scaled[0].file,
-            scale=self.scale.settings if self.scale else None,
-            notes=list(dict.fromkeys(note for each in scaled for note in each.notes)),
-            titles=self._titles,
-            pairs=[pair for each in scaled for pair in each.pairs],
-            seeds=len(self.seeds[table_ids[0]]),
-            as_printed=all(each.as_printed for each in scaled),
-        )
+        tables = [self._scaled[table_id] for table_id in table_ids]
+        settings = self.scale.settings if self.scale else None
+        return sentence(tables, scale=settings, titles=self._titles, seeds=len(self.seeds[table_ids[0]]))
 
     def _load_row(self, planned: PlannedRow, who: str) -> None:
         """Load and check everything that a row names; its variants are parts of paths from now on."""
         self._load("subsets", planned.subset, who)
         self._load_parts(planned.dataset, planned.features, who)
         for variant in (planned.model, planned.recipe):
-            key, loaded = (variant.section, variant.name), self._load_variant(variant, who)
+            key = variant.section, variant.name
+            with asked_for_by(who):
+                loaded = self._load_variant(variant)
             if self._settings.setdefault(key, loaded) != loaded:
                 raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
             self._variants[key] = variant
@@ -244,10 +220,9 @@ class RunPlan:
         selections = selections_over([each.model_dump() for each in file.selections], by_id)
         for each in selections:
             alike = {}
-            for name in each["over"]:
-                row = by_id[name]
+            for row in (by_id[name] for name in each["over"]):
                 beam = getattr(self.recipe(row.recipe), row.stage).validation_beam
-                alike[row.dataset, row.subset, row.stage, beam] = name
+                alike[row.dataset, row.subset, row.stage, beam] = row.id
             if len(alike) > 1:
                 one, other = list(alike.values())[:2]
                 raise ConfigError(
@@ -256,15 +231,15 @@ class RunPlan:
                 )
         return [Selection(**each) for each in selections]
 
-    def _compared(self, row: PlannedRow, who: str) -> dict[str, Any]:
+    def _compared(self, row: PlannedRow) -> dict[str, Any]:
         """Return the settings of a row, for the sentence about what was replaced."""
-        model = self._load_variant(row.model, who)
+        model = self._load_variant(row.model)
         return {
             "dataset": (row.dataset,),
-            "subset": self._load("subsets", row.subset, who),
+            "subset": self.get("subsets", row.subset),
             "features": row.features,
             "model": (model.kind, model.model_dump(exclude={"kind"})),
-            "recipe": self._load_variant(row.recipe, who),
+            "recipe": self._load_variant(row.recipe),
             "stage": row.stage,
         }
 
@@ -296,9 +271,8 @@ class RunPlan:
         """Return what COCO's server is sent of some tables, or of all: nothing where one row is trained alone."""
         submissions = []
         for table_id in table_ids or self._whole_tables():
-            for row in self.tables[table_id].rows:
-                if (table_id, row.id) not in self.test_pictures:
-                    continue
+            sent = [row for row in self.tables[table_id].rows if (table_id, row.id) in self.test_pictures]
+            for row in sent:
                 dataset, features = self.test_pictures[table_id, row.id]
                 runs = row_runs(row, self.seeds[table_id])
                 name = f"{file_name(table_id)}_{row.id.replace('.', '_')}"
@@ -309,21 +283,15 @@ class RunPlan:
 
     def scored_files(self, *table_ids: str) -> list[ScoredFile]:
         """Return files of captions and released weights that rows of some tables, or of all, name, as `submissions`."""
-        return [
-            ScoredFile(
-                table=table_id,
-                dataset=baseline(table).dataset,
-                captions=row.captions,
-                released=row.released,
-                features=baseline(table).features,
-                recipe=baseline(table).recipe,
-                metrics=tuple(self.recipe(baseline(table).recipe).evaluation.metrics),
-                path=outside_path(table, file_name(table_id), row.id),
-            )
-            for table_id in table_ids or self._whole_tables()
-            for table in [self.tables[table_id]]
-            for row in table.outside
-        ]
+        files = []
+        for table_id in table_ids or self._whole_tables():
+            table, like = self.tables[table_id], baseline(self.tables[table_id])
+            metrics = tuple(self.recipe(like.recipe).evaluation.metrics)
+            for row in table.outside:
+                path = outside_path(table, file_name(table_id), row.id)
+                parts = like.dataset, row.captions, row.released, like.features, like.recipe
+                files.append(ScoredFile(table_id, *parts, metrics, path))
+        return files
 
     def _whole_tables(self) -> list[str]:
         return list(self.tables) if self.row_id is None else []

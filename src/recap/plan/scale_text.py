@@ -21,23 +21,20 @@ class Pair(NamedTuple):
     after: dict[str, Any]
 
 
-def sentence(
-    *,
-    table: TableFile,
-    scale: Scale | None,
-    notes: Sequence[str],
-    titles: Titles,
-    pairs: Sequence[Pair],
-    seeds: int,
-    as_printed: bool,
-) -> str:
-    """Return the sentences under a table; where no scale was applied, they do not speak of one.
+class Scaled(NamedTuple):
+    """What the sentences under a table are made from."""
 
-    `notes` are those of the scale for this table; `as_printed` says whether every row has the data set and the settings
-    of the printed numbers.
-    """
-    runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
+    table: TableFile
+    notes: list[str]  # of the scale
+    pairs: list[Pair]  # one per row
+    as_printed: bool  # every row has the data set and the settings of the printed numbers
+
+
+def sentence(tables: Sequence[Scaled], *, scale: Scale | None, titles: Titles, seeds: int) -> str:
+    """Return the sentences under a table, or under a figure of several; without a scale they do not speak of one."""
+    table, pairs = tables[0].table, [pair for each in tables for pair in each.pairs]
     shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
+    runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
     parts = [
         *_names(pairs, "dataset", titles.datasets),
         *(f"{new} in place of {old}" for old, new in dict.fromkeys(shares) if old != new),
@@ -46,17 +43,21 @@ def sentence(
         *_epochs(pairs),
         *([f"{runs} of each row in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
     ]
-    opening = _opening(scale, as_printed)
-    own = [table.note, "" if scale and not scale.paper else table.paper_note]
-    printed = [f"Printed: {table.source}."] if table.source else []
-    first = f"Scale of this run: {_joined(opening, parts)}" if opening else ""
-    return " ".join(part for part in [first, *own, *notes, *printed] if part)
+    opening = _opening(scale, all(each.as_printed for each in tables))
+    texts = [
+        f"Scale of this run: {_joined(opening, parts)}" if opening else "",
+        table.note,
+        "" if scale and not scale.paper else table.paper_note,
+        *dict.fromkeys(note for each in tables for note in each.notes),
+        f"Printed: {table.source}." if table.source else "",
+    ]
+    return " ".join(filter(None, texts))
 
 
-def short_sentence(*, scale: Scale | None, titles: Titles, pairs: Sequence[Pair], as_printed: bool) -> str:
+def short_sentence(table: Scaled, *, scale: Scale | None, titles: Titles) -> str:
     """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
-    opening = _opening(scale, as_printed)
-    return _joined(opening, _names(pairs, "dataset", titles.datasets)) if opening else ""
+    opening = _opening(scale, table.as_printed)
+    return _joined(opening, _names(table.pairs, "dataset", titles.datasets)) if opening else ""
 
 
 def _opening(scale: Scale | None, as_printed: bool) -> str:

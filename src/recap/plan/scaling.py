@@ -32,14 +32,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 Get = Callable[[str, str], Any]  # section and name of a parameter file -> its config object
 Sourced = dict[str, tuple[Any, str]]  # dotted key -> value and source
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Values and their source, which override those of the layers below."""
-
-    source: str
-    values: dict[str, Any]
+Layer = tuple[str, dict[str, Any]]  # a source, and its values, which override those of the layers below
 
 
 @dataclass(frozen=True)
@@ -58,25 +51,28 @@ class Variant:
 
     def layers(self, params: Path) -> list[Layer]:
         """Return everything that is laid over one another, the lowest base first."""
-        return [*(Layer(*file) for file in base_files(params, self.section, self.base)), *self.changes]
+        return [*base_files(params, self.section, self.base), *self.changes]
 
     def load(self, params: Path) -> Any:
         """Return the config object; an error names the lowest layer with which the values are refused."""
-        layers, kind = self.layers(params), SECTIONS[self.section]
+        layers = self.layers(params)
         try:
-            return validate(kind, reduce(merged, (layer.values for layer in layers)), layers[-1].source)
+            return self._validated(layers)
         except ConfigError:
             for end in range(len(layers) - len(self.changes), len(layers)):
-                validate(kind, reduce(merged, (layer.values for layer in layers[:end])), layers[end - 1].source)
+                self._validated(layers[:end])
             raise
+
+    def _validated(self, layers: list[Layer]) -> Any:
+        return validate(SECTIONS[self.section], reduce(merged, (values for _, values in layers)), layers[-1][0])
 
     def with_sources(self, params: Path) -> Sourced:
         """Return each value by its key (``xe.epochs``) with its source: file, scale, row or ``default (MODULE)``."""
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
-        for layer in self.layers(params):
-            values, own = merged(values, layer.values), flat(layer.values)
-            sources = {key: layer.source if key in own else sources[key] for key in flat(values)}
+        for source, changes in self.layers(params):
+            values, own = merged(values, changes), flat(changes)
+            sources = {key: source if key in own else sources[key] for key in flat(values)}
         settings = _every_setting(self.load(params))
         return {key: (value, _source(key, sources) or f"default ({where})") for key, (value, where) in settings.items()}
 
@@ -169,7 +165,7 @@ class Scaler:
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
         """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
-        scales = names(self.params, "scales")
+        here, scales = self.scale.name if self.scale else None, names(self.params, "scales")
         run: list[RowFile] = []
         quoted, not_run = list(self.table.quoted), list(self.table.not_run)
         for row in self.table.rows:
@@ -177,16 +173,15 @@ class Scaler:
                 if name not in scales:
                     where = f"{self.file}: row {row.id!r}: scales"
                     raise UnknownName(f"{where}: there is no {name!r}; {nearest(name, scales)}")
-            if row.scales is None or (self.scale and self.scale.name in row.scales):
+            if row.scales is None or here in row.scales:
                 run.append(row)
             elif any(load_named(self.params, "scales", name).paper for name in row.scales):
-                at = f"at scale {self.scale.name}" if self.scale else "without a scale"
+                at = f"at scale {here}" if here else "without a scale"
                 not_run.append(NotRunRow(**_printed(row), reason=f"the row is not run {at}"))
             else:
                 quoted.append(QuotedRow(**_printed(row)))
         if not run:
-            scale = self.scale.name if self.scale else None
-            raise ConfigError(f"{self.file}: no row is run at scale {scale!r}; add it to the `scales` of one")
+            raise ConfigError(f"{self.file}: no row is run at scale {here!r}; add it to the `scales` of one")
         return run, quoted, not_run
 
     def outside_rows(self) -> tuple[list[OutsideRow], list[QuotedRow]]:
@@ -213,18 +208,12 @@ class Scaler:
         features = tuple(self._replaced("features", name) for name in own)
         if len(set(features)) != len(features) or not features:
             at = f" at scale {self.scale.name!r}" if self.scale else ""
-            raise ConfigError(
-                f"{where}: features {', '.join(own)} become {', '.join(features)}{at}; name as many different ones"
-            )
+            become = f"features {', '.join(own)} become {', '.join(features)}{at}"
+            raise ConfigError(f"{where}: {become}; name as many different ones")
         subset = self._replaced("subsets", settings.get("subset", "full"))
-        return PlannedRow(
-            dataset=self._replaced("datasets", settings["dataset"]),
-            subset=subset,
-            features=features,
-            model=self._model(where, settings["model"]),
-            recipe=self._recipe(where, settings["recipe"], subset),
-            stage=settings.get("stage", "scst"),
-        )
+        model, recipe = self._model(where, settings["model"]), self._recipe(where, settings["recipe"], subset)
+        dataset = self._replaced("datasets", settings["dataset"])
+        return PlannedRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
         """Return the data set of the pictures that a server scores, and the features of theirs that a row reads."""
@@ -262,25 +251,27 @@ class Scaler:
                     f"'models.{kinds[0]}' in {self.params.name}/<paper>/scales/{self.scale.name}.yaml"
                 )
             sizes = [(place, layer.models[kind]) for place, layer in self.layers if kind in layer.models]
-            layers = [Layer(self.scale.source(place, f"models.{kind}"), values) for place, values in sizes]
+            layers = [(self.scale.source(place, f"models.{kind}"), values) for place, values in sizes]
             # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
             shown = reduce(merged, (values for place, values in sizes if place), shown)
-        layers += [Layer(f"{where}: model", changes)] if changes else []
+        layers += [(f"{where}: model", changes)] if changes else []
         return Variant("models", base, tuple(layers), merged(shown, changes))
 
     def _recipe(self, where: str, value: str | dict[str, Any], subset: str) -> Variant:
         """Return a recipe: its file or the one in its place, the changes of that, the row's changes."""
-        name, changes = _base_and_changes(where, "recipes", value)
-        base, scaled, source = name, dict[str, Any](), ""
+        base, changes = _base_and_changes(where, "recipes", value)
         # The replacement for its subset comes before that for all names.
-        keys = (("recipes", name), ("recipes_by_subset", subset), ("recipes", ALL))
-        for place, layer, section, key in ((*each, *key) for each in reversed(self.layers) for key in keys):
-            if self.scale and key in getattr(layer, section):
-                base, scaled = _base_and_changes(where, "recipes", getattr(layer, section)[key])
-                source = self.scale.source(place, f"{section}.{key}")
-                break
-        layers = [Layer(source, scaled)] if scaled else []
-        layers += [Layer(f"{where}: recipe", changes)] if changes else []
+        keys = (("recipes", base), ("recipes_by_subset", subset), ("recipes", ALL))
+        replacements = (
+            (getattr(layer, section)[key], self.scale.source(place, f"{section}.{key}"))
+            for place, layer in reversed(self.layers)
+            for section, key in keys
+            if self.scale and key in getattr(layer, section)
+        )
+        replacement, source = next(replacements, (base, ""))
+        base, scaled = _base_and_changes(where, "recipes", replacement)
+        layers = [(source, scaled)] if scaled else []
+        layers += [(f"{where}: recipe", changes)] if changes else []
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
 
 
@@ -324,29 +315,25 @@ def check_row(row: PlannedRow, who: str, get: Get) -> None:
             raise ConfigError(
                 f"features/{name}.yaml: {boxes!r} has no boxes; name features of kind {' or '.join(kinds)}"
             )
-        for product in features.products():
-            if product not in dataset.products:
-                reading = f"features {name!r} read {product}, and data set {row.dataset!r} has none"
-                raise ConfigError(f"{who}: {reading}; name other features")
+        if missing := [product for product in features.products() if product not in dataset.products]:
+            reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
+            raise ConfigError(f"{who}: {reading}; name other features")
         if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
             raise ConfigError(
                 f"{who}: features {name!r} are tuned on all training captions, and subset {row.subset!r} "
                 "keeps most of them from the model; name features without `word_tuning`"
             )
     for metric in recipe.evaluation.metrics:
-        for product in METRICS.get(metric).products:
-            if product not in dataset.products:
-                raise ConfigError(
-                    f"{who}: recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {product}, "
-                    f"and data set {row.dataset!r} has none; take it out of evaluation.metrics"
-                )
+        if missing := [product for product in METRICS.get(metric).products if product not in dataset.products]:
+            asks = f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}"
+            raise ConfigError(
+                f"{who}: {asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
+            )
     # A model that would leave out vectors of every image: cells of a grid, or a study's second view.
     limit = get("models", row.model.name).vector_limit
-    per_picture = get("features", row.features[0]).vectors_per_picture()
-    if limit is not None and per_picture is not None:
-        vectors = per_picture * dataset.pictures_per_image()
-        if vectors > limit:
-            raise ConfigError(f"{who}: features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
+    vectors = (get("features", row.features[0]).vectors_per_picture() or 0) * dataset.pictures_per_image()
+    if limit is not None and vectors > limit:
+        raise ConfigError(f"{who}: features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
 
 
 def _check_weights(row: PlannedRow, who: str, get: Get) -> None:

@@ -6,24 +6,25 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from textwrap import shorten
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from recap.core.errors import counted
-from recap.plan.costs import Costs, EvaluationCost, TrainingCost
+from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Costs, EvaluationCost, TrainingCost
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
-from recap.plan.run import Run
+from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
 
 Cost = TrainingCost | EvaluationCost
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
-Name = TypeVar("Name", bound=Hashable)
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
+_DEAREST = 3
 _PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
 
 
@@ -37,17 +38,17 @@ class Tool:
     get: str  #: the command or the page that gets it
 
 
-def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float, places: int | None) -> str:
+def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None) -> str:
     """Return all that a person wants to know before the first job.
 
-    A GPU is assumed to sustain so many `tflops`; `places` are the jobs that run at once, of several numbers if None.
+    Times are of a GPU that was measured, or of one that sustains so many `tflops`; `places` are the jobs that run at
+    once, of several numbers if None.
     """
-    profile, missing = plan.profile, requirements(Paths(plan))
-    at = f" at scale {profile.scale}" if profile.scale else ""
-    tables = table_work(plan, costs)
+    missing, tables = requirements(Paths(plan)), table_work(plan, costs)
     trainings = [cost for table in tables for cost in table.costs if isinstance(cost, TrainingCost)]
+    at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
-        f"{profile.name}{at}, outside files in {profile.inputs}/",
+        f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
         *_missing(plan, missing),
         *_tools(tools),
         *_disk(missing, costs, trainings),
@@ -76,29 +77,24 @@ def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
 
 def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
     entry = each.entry
-    size = _size(entry.bytes) if entry and entry.bytes else "-" if each.how == "unpack" else "?"
-    digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
-    if each.archive:
-        source = f"from {each.archive.name}"
-    elif entry and entry.urls:
-        source = entry.urls[0]
-    else:
-        source = entry.note if entry and entry.note else f"named by {each.named_by}"
     licence = _cut(entry.licence, 24) if entry else ""
-    path = each.path.removeprefix(inputs).removeprefix(HUB)
     if each.archive and entry:
-        path, digest = f"{entry.name}/", "-"
+        return each.how, f"{entry.name}/", "-", "-", licence, f"from {each.archive.name}"
+    size = _size(entry.bytes) if entry and entry.bytes else "?"
+    digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
+    source = entry.urls[0] if entry and entry.urls else (entry and entry.note) or f"named by {each.named_by}"
+    path = each.path.removeprefix(inputs).removeprefix(HUB)
     return each.how, path, size, digest, licence, source if source.startswith("http") else _cut(source)
 
 
 def _tools(tools: Sequence[Tool]) -> Iterator[str]:
-    missing = [tool for tool in tools if not tool.here]
+    missing = [[tool.name, tool.without, tool.get] for tool in tools if not tool.here]
     here = ", ".join(tool.name for tool in tools if tool.here)
-    if missing:
-        yield f"Missing tools{f' (here: {here})' if here else ''}:"
-        yield from _columns([[tool.name, tool.without, tool.get] for tool in missing])
-    else:
+    if not missing:
         yield f"Tools: {here}, all are here."
+        return
+    yield f"Missing tools{f' (here: {here})' if here else ''}:"
+    yield from _columns(missing)
 
 
 def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[TrainingCost]) -> Iterator[str]:
@@ -139,13 +135,6 @@ class TableWork:
     evaluations: int  #: of scored runs, and captions for COCO's server
     costs: tuple[Cost, ...]  #: of all of them
 
-    @property
-    def numbers(self) -> list[float]:
-        """Rows, trainings of both stages, optimizer steps, evaluations, 10^15 operations."""
-        steps = sum(cost.steps for cost in self.costs if isinstance(cost, TrainingCost))
-        gflop = sum(cost.gflop for cost in self.costs)
-        return [self.rows, *self.trainings.values(), steps, self.evaluations, gflop]
-
 
 def table_work(plan: RunPlan, costs: Costs) -> list[TableWork]:
     """Return the work of each table; a training that two tables share is counted in the first."""
@@ -168,8 +157,12 @@ def table_work(plan: RunPlan, costs: Costs) -> list[TableWork]:
 def _work(tables: Sequence[TableWork]) -> Iterator[str]:
     yield "Work (what tables share is in the first of them):"
     head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
-    numbers = {table.table: table.numbers for table in tables}
-    numbers |= {"all": [sum(column) for column in zip(*numbers.values(), strict=True)]}
+    numbers: dict[str, list[float]] = {}
+    for each in tables:
+        steps = sum(cost.steps for cost in each.costs if isinstance(cost, TrainingCost))
+        gflop = sum(cost.gflop for cost in each.costs)
+        numbers[each.table] = [each.rows, *each.trainings.values(), steps, each.evaluations, gflop]
+    numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
     rows = [[name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"] for name, (*counts, gflop) in numbers.items()]
     yield from _columns([head, *rows], numbers=range(1, len(head)))
 
@@ -182,28 +175,56 @@ def _memory(trainings: Sequence[TrainingCost]) -> Iterator[str]:
     yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
 
 
-def _hours(
-    plan: RunPlan, costs: Costs, tables: Sequence[TableWork], tflops: float, numbers: Sequence[int]
-) -> Iterator[str]:
+def _paces(tables: Sequence[TableWork], tflops: float | None) -> dict[str, Callable[[Cost], float]]:
+    """Return, by name, what gives the seconds of a cost: a GPU, measured or assumed, then a core that was measured."""
     every = [cost for table in tables for cost in table.costs]
-    # The machine that was measured last of those whose seconds are known for all jobs.
-    machine = next((name for name in every[0].seconds if all(name in cost.seconds for cost in every)), None)
-    schedules: dict[str, Callable[[Cost], float]] = {}
-    if machine is not None:
-        schedules[f"{machine}, measured"] = lambda cost: cost.seconds[machine]
-    assumed = f"GPUs of {tflops:g} TFLOP/s, assumed, not measured (--tflops)"
-    schedules[assumed] = lambda cost: cost.gflop * 1e9 / (tflops * 1e12)
+    measured = [name for name in every[0].seconds if all(name in cost.seconds for cost in every)]
+    core = [name for name in measured if name.endswith(ONE_CORE)][:1]
+    card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
+    paces: dict[str, Callable[[Cost], float]] = {}
+    for name in card + core:  # of each the one that was measured last
+        paces[f"{name}, measured"] = lambda cost, name=name: cost.seconds[name]  # type: ignore[misc]
+    if card:
+        return paces
+    rate = tflops or ASSUMED_TFLOPS
+    return {
+        f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": lambda cost: cost.gflop / rate / 1e3,
+        **paces,
+    }
+
+
+def _hours(
+    plan: RunPlan, costs: Costs, tables: Sequence[TableWork], tflops: float | None, numbers: Sequence[int]
+) -> Iterator[str]:
+    paces = _paces(tables, tflops)
     yield "Time of trainings and decoding, without features, metrics and early stops:"
     rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
-    for name, seconds in schedules.items():
+    for name, seconds in paces.items():
         scheduled = jobs(plan, costs, seconds)
         each = [job.seconds for (kind, _), job in scheduled.items() if kind == "train"]
         spans = [makespan(scheduled, n) for n in numbers]
         total, longest = sum(job.seconds for job in scheduled.values()), max(chains(scheduled).values())
         rows.append([name, f"{_time(min(each))} to {_time(max(each))}", *map(_time, (total, *spans, longest))])
     yield from _columns(rows)
-    if machine is None:
-        yield "No machine was measured for these kinds of models: `recap plan ... --time` times some steps here."
+    gpu, seconds = next(iter(paces.items()))
+    yield f"Of these, by {gpu}: " + ", ".join(
+        f"{each.table} {_time(sum(map(seconds, each.costs)))}" for each in tables if each.costs
+    )
+    dearest = sorted(_rows(plan, costs, seconds).items(), key=lambda row: -row[1])[:_DEAREST]
+    yield "Rows that cost most: " + "; ".join(f"{row} {_time(cost)}" for row, cost in dearest)
+    if "assumed" in gpu:
+        yield "`recap measure` measures a GPU in minutes, and `--measured FILE` counts with it."
+
+
+def _rows(plan: RunPlan, costs: Costs, seconds: Callable[[Cost], float]) -> dict[str, float]:
+    """Return the seconds of each row that is trained or decoded, with all that it needs, whoever needs it too."""
+    rows = {}
+    for name, table in plan.tables.items():
+        for row in table.rows:
+            runs = row_runs(row, plan.seeds[name])
+            work = [*map(costs.training, _trainings(plan, runs)), *map(costs.evaluation, runs)]
+            rows[f"{row.label} ({name})"] = sum(map(seconds, work))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -234,7 +255,7 @@ def _trainings(plan: RunPlan, scored: Iterable[Run]) -> list[Run]:
     return list(dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part)))
 
 
-def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
+def chains(jobs: Mapping[Any, Job]) -> dict[Hashable, float]:
     """Return the seconds from the beginning of each job to the end of the last one that waits for it."""
     left: dict[Hashable, float] = {}
     for name in reversed(list(jobs)):  # each is after those that it waits for
@@ -244,30 +265,25 @@ def chains(jobs: Mapping[Name, Job]) -> dict[Hashable, float]:
     return left
 
 
-def makespan(jobs: Mapping[Name, Job], places: int) -> float:
+def makespan(jobs: Mapping[Any, Job], places: int) -> float:
     """Return the seconds until all jobs have ended, so many at a time, the one with the longest chain first.
 
     This is a list schedule: at most twice as long as the best one.
     """
     left, now = chains(jobs), 0.0
-    waiting = {name: set(job.after) for name, job in jobs.items()}
-    following: dict[Hashable, list[Name]] = {name: [] for name in jobs}
-    for name, job in jobs.items():
-        for before in set(job.after):
-            following[before].append(name)
     order = {name: index for index, name in enumerate(jobs)}
-    ready = [(-left[name], order[name], name) for name, before in waiting.items() if not before]
-    heapq.heapify(ready)
-    running: list[tuple[float, int, Name]] = []
-    while ready or running:
+    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
+    sorter.prepare()
+    ready: list[tuple[float, int, Any]] = []
+    running: list[tuple[float, int, Any]] = []
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heapq.heappush(ready, (-left[name], order[name], name))
         while ready and len(running) < places:
             *_, name = heapq.heappop(ready)
             heapq.heappush(running, (now + jobs[name].seconds, order[name], name))
         now, _, ended = heapq.heappop(running)
-        for name in following[ended]:
-            waiting[name].discard(ended)
-            if not waiting[name]:
-                heapq.heappush(ready, (-left[name], order[name], name))
+        sorter.done(ended)
     return now
 
 

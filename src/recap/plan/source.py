@@ -16,15 +16,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from recap.core.hashing import value_hash
 from recap.settings.base import Strict
@@ -43,8 +41,6 @@ MACHINERY = (
     "recap.core.errors",
     "recap.core.files",
     "recap.core.log",
-    "recap.core.plugins",
-    "recap.core.problems",
     "recap.core.process",
     "recap.features.hdf5",
     "recap.features.origins",
@@ -56,6 +52,7 @@ MACHINERY = (
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")
 _COMPUTES_NOTHING = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}  # fields of syntax trees
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _TARGET = re.compile(r"recap(\.\w+)+(:\w+)?")  # `module:object` in a registry; who uses it names it as a start
 
 Place = tuple[str, str]  # module, name of a definition
@@ -87,17 +84,15 @@ def identities(params: Path) -> dict[str, Any]:
 def neutral_keys() -> dict[str, Any]:
     """Return the default of every neutral key: ``Recipe.processes`` -> 1."""
     import_module("recap.settings.specs")  # its classes have such keys, too
+    kinds = {Strict}
+    while more := {child for kind in kinds for child in kind.__subclasses__()} - kinds:
+        kinds |= more
     return {
         f"{kind.__name__}.{name}": info.get_default(call_default_factory=True)
-        for kind in sorted(_below(Strict), key=lambda kind: kind.__name__)
+        for kind in sorted(kinds - {Strict}, key=lambda kind: kind.__name__)
         for name, info in kind.model_fields.items()
         if info.exclude_if is not None and name in kind.__annotations__
     }
-
-
-def _below(kind: type[BaseModel]) -> set[type[BaseModel]]:
-    """Return all classes that inherit from a class."""
-    return {each for child in kind.__subclasses__() for each in (child, *_below(child))}
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
@@ -117,13 +112,13 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
     key = starts, tuple(without)
     if key not in DIGESTS:
         places = reached(*key)
-        hashes = {place: content_hash([each.hash for each in _statements(place)]) for place in places}
+        hashes = {place: content_hash([each.hash for each in _definitions(place)]) for place in places}
         # What a name means is part of what a definition computes: two of one name in two modules may change places.
         for _ in range(3):
             meanings = {
                 place: [
                     f"{name}={','.join([hashes.get(each, '') for each in meant])}{outside}"
-                    for name, meant, outside in _read(place)
+                    for name, meant, outside in _meanings(place)
                 ]
                 for place in places
             }
@@ -138,58 +133,46 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
     Of a module all definitions count. Modules and packages `without` are not followed, beside `MACHINERY`: what is
     imported, but does not bear on the result.
     """
-    for module in without:
-        _file_of(module)
     left_out = (*MACHINERY, *without)
-    todo = [place for start in starts for place in _start(start)]
-    places: set[Place] = set()
+    todo: list[Place] = []
+    for module, _, name in (start.partition(":") for start in (*starts, *without)):
+        places = _meant(module, name) if name else _all_of(module)
+        if name and not places:
+            raise LookupError(f"there is no {name!r} in module {module!r}")
+        todo += places
+    reached_places: set[Place] = set()
     while todo:
-        place = todo.pop()
-        module, name = place
-        if place in places or any(f"{module}.".startswith(f"{each}.") for each in left_out):
+        module, name = place = todo.pop()
+        if place in reached_places or any(f"{module}.".startswith(f"{each}.") for each in left_out):
             continue
-        places.add(place)
-        todo += [
-            target
-            for each in _statements(place)
-            for read in (*each.names, *each.types)
-            for target in _meant(module, read)
-        ]
+        reached_places.add(place)
+        for each in _definitions(place):
+            todo += [target for read in (*each.names, *each.types) for target in _meant(module, read)]
         todo += [(module, "")] if name and "" in _parsed(module).definitions else []
-    return places
-
-
-def _start(start: str) -> Sequence[Place]:
-    module, _, name = start.partition(":")
-    _file_of(module)
-    places = _meant(module, name) if name else _all_of(module)
-    if name and not places:
-        raise LookupError(f"there is no {name!r} in module {module!r}")
-    return places
+    return reached_places
 
 
 def _all_of(module: str) -> list[Place]:
     return [(module, name) for name in _parsed(module).definitions]
 
 
-def _statements(place: Place) -> list[Definition]:
+def _definitions(place: Place) -> list[Definition]:
     module, name = place
     return _parsed(module).definitions.get(name, [])
 
 
 @cache
-def _read(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
+def _meanings(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
     """Return what the names in a definition stand for: definitions, or else what is imported, ``math.floor``."""
     module, _ = place
-    readings = []
-    for name in sorted({name for each in _statements(place) for name in each.names}):
+    meanings = []
+    for name in sorted({name for each in _definitions(place) for name in each.names}):
         first, dot, rest = name.partition(".")
         dotted = _parsed(module).imports.get(first, [first])[0] + dot + rest
         meant = _meant(module, name)
-        readings.append(
-            (name.rpartition(".")[2], meant, "" if meant or dotted.startswith(f"{_PACKAGE.name}.") else dotted)
-        )
-    return readings
+        outside = "" if meant or dotted.startswith(f"{_PACKAGE.name}.") else dotted
+        meanings.append((name.rpartition(".")[2], meant, outside))
+    return meanings
 
 
 @cache
@@ -202,17 +185,15 @@ def _meant(module: str, name: str) -> tuple[Place, ...]:
     return tuple(place for target in targets for place in _at(target, module))
 
 
-def _at(dotted: str, origin: str) -> Iterator[Place]:
-    """Yield the definitions at ``recap.nn.masks.causal``; at a module, all of it."""
-    if dotted.partition(".")[0] not in (_PACKAGE.name, origin.partition(".")[0]):
-        return
+def _at(dotted: str, origin: str) -> Sequence[Place]:
+    """Return the definitions at ``recap.nn.masks.causal``; at a module, all of it."""
     parts = dotted.split(".")
-    for length in range(len(parts), 0, -1):
-        module = ".".join(parts[:length])
-        if module_file(module) is not None:
-            rest = ".".join(parts[length:])
-            yield from _meant(module, rest) if rest else _all_of(module)
-            return
+    if parts[0] not in (_PACKAGE.name, origin.partition(".")[0]):
+        return []
+    lengths = range(len(parts), 0, -1)
+    length = next((each for each in lengths if module_file(".".join(parts[:each])) is not None), 0)
+    module, rest = ".".join(parts[:length]), ".".join(parts[length:])
+    return _meant(module, rest) if length and rest else _all_of(module) if length else []
 
 
 def module_file(name: str) -> Path | None:
@@ -225,13 +206,6 @@ def module_file(name: str) -> Path | None:
     except ModuleNotFoundError:
         return None
     return Path(spec.origin) if spec is not None and spec.origin is not None else None
-
-
-def _file_of(module: str) -> Path:
-    file = module_file(module)
-    if file is None:
-        raise LookupError(f"there is no module {module!r}")
-    return file
 
 
 @dataclass(frozen=True)
@@ -254,7 +228,9 @@ class Module:
 @cache
 def _parsed(name: str) -> Module:
     """Return what a module defines and imports."""
-    file = _file_of(name)
+    file = module_file(name)
+    if file is None:
+        raise LookupError(f"there is no module {name!r}")
     tree = ast.parse(file.read_bytes(), filename=str(file))
     module = Module(imports=_imports(tree, name, is_package=file.name == "__init__.py"))
     for node in _without_docstring(tree.body):
@@ -277,7 +253,7 @@ def _parsed(name: str) -> Module:
 def _imports(tree: ast.Module, name: str, *, is_package: bool) -> dict[str, list[str]]:
     """Return what each imported name means, also those imported inside functions."""
     imports: dict[str, set[str]] = {}
-    for node in _below_statement(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 local = alias.asname or alias.name.partition(".")[0]
@@ -292,23 +268,11 @@ def _imports(tree: ast.Module, name: str, *, is_package: bool) -> dict[str, list
 
 def _bound(node: ast.AST) -> set[str]:
     """Return the names that a top-level statement defines, an ``if`` with all that is below it."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    if isinstance(node, _NAMED):
         return {node.name}
-    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    return names | {name for child in _children(node) for name in _bound(child)}
-
-
-def _below_statement(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all statements below a module or a statement."""
-    for child in _children(node):
-        yield child
-        yield from _below_statement(child)
-
-
-def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what the blocks of a module or a statement consist of."""
-    for key in ("body", "orelse", "handlers", "finalbody", "cases"):
-        yield from getattr(node, key, ())
+    below = list(ast.walk(node))
+    names = {each.id for each in below if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return names | {each.name for each in below if isinstance(each, _NAMED)}
 
 
 def _plain(node: object, names: set[str], types: set[str]) -> object:

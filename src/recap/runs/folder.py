@@ -59,10 +59,9 @@ def write_run(
     model: Captioner,
     device: torch.device,
 ) -> None:
-    """Write `config.yaml`, `history.csv`, `model.safetensors` and `training.json`, the last when all others are there.
+    """Write `config.yaml`, `history.csv`, `model.safetensors` and, last, `training.json`.
 
-    All but the best weights, which verify themselves, are listed with their hashes in `SHA256SUMS`. `made_from` is the
-    spec with the hashes of all that went in.
+    `made_from` is the spec with the hashes of all that went in; all but the weights are listed in `SHA256SUMS`.
     """
     read_weights(weights)
     spec = made_from["spec"]
@@ -169,7 +168,7 @@ class _Spec:
 
 @dataclass(frozen=True)
 class _MadeFrom:
-    """What is read of a run's `config.yaml`; older runs did not record the hashes."""
+    """What is read of a run's `config.yaml`; an imported release was trained with other features."""
 
     spec: _Spec
     vocabulary_hash: str | None = None
@@ -221,7 +220,7 @@ def check_inputs(
     *,
     other_pictures: bool = False,
 ) -> None:
-    """Refuse words and features that a run was not trained with; what an older run did not record is not compared.
+    """Refuse words and features that a run was not trained with.
 
     Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
     """

@@ -44,10 +44,9 @@ class ReadsImages(Protocol):
 
 
 class FeatureSources:
-    """The streams of one or several feature stores of the same images; it reads the main one of the first store.
+    """The streams of one or several feature stores of the same images; `choose` says which are read beside the first.
 
-    `choose` says otherwise. `sizes` is F of every stream of all stores, by name, the main stream of the first store
-    first; `made_by` changes with what made any of the stores, not with the images that they hold.
+    `sizes`: F of every stream by name, that one first; `made_by`: a hash of what made the stores, not of their images.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -96,13 +95,13 @@ class FeatureSources:
         digests = [store.digests[store.positions(wanted)] for store in self.stores]
         return value_hash([self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]])
 
-    def read(self, image_ids: Sequence[int]) -> Images:
-        """Return images in the order given (an id may be repeated)."""
+    def read(self, image_ids: Sequence[int], *, with_boxes: bool = False) -> Images:
+        """Return images in the order given (an id may be repeated), with boxes also where no model reads them."""
         streams = {}
         for name in self._streams:
             store = self._store_of[name]
             streams[name] = Stream(*store.read(image_ids, name))
-            if name in self._boxes:
+            if name in self._boxes or (with_boxes and BOXES in store.columns(name)):
                 boxes, sizes = store.column(image_ids, BOXES, name), torch.from_numpy(store.sizes(image_ids))
                 streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
         return Images(streams)
@@ -170,10 +169,9 @@ class GpuFeatures:
 
 
 def check_vectors(model: ModelConfig, store: Path) -> None:
-    """Compare a model's `max_vectors` with the main stream of the store that it is trained on.
+    """Compare a model's `max_vectors` with the main stream of its store.
 
-    Where images differ in their number of vectors, as with regions, a message says how many lose some. Where all have
-    the same number, every one would lose the same part: cells of a grid, or a view.
+    Where all images have the same number, every one would lose the same part, such as a view: that is refused.
     """
     if (limit := model.vector_limit) is None:
         return
@@ -252,12 +250,10 @@ def pretrained_file(source: str | None, file: Path | None) -> Path | None:
         raise ConfigError(f"the model begins with the weights {source!r}; name their file with --weights")
     if (match := re.fullmatch(HUB + r"([^@]+)@([0-9a-f]{40})", source)) is None:
         raise ConfigError(f"weights {source!r}: write hub:NAME@REVISION with the 40 digits of a commit of the hub")
-    try:
-        from huggingface_hub import hf_hub_download
+    from huggingface_hub import hf_hub_download
 
+    try:
         return Path(hf_hub_download(match[1], WEIGHTS, revision=match[2]))
-    except ImportError as error:
-        raise ConfigError(f"weights {source!r}: needs the package huggingface_hub; pip install 'recap[hub]'") from error
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise ConfigError(
             f"{source}: cannot be fetched ({first_line(error)}); without a network, put {WEIGHTS} into the folder "

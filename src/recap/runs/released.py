@@ -18,10 +18,9 @@ from recap.core.errors import ConfigError, MissingSettings, RecapError, first_li
 from recap.core.files import reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.byte_pairs import load_byte_pairs
 from recap.data.files.pickles import read_plain_pickle
 from recap.data.tokenizer import is_storable, one_line
-from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary
+from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary, load_byte_pairs
 from recap.features.tensors import read_tensors
 from recap.models.images import InputSpec
 from recap.models.registry import build_model

@@ -20,21 +20,20 @@ from recap.settings.recipes import (
     CosineSchedule,
     CrossEntropy,
     DecodingSettings,
-    Evaluation,
+    EvaluationSpec,
     Execution,
     ExecutionFile,
     NoamSchedule,
     PlateauSchedule,
     Recipe,
+    RunSpec,
     Schedule,
     ScheduledSampling,
     SelfCritical,
     Stage,
     StepSchedule,
-    StepThenPlateauSchedule,
     TableSchedule,
 )
-from recap.settings.run import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
 from recap.settings.tables import (
     NotRunRow,

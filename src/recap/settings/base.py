@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -36,6 +36,9 @@ WidthOr0 = Annotated[NonNegativeInt, Field(le=16_384)]
 Edge = Annotated[PositiveInt, Field(le=4096)]  # of a picture, in pixels
 Cells = Annotated[PositiveInt, Field(le=256)]  # of a grid, per edge
 Probability = Annotated[float, Field(ge=0, lt=1)]
+Precision = Annotated[
+    Literal["float32", "bf16", "auto"], Field(description="auto: bf16 where the processor has units for it")
+]
 Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]  # of a row, or of a part of a table
 
 

@@ -35,7 +35,6 @@ class BytePairRule(NamesFiles):
     max_length: PositiveInt = Field(60, description="captions are cut to this many pieces, between two words")
 
     def outside_files(self) -> list[str]:
-        """Return the files that the tokenizer is loaded from, relative to `inputs`: none for the hub."""
         if self.tokenizer.startswith(HUB):
             return []
         if self.tokenizer.endswith(".json"):
@@ -159,7 +158,6 @@ class CocoDataset(DatasetConfig):
         return self
 
     def known_counts(self) -> Counts | None:
-        """Return the published counts, which the reader asserts, unless a part is meant."""
         return self.counts if self.partial else Counts(**COCO_IMAGES, captions=COCO_CAPTIONS)
 
 
@@ -183,7 +181,6 @@ class CocoPicturesDataset(PicturesAlone):
     partial: bool = Field(False, description="the listing is a part of COCO's: no count is asserted")
 
     def known_counts(self) -> Counts | None:
-        """Return the published number of the part that the listing's name says, unless a part of it is meant."""
         number = next((number for part, number in COCO_PARTS.items() if part in self.listing), None)
         if self.partial or number is None:
             return self.counts
@@ -222,7 +219,6 @@ class ConceptualDataset(DatasetConfig):
     )
 
     def outside_files(self) -> list[str]:
-        """Return the two TSVs and the lists of fetched pictures, in place of millions of picture files."""
         return [self.train, self.validation, *self.web_pictures()]
 
     def training_pictures(self) -> str:
@@ -230,7 +226,6 @@ class ConceptualDataset(DatasetConfig):
         return f"{self.images}/train/{SURVIVORS}"
 
     def web_pictures(self) -> dict[str, WebPictures]:
-        """Return both lists of fetched pictures, and what is fetched."""
         parts = {"train": self.train, "validation": self.validation}
         return {f"{self.images}/{part}/{SURVIVORS}": WebPictures(tsv, self.min_side) for part, tsv in parts.items()}
 
@@ -283,7 +278,6 @@ class IuXrayDataset(DatasetConfig):
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)
 
     def pictures_per_image(self) -> int:
-        """Return how many views a study has."""
         return self.views
 
 
@@ -291,7 +285,7 @@ class IuXrayDataset(DatasetConfig):
 class KarpathyDataset(DatasetConfig):
     """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
 
-    reader: ClassVar[str] = "recap.data.datasets.karpathy:build"
+    reader: ClassVar[str] = "recap.data.datasets.base:build_karpathy"
 
     kind: Literal["karpathy"]
     annotations: OutsideFile = Field(description="the JSON, or a zip that holds it; relative to the profile's `inputs`")
@@ -320,6 +314,5 @@ class ScenesDataset(DatasetConfig):
     vocabulary: VocabularyConfig = VocabularyRule(min_count=2, splits="train", max_length=20)
 
     def known_counts(self) -> Counts:
-        """Return the counts that the keys say."""
         captions = SCENE_CAPTIONS * (self.train + self.val + self.test)
         return Counts(train=self.train, val=self.val, test=self.test, captions=captions)

@@ -9,7 +9,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from recap.settings.base import HUB, Cells, Edge, Name, NamesFiles, Outside, OutsideFile, Strict, neutral, together
+from recap.settings.base import (
+    HUB,
+    Cells,
+    Edge,
+    Name,
+    NamesFiles,
+    Outside,
+    OutsideFile,
+    Precision,
+    Strict,
+    neutral,
+    together,
+)
 from recap.settings.kinds import OneOf, Registry
 
 FEATURES = Registry("kind of features")
@@ -18,9 +30,6 @@ FEATURES = Registry("kind of features")
 Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
 Activation = Literal["relu", "relu6", "gelu", "silu"]
 Revision = Annotated[Name, Field(pattern=r"^[0-9a-f]{40}$")]
-Precision = Annotated[
-    Literal["float32", "bf16", "auto"], Field(description="auto: bf16 where the processor has units for it")
-]
 
 BOX_BYTES = 16  # four numbers of 4 bytes
 NUMBER_BYTES = 4  # of a class, an attribute or a score
@@ -126,7 +135,6 @@ class TimmFeatures(FeaturesConfig):
     _revision_is_of_the_hub = together("revision", when=("weights", "pretrained"), needed=False)
 
     def hub(self) -> str | None:
-        """Return where the hub has the weights, if they come from there."""
         pinned = f"@{self.revision}" if self.revision else ""
         return f"{HUB}timm/{self.backbone}{pinned}" if self.weights == "pretrained" else None
 
@@ -192,15 +200,12 @@ class GridFeatures(TimmFeatures):
         return self.standardised or self.weights == "random"
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
-        """Return what of the data set the weights are first trained on, if at all."""
         return "boxes" if self.weights == "boxes" else "captions" if self.word_tuning else None
 
     def vectors_per_picture(self) -> int:
-        """Return the number of cells."""
         return self.grid**2
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        """Return the stream of the grid."""
         return {"grid": StoredStream(self.grid**2, self.vector_width)} if self.vector_width else {}
 
 
@@ -227,15 +232,11 @@ class CropFeatures(TimmFeatures):
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
 
     def boxes_from(self) -> str | None:
-        """Return the name of the features whose boxes are cut out."""
         return self.boxes
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        """Return one stream with a vector of each box."""
-        boxes = named(self.boxes).stored(named).get("region")
-        if boxes is None or self.vector_width is None:
-            return {}
-        return {"region": StoredStream(boxes.vectors, self.vector_width, BOX_BYTES, boxes.at_most)}
+        boxes, width = named(self.boxes).stored(named).get("region"), self.vector_width
+        return {"region": StoredStream(boxes.vectors, width, BOX_BYTES, boxes.at_most)} if boxes and width else {}
 
 
 BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
@@ -262,22 +263,18 @@ class PooledFeatures(FeaturesConfig):
     _groups_are_merged = together("regions", when=("areas", "merged"))
 
     def cells_from(self) -> str | None:
-        """Return the name of the features whose grid is pooled."""
         return self.cells
 
     def products(self) -> tuple[str, ...]:
-        """Return the file that says what is where, for true areas."""
         return () if self.areas == "merged" else (BOXES,)
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        """Return one stream: of cells for occupancy, else of pooled vectors as wide as the cells'."""
-        cells = named(self.cells).stored(named).get("grid")
-        if self.areas == "occupancy":
-            return {"segment": StoredStream(cells.vectors, self.vector_width)} if cells and self.vector_width else {}
-        vectors = self.regions or self.vector_count
-        if cells is None or vectors is None:
-            return {}
-        return {"segment" if self.areas == "masks" else "region": StoredStream(vectors, cells.width, BOX_BYTES)}
+        cells, vectors = named(self.cells).stored(named).get("grid"), self.regions or self.vector_count
+        if cells and self.areas == "occupancy" and self.vector_width:
+            return {"segment": StoredStream(cells.vectors, self.vector_width)}
+        if cells and self.areas != "occupancy" and vectors:
+            return {"segment" if self.areas == "masks" else "region": StoredStream(vectors, cells.width, BOX_BYTES)}
+        return {}
 
 
 _POOLED, _FC1 = 2048, 1024  # numbers of a detector's vector
@@ -362,7 +359,6 @@ class RegionFeatures(FeaturesConfig):
         return self
 
     def vectors_per_picture(self) -> int | None:
-        """Return the number of boxes or, without regions, cells, if it is the same for all pictures."""
         if self.grid and not self.regions:
             return self.grid**2
         return self.max_boxes if self.min_boxes == self.max_boxes else None
@@ -372,12 +368,11 @@ class RegionFeatures(FeaturesConfig):
         return (*(("region",) if self.regions else ()), *(("grid",) if self.grid else ()))
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        """Return the regions with boxes, classes and scores (of attributes, too, if any), and the grid if asked for."""
-        labels = 2 * NUMBER_BYTES * (2 if self.attributes else 1)
+        labels = NUMBER_BYTES * (4 if self.attributes else 2)  # classes and attributes, each with scores
         width = _FC1 if self.vectors == "fc1" else _POOLED
         most = StoredStream(self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes)
-        grid = {"grid": StoredStream(self.grid**2, _POOLED)} if self.grid else {}
-        return ({"region": most} if self.regions else {}) | grid
+        streams = {"region": most, "grid": StoredStream((self.grid or 0) ** 2, _POOLED)}
+        return {name: streams[name] for name in self.streams()}
 
 
 @FEATURES.register
@@ -399,18 +394,14 @@ class SegmentFeatures(FeaturesConfig):
     batch_size: PositiveInt = neutral(8, description="pictures of one size that pass through the backbone at a time")
 
     def vectors_per_picture(self) -> int | None:
-        """Return the number of cells, if the vectors are those of cells."""
         return self.grid**2 if self.form == "occupancy" else None
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        """Return the stream of cells, or of segments with boxes and classes."""
-        if self.vector_width is None:
-            return {}
-        if self.form == "occupancy":
+        if self.vector_width and self.form == "occupancy":
             return {"segment": StoredStream(self.grid**2, self.vector_width)}
-        if self.vector_count is None:
-            return {}
-        return {"segment": StoredStream(self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES)}
+        if self.vector_width and self.vector_count:
+            return {"segment": StoredStream(self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES)}
+        return {}
 
 
 # Each opens files of its format as a :class:`recap.features.importers.Source`.
@@ -452,23 +443,19 @@ class ImportedFeatures(FeaturesConfig):
     )
 
     def outside_files(self) -> list[str]:
-        """Return the sources, and the index that must be beside a TSV of VinVL's form."""
         indexed = self.sources if self.format == "vinvl_tsv" else []
         return [*super().outside_files(), *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed)]
 
     def targets(self) -> list[str]:
-        """Return the importer, and what reads this format."""
         return [self.extractor, FORMATS.target(self.format)]
 
     def vectors_per_picture(self) -> int | None:
-        """Return the number of cells, if the files hold maps that are averaged to a grid."""
         return self.grid**2 or None if self.format == "grid_feats_pth" else None
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        """Return the stream of cells, or of at most so many regions with their boxes."""
         cells, regions = self.vectors_per_picture(), self.rows or self.vector_count
-        if self.vector_width is None or not (cells or regions):
-            return {}
-        if cells:
+        if self.vector_width and cells:
             return {"grid": StoredStream(cells, self.vector_width)}
-        return {"region": StoredStream(regions or 0, self.vector_width, BOX_BYTES, at_most=True)}
+        if self.vector_width and regions:
+            return {"region": StoredStream(regions, self.vector_width, BOX_BYTES, at_most=True)}
+        return {}

@@ -1,7 +1,7 @@
 """Settings of figures: of trained models, which a table lists, and of scores over a setting (folders ``figures/``).
 
 A kind of the first is a `ModelFigure`, registered with `FIGURES`. Here are those that any model may be drawn by; those
-of a paper are in its folder. A module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in the same way.
+of a paper are in its folder. A module named in RECAP_PLUGINS (`recap.settings.kinds`) adds kinds in the same way.
 """
 
 from __future__ import annotations

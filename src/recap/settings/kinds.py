@@ -1,7 +1,13 @@
-"""Names that plug-ins may add to: of metrics, of formats, and of kinds of settings."""
+"""Names that plug-ins may add to: of metrics, of formats, and of kinds of settings.
+
+Plug-ins are modules of a user's own. ``RECAP_PLUGINS=module[,module]`` names modules on the Python path. Each is
+imported before the first name is looked up in a registry, and registers what it brings; jobs of the workflow inherit
+the variable.
+"""
 
 from __future__ import annotations
 
+import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +20,40 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.plugins import HINT, load_plugins, resolve
+from recap.core.documents import HINT
+from recap.core.errors import ConfigError, RecapError, UnknownName, first_line, nearest
+from recap.core.log import log
 from recap.settings.base import NoFile, Strict
 
+VARIABLE = "RECAP_PLUGINS"
+
 Kind = TypeVar("Kind", bound=Strict)
+
+
+def load_plugins() -> None:
+    """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again."""
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        try:
+            import_module(name)
+        except RecapError:
+            raise
+        except Exception as error:  # whatever a user's own module raises
+            log.debug(f"{VARIABLE}: {name}", exc_info=True)
+            wrong = f"{VARIABLE}: {name!r} cannot be imported: {type(error).__name__}: {first_line(error)}"
+            remedy = "correct it, or add its folder to PYTHONPATH (--log-level debug shows the whole traceback)"
+            raise ConfigError(f"{wrong}; {remedy}") from error
+
+
+def resolve(target: str) -> Any:
+    """Return the object that ``module:object`` names."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        # A library that the module needs is missing: its own message says which.
+        if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise UnknownName(f"{target!r} names no module:object ({error}); correct it, or extend PYTHONPATH") from error
 
 
 class Registry:

@@ -1,7 +1,7 @@
 """Settings of models, each kind in its paper's folder, and of the small language models that some begin with.
 
-A kind is a `ModelConfig` registered with `MODELS`; a module named in RECAP_PLUGINS (`recap.core.plugins`) adds kinds in
-the same way. The model itself is imported only when one is built.
+A kind is a `ModelConfig` registered with `MODELS`; a plug-in (`recap.settings.kinds`) adds kinds in the same way. The
+model itself is imported only when one is built.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from recap.settings.kinds import Registry
 MODELS = Registry("kind of model", package="recap.papers")
 # Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints")
-# Kind -> its paper's `recap.models.explained.Explained`; other kinds show the weights of their `attention_modules`.
+# Kind -> the function that says what else is known of a caption beside its attention (`recap.models.explained`).
 EXPLAINED = Registry("kind of model with an explanation")
 
 
@@ -93,7 +93,6 @@ class WithHeads(ModelConfig):
 
     @property
     def noam_width(self) -> int:
-        """The model's width."""
         return self.d_model
 
 

@@ -13,12 +13,12 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
-from recap.core.documents import read_mapping
+from recap.core.documents import adapter, first_problem, read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.files import write_text
-from recap.core.problems import adapter, first_problem
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, TableOfParts, Titles
 from recap.settings.tables import part_of
 
@@ -32,56 +32,46 @@ def papers(params: Path) -> list[str]:
     return sorted(path.name for path in folders if path.is_dir() and path.name not in SECTIONS)
 
 
+def _by_name(params: Path, section: str) -> dict[str, list[Path]]:
+    """Return the files of a section by their names, of one name the shared file first."""
+    by_name: dict[str, list[Path]] = {}
+    for paper in ("", *papers(params)):
+        before = f"{paper}/" if paper and section in _OF_A_PAPER else ""
+        for file in sorted((params / paper / section).glob("*.yaml")):
+            by_name.setdefault(before + file.stem, []).append(file)
+    return by_name
+
+
 def names(params: Path, section: str) -> list[str]:
     """Return the names of all files of a section, sorted; of a table with parts, those of its parts in their order."""
-    stems = {file.stem for file in (params / section).glob("*.yaml")}
-    for paper in papers(params):
-        of_paper = (file.stem for file in (params / paper / section).glob("*.yaml"))
-        stems |= {f"{paper}/{stem}" if section in _OF_A_PAPER else stem for stem in of_paper}
-    return tables_named(params, sorted(stems)) if section == "tables" else sorted(stems)
+    stems = sorted(_by_name(params, section))
+    return tables_named(params, stems) if section == "tables" else stems
 
 
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
     """Return the tables that names mean: that of a file with parts means all of them (``mine/t1_f001`` ...)."""
-    return [table for name in names for table in _tables_of_parts(params, name) or [name]]
+    by_name = _by_name(params, "tables")
+    return [table for name in names for table in _tables_of_parts(name, by_name.get(name, [])) or [name]]
 
 
 def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
     """Return the name of the file that has a table, and the part of it that the table is (``t1_f001`` of ``t1``)."""
-    if not _files(params, "tables", name):
-        for end in (place for place, char in enumerate(name) if char == "_"):
-            if name in _tables_of_parts(params, name[:end]):
-                return name[:end], name[end + 1 :]
+    by_name = _by_name(params, "tables")
+    for table, files in by_name.items() if name not in by_name else ():
+        if name.startswith(f"{table}_") and name in _tables_of_parts(table, files):
+            return table, name.removeprefix(f"{table}_")
     return name, None
 
 
-def _tables_of_parts(params: Path, table: str) -> list[str]:
-    """Return the names of the parts that the file of a table has."""
-    parts = [read_mapping(path).get("parts") for path in _files(params, "tables", table)]
+def _tables_of_parts(table: str, files: list[Path]) -> list[str]:
+    """Return the names of the parts that the files of a table have."""
+    parts = [read_mapping(path).get("parts") for path in files]
     return [f"{table}_{part}" for each in parts if isinstance(each, dict) for part in each]
 
 
 def files(params: Path, section: str, name: str) -> list[Path]:
     """Return the files with a name, the shared one first; a part of a table has the file of that table."""
-    return _files(params, section, file_and_part(params, name)[0] if section == "tables" else name)
-
-
-def _files(params: Path, section: str, name: str) -> list[Path]:
-    """Return the files with a name; `../a`, `/a` and other spellings of a name have none."""
-    if Path(name).is_absolute() or ".." in Path(name).parts or Path(name).as_posix() != name:
-        return []
-    paper, _, stem = name.rpartition("/")
-    if section in _OF_A_PAPER:
-        return list(filter(_is_file, [params / paper / section / f"{stem}.yaml"]))
-    folders = [params, *(params / each for each in papers(params))]
-    return [path for folder in folders if _is_file(path := folder / section / f"{name}.yaml")]
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # no file can have such a name
-        return False
+    return _by_name(params, section).get(file_and_part(params, name)[0] if section == "tables" else name, [])
 
 
 def label(params: Path, path: Path) -> str:
@@ -98,9 +88,8 @@ def profiles(params: Path) -> list[Path]:
 def load_named(params: Path, section: str, name: str) -> Any:
     """Load the file of a section by its name as its config class."""
     layers = base_files(params, section, name)
-    if section == "scales":  # of several files: a mistake is one of its file
-        for source, values in layers:
-            validate(SECTIONS[section], values, source)
+    for source, values in layers if section == "scales" else ():  # of several files: a mistake is one of its file
+        validate(SECTIONS[section], values, source)
     settings = validate(SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0])
     if section == "scales" and not settings.opening:
         raise ConfigError(f"{params.name}/{section}/{name}.yaml: the key 'opening' is missing")
@@ -243,11 +232,8 @@ def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], fi
 
 def schemas() -> dict[str, str]:
     """Return the JSON schema of each kind of file, for editors, by the name of its own file."""
-    whole = {"profile": Profile | PaperProfile, "titles": Titles}
-    texts = {name: _schema(kind, name, variant=False) for name, kind in whole.items()}
-    with_base = SECTIONS | {"tables": TableFile | TableOfParts}
-    texts |= {name: _schema(kind, name, variant=True) for name, kind in with_base.items()}
-    return {f"{name}.schema.json": json.dumps(each, indent=2, sort_keys=True) + "\n" for name, each in texts.items()}
+    kinds = {"profile": Profile | PaperProfile, "titles": Titles, **SECTIONS, "tables": TableFile | TableOfParts}
+    return {f"{name}.schema.json": json.dumps(_schema(name, kind), indent=2) + "\n" for name, kind in kinds.items()}
 
 
 def write_schemas(out: Path) -> list[Path]:
@@ -258,42 +244,23 @@ def write_schemas(out: Path) -> list[Path]:
     return list(texts)
 
 
-def _schema(kind: Any, name: str, *, variant: bool) -> dict[str, Any]:
-    """Return the schema of one kind of file; where ``base`` is allowed, a file that has it needs no other key."""
-    whole = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}")
-    definitions = whole.pop("$defs", {})
+class _WithoutRequired(GenerateJsonSchema):
+    """Every key may be left out, also that which says the kind: the file that is the ``base`` may have it."""
+
+    def field_is_required(self, *_: Any, **__: Any) -> bool:
+        return False
+
+    def tagged_union_schema(self, schema: Any) -> dict[str, Any]:
+        return {"anyOf": super().tagged_union_schema(schema)["oneOf"]}
+
+
+def _schema(name: str, kind: Any) -> dict[str, Any]:
+    schema = adapter(kind).json_schema(schema_generator=_WithoutRequired)
+    says = "name of another file of this section: as that one, except for the keys here"
+    for root in _roots(schema, schema.get("$defs", {})) if name in SECTIONS else ():
+        root["properties"]["base"] = {"type": "string", "description": says}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"recap params: {name}"}
-    if not variant:
-        return {**whole, **head, "$defs": definitions}
-    changes = {f"{key}Changes": _loosened(value) for key, value in definitions.items()}
-    base = {
-        "type": "string",
-        "description": "name of another file of this section: as that one, except for the keys here",
-    }
-    roots = _roots(_loosened(whole), changes)
-    return {
-        **head,
-        "type": "object",
-        "if": {"required": ["base"]},
-        "then": {"anyOf": [{**root, "properties": {**root["properties"], "base": base}} for root in roots]},
-        "else": whole,
-        "$defs": {**definitions, **changes},
-    }
-
-
-def _loosened(node: Any) -> Any:
-    """Return a schema in which every key may be left out, and references go to the loosened definitions."""
-    if isinstance(node, list):
-        return [_loosened(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    loose = {key: _loosened(value) for key, value in node.items() if key not in ("required", "discriminator")}
-    if "oneOf" in loose:
-        # Without its required keys a change fits several kinds at once.
-        loose["anyOf"] = loose.pop("oneOf")
-    if "$ref" in node:
-        loose["$ref"] = f"{node['$ref']}Changes"
-    return loose
+    return {**schema, **head}
 
 
 def _roots(node: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:

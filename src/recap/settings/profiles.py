@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, StrictInt, model_validator
 
 from recap.settings.base import Strict, neutral
 from recap.settings.recipes import Execution
-
-
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a seed is a whole number")
-    return value
-
-
-Seed = Annotated[int, BeforeValidator(_no_boolean)]  # pydantic takes true for 1
 
 
 class Profile(Strict):
@@ -26,9 +17,7 @@ class Profile(Strict):
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3 is params/mine/tables/t3.yaml")
     figures: list[str] = Field([], description="figures (mine/f7); their tables are made, too")
     scale: str | None = Field(None, description="name of a scale; none: the tables as they are")
-    seeds: list[Seed] | None = Field(
-        None, min_length=1, description="one training each per row; default: the scale's, then the table's number"
-    )
+    seeds: list[StrictInt] | None = Field(None, min_length=1, description="default: the scale's, or the table's")
     inputs: str = Field("resources", description="folder with the outside files that datasets and features name")
     fetch: bool = Field(False, description="fetch and unpack missing outside files, as data_versions.csv lists them")
     keep_archives: bool = Field(True, description="false: fetched archives are removed when they are unpacked")
@@ -36,12 +25,11 @@ class Profile(Strict):
     studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: list[Seed] | None) -> list[int] | None:
-        if seeds is not None and len(set(seeds)) != len(seeds):
-            raise ValueError("a seed is duplicated")
-        return seeds
+    @model_validator(mode="after")
+    def _distinct_seeds(self) -> Self:
+        if self.seeds and len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("seeds: one is duplicated")
+        return self
 
 
 class PaperProfile(Profile):
@@ -66,11 +54,8 @@ class Replacements(Strict):
     features: dict[str, str] = Field({}, description="features -> those in their place")
     models: dict[str, dict[str, Any]] = Field({}, description="kind of model -> sizes that override those of its file")
     recipes: dict[str, str | dict[str, Any]] = Field({}, description="recipe -> a name, or `base` and what differs")
-    recipes_by_subset: dict[str, str] = Field(
-        {},
-        description="subset of the training -> the recipe in place of those that `recipes` does not name",
-    )
-    seeds: list[Seed] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
+    recipes_by_subset: dict[str, str] = Field({}, description="subset -> the recipe where `recipes` names none")
+    seeds: list[StrictInt] | None = Field(None, min_length=1, description="in place of the number of runs of the paper")
     note: str = Field("", description="sentences under the table, in addition to the generated ones")
 
 

@@ -1,4 +1,4 @@
-"""Settings of training and evaluation (``recipes/``): stages, schedules, decoding, and how jobs are computed."""
+"""Settings of training and evaluation (``recipes/``), how their jobs are computed, and what decides one of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from recap.core.errors import ConfigError
-from recap.settings.base import Strict, neutral, together
+from recap.settings.base import Precision, Strict, neutral, together
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
+from recap.settings.models import Model
 
 
 class Execution(Strict):
@@ -26,9 +27,7 @@ class Execution(Strict):
     activation_checkpointing: bool = Field(False, description="compute activations again: less memory, more time")
     features_in_memory: bool = Field(False, description="training features on the GPU; refused if they do not fit")
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
-    extraction_parts: PositiveInt = Field(
-        1, description="of each feature store; every part is a job with its own GPU, and one more job merges them"
-    )
+    extraction_parts: PositiveInt = Field(1, description="of each feature store; every part is a job with its own GPU")
     keep_state: bool = Field(False, description="refuse to start over beside a state of other settings or inputs")
 
     def per_node(self, processes: int) -> int:
@@ -53,9 +52,7 @@ class ExecutionFile(Execution):
     max_steps: PositiveInt | None = Field(
         None, exclude=True, description="number of training steps, then stop; 100 by default where one batch is overfit"
     )
-    overfit_one_batch: bool = Field(
-        False, exclude=True, description="take the first batch at every step: the loss of a sound model comes near 0"
-    )
+    overfit_one_batch: bool = Field(False, exclude=True, description="take the first batch at every step: loss nears 0")
     labels: dict[str, str] = Field({}, exclude=True, description="<setting>/<stage> -> what messages call its runs")
 
     @property
@@ -144,8 +141,6 @@ Schedule = Annotated[
     | TableSchedule,
     Field(discriminator="kind"),
 ]
-# Schedules whose rates are multiples of one number, which a stage may also give as its `learning_rate`.
-_WITH_ONE_RATE = ("constant", "step", "plateau", "step_then_plateau", "cosine")
 
 
 class DecodingRules(Strict):
@@ -223,13 +218,9 @@ class OutsideCaptions(Strict):
 class Stage(Strict):
     """What cross-entropy and self-critical training share."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"anyOf": [{"required": ["schedule"]}, {"required": ["learning_rate"]}]}
-    )
-
     epochs: PositiveInt
-    learning_rate: PositiveFloat | None = Field(None, exclude=True, description="short for schedule.learning_rate")
-    # Never None: `_one_schedule` refuses a stage without a rate before the default is looked at.
+    learning_rate: PositiveFloat | None = Field(None, exclude=True, description="short for a constant `schedule`")
+    # Never None: `_one_schedule` fills it, or refuses the stage.
     schedule: Schedule = Field(None, validate_default=True, description="learning rate over steps and epochs")
     images_per_batch: PositiveInt = Field(10, description="images per step, each with its captions or samples")
     optimizer: Literal["adam", "adamw", "radam"] = "adam"
@@ -241,33 +232,21 @@ class Stage(Strict):
     patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
     validate_every: PositiveInt = neutral(1, description="epochs between two validations; the last epoch has one")
     validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
-    precision: Literal["float32", "bf16", "auto"] = Field(
-        "float32", description="auto: bf16 where the processor has units for it"
-    )
+    precision: Precision = "float32"
     weight_average: float | None = neutral(
-        None,
-        gt=0,
-        lt=1,
-        description="decay per step of an exponential moving average of the weights, which is validated and kept",
+        None, gt=0, lt=1, description="decay per step of a moving average of the weights, which is validated and kept"
     )
 
     @model_validator(mode="before")
     @classmethod
     def _one_schedule(cls, values: Any) -> Any:
-        """Move a learning rate beside the schedule into it; refuse it where it would have no effect."""
+        """Take a learning rate for a constant schedule."""
         if not isinstance(values, dict):
             return values
-        rate, schedule = values.get("learning_rate"), values.get("schedule")
-        if schedule is None and rate is None:
-            raise ValueError("there is no learning rate; give `learning_rate`, or a `schedule`")
-        if rate is None or not isinstance(schedule, dict | None):
-            return values
-        schedule = {"kind": "constant", **(schedule or {})}
-        if schedule["kind"] not in _WITH_ONE_RATE:
-            raise ValueError(f"learning_rate has no effect under a {schedule['kind']} schedule; remove it")
-        if schedule.get("learning_rate", rate) != rate:
-            raise ValueError("learning_rate and schedule.learning_rate differ; keep one of them")
-        return {**values, "schedule": {**schedule, "learning_rate": rate}}
+        rate = values.get("learning_rate")
+        if (rate is None) == (values.get("schedule") is None):
+            raise ValueError("give one of `learning_rate` and `schedule`")
+        return values if rate is None else {**values, "schedule": {"kind": "constant", "learning_rate": rate}}
 
 
 class ScheduledSampling(Strict):
@@ -351,6 +330,40 @@ class Recipe(Strict):
     evaluation: Evaluation = Evaluation()
     processes: PositiveInt = neutral(1, description="that train together, on a GPU each, and share `images_per_batch`")
     # Never in a dump: it decides nothing.
-    execution: Execution = Field(
-        Execution(), exclude=True, description="how its jobs are computed, unless the profile says"
-    )
+    execution: Execution = Field(Execution(), exclude=True, description="of its jobs, unless the profile says")
+
+
+class _Run(Strict):
+    """What decides one training."""
+
+    dataset: str = Field(description="name of the data set")
+    subset: str = Field(description="name of the subset of its training captions")
+    features: str = Field(description="name of the features")
+    model: str = Field(description="name of the model")
+    recipe: str = Field(description="name of the recipe")
+    seed: int = Field(description="of first weights, order, dropout and samples")
+    model_settings: Model = Field(description="keys of the model's file")
+    processes: PositiveInt = neutral(1, description="processes that train together, started by torchrun")
+
+
+class CrossEntropyRun(_Run):
+    """The first stage."""
+
+    stage: Literal["xe"]
+    stage_settings: CrossEntropy = Field(description="key `xe` of the recipe's file")
+
+
+class SelfCriticalRun(_Run):
+    """The second stage."""
+
+    stage: Literal["scst"]
+    stage_settings: SelfCritical = Field(description="key `scst` of the recipe's file")
+
+
+RunSpec = Annotated[CrossEntropyRun | SelfCriticalRun, Field(discriminator="stage")]
+
+
+class EvaluationSpec(Strict):
+    """How a run's captions are decoded and scored."""
+
+    evaluation: Evaluation = Field(description="key `evaluation` of the recipe's file")

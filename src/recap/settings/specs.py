@@ -9,15 +9,13 @@ from typing import Any, Literal
 from pydantic import Field, TypeAdapter
 
 from recap.settings.base import Strict, neutral
-from recap.settings.claims import Claim
 from recap.settings.datasets import Dataset, Subset, VocabularyConfig
 from recap.settings.features import Features, GridFeatures, ImportedFeatures
 from recap.settings.figures import Figure, TableFigure
 from recap.settings.models import LanguageModel
-from recap.settings.recipes import Recipe
-from recap.settings.run import EvaluationSpec, RunSpec
+from recap.settings.recipes import EvaluationSpec, Recipe, RunSpec
 from recap.settings.studies import Study
-from recap.settings.tables import Selection, Stages, Table
+from recap.settings.tables import Claim, Selection, Stages, Table
 
 
 class ComparedTable(Strict):

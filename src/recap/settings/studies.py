@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.errors import ConfigError
-from recap.settings.base import Id, Strict, check_distinct, check_known
+from recap.settings.base import Id, Strict, check_distinct, check_known, together
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -119,20 +119,14 @@ class Study(Strict):
                 f"runs the study, or `responses: {SIMULATED}` to try the study without people"
             )
 
-    @model_validator(mode="after")
-    def _kind_fits(self) -> Self:
-        if self.kind == "questions" and not self.questions:
-            raise ValueError("kind `questions` needs at least one entry in `questions`")
-        if self.kind == "questions" and len(self.setups) > 1:
-            raise ValueError("kind `questions` takes one setup; write a study for each")
-        if self.kind == "preference" and self.questions:
-            raise ValueError("kind `preference` asks which caption is best; remove `questions`")
-        if self.kind == "preference" and any(system.reference for system in self.systems) and len(self.systems) < 3:
-            raise ValueError("a preference study needs two models beside the reference captions")
-        return self
+    _asked = together("questions", when=("kind", "questions"))
 
     @model_validator(mode="after")
-    def _names_fit(self) -> Self:
+    def _parts_fit(self) -> Self:
+        if self.kind == "questions" and len(self.setups) > 1:
+            raise ValueError("kind `questions` takes one setup; write a study for each")
+        if self.kind == "preference" and sum(not system.reference for system in self.systems) < 2:
+            raise ValueError("a preference study needs two models beside the reference captions")
         systems = [system.id for system in self.systems]
         setups = [setup.id for setup in self.setups]
         questions = [question.id for question in self.questions]

@@ -1,4 +1,4 @@
-"""Settings of tables (``params/<paper>/tables/``): columns, rows, and tables with and without parts."""
+"""Settings of tables (``params/<paper>/tables/``), and of claims about them (``params/<paper>/claims.yaml``)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from recap.core.plugins import load_plugins
-from recap.settings.base import Id, Strict, check_distinct, check_known, exactly_one, neutral
+from recap.settings.base import Id, Strict, check_distinct, check_known, exactly_one, neutral, together
 from recap.settings.figures import TableFigure
-from recap.settings.kinds import OneOf
+from recap.settings.kinds import OneOf, load_plugins
 from recap.settings.metrics import ScoreInfo, column_names, score_info
 
 
@@ -64,21 +63,11 @@ STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 PUnit = Literal["runs", "images", "pairs"]
 P_UNITS: dict[str, str] = {"runs": "runs", "images": "images", "pairs": "pairs of a run and an image"}
 
-
-def _check_columns(values: dict[str, Any]) -> dict[str, Any]:
-    check_known("column", values, table_columns())
-    return values
-
-
-def _check_columns_or_row(doubt: dict[str, str]) -> dict[str, str]:
-    check_known("column", doubt, [WHOLE_ROW, *table_columns()])
-    return doubt
-
-
-Printed = Annotated[dict[str, float], AfterValidator(_check_columns)]
-PrintedP = Annotated[dict[str, Annotated[float, Field(ge=0, le=1)]], AfterValidator(_check_columns)]
-PFits = Annotated[dict[str, list[PUnit]], AfterValidator(_check_columns)]
-Doubt = Annotated[dict[str, str], AfterValidator(_check_columns_or_row)]
+Column = Annotated[str, OneOf(table_columns)]
+Printed = dict[Column, float]
+PrintedP = dict[Column, Annotated[float, Field(ge=0, le=1)]]
+PFits = dict[Column, list[PUnit]]
+Doubt = dict[Annotated[str, OneOf(lambda: [WHOLE_ROW, *table_columns()])], str]
 
 
 class _PrintedRow(Strict):
@@ -212,7 +201,7 @@ class _Table(Strict):
     """What a table file and a planned table share."""
 
     title: str
-    columns: list[Annotated[str, OneOf(table_columns)]]
+    columns: list[Column]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field([], description="rows that the paper quotes; shown first")
     not_run: list[NotRunRow] = neutral([], description="rows of the paper that are not run; shown after the quoted")
@@ -248,7 +237,7 @@ class TableFile(UnscaledTable):
     rows: list[RowFile] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _names_fit(self) -> Self:
         single_models = _check_ids(self)
         for figure in self.figures:
             check_known(f"figures: {figure.kind}: rows of single models", figure.rows, single_models)
@@ -263,7 +252,7 @@ class Table(_Table):
     rows: list[Row] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _names_fit(self) -> Self:
         _check_ids(self)
         return self
 
@@ -354,3 +343,59 @@ def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> l
     """Return choices among the rows that there are; one row leaves no choice."""
     among = [{**each, "over": [name for name in each["over"] if name in ids]} for each in selections]
     return [each for each in among if len(each["over"]) > 1]
+
+
+class Check(Strict):
+    """One comparison of a claim: a row of a table against other rows, a quoted row, or a printed number."""
+
+    table: str = Field(description="name of the table, with its part: mine/t1_f001")
+    in_place: str | None = Field(None, description="table of the same rows, read where `table` has one seed or none")
+    metrics: list[Column] = Field(default=["CIDEr"], min_length=1)
+    row: Id
+    against: Id | list[Id] | None = Field(None, description="id of a row, or of several, of which the best counts")
+    quoted: Id | None = Field(None, description="id of a row that the paper quotes")
+    printed: float | None = Field(None, description="a printed number in percent")
+    sign: Literal["higher", "lower", "equal"] = "higher"
+    size: PositiveFloat | None = Field(None, description="printed size of the difference in percent points")
+    within: PositiveFloat | None = Field(None, description="points that count as equal, for `sign: equal`")
+
+    _one_opponent = exactly_one("against", "quoted", "printed")
+    _equal_within = together("within", when=("sign", "equal"))
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that the row is compared with, of which the best counts."""
+        return [self.against] if isinstance(self.against, str) else self.against or []
+
+
+class Settled(Strict):
+    """A verdict that no training can change, such as a sum or a count."""
+
+    holds: bool
+    why: str = Field(min_length=1, description="the sum, or where the count is checked")
+
+
+class Claim(Strict):
+    """One sentence of a paper."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.c[0-9]+$")]
+    sentence: str
+    where: str = Field(description="section of the paper, or `abstract`")
+    printed: list[float] = Field([], description="numbers of the sentence, as printed")
+    doubt: str = Field("", description="what speaks against the sentence in the paper itself")
+    checks: list[Check] = Field([], description="comparisons that all must hold")
+    settled: Settled | None = None
+    not_for_a_program: str | None = Field(None, min_length=1, description="why no program can judge it")
+
+    _decided_once = exactly_one("checks", "settled", "not_for_a_program")
+
+
+class ClaimsFile(Strict):
+    """``params/<paper>/claims.yaml``."""
+
+    claims: list[Claim] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        check_distinct("claims", [claim.id for claim in self.claims])
+        return self

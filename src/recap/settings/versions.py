@@ -6,54 +6,51 @@ import csv
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import ConfigDict, Field, PositiveInt, field_validator, model_validator
 
-from recap.core.errors import ConfigError, MissingSettings, UnknownName, nearest
+from recap.core.errors import ConfigError, UnknownName, nearest
+from recap.core.files import reading
 from recap.settings.base import Strict, all_or_none, together
 from recap.settings.params import validate
 
 LIST = Path("params/data_versions.csv")
-HASH_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}
+_DIGITS = {"md5": 32, "sha1": 40, "sha256": 64}
+_SAME = ("version", "algorithm", "hash", "bytes")  # of all lines of one file
 
 
-class VersionRow(Strict):
-    """One line of the list: one address of a file, a file that the user must bring, or what an archive holds."""
+class OutsideFile(Strict):
+    """One outside file: its line of the list, and those of its mirrors, which are other addresses of the same bytes.
 
-    name: str = Field(description="dataset/file, the place below the profile's `inputs`")
+    Roles: an own file has no address, ``note`` says the steps to get it; an unpacked one is a folder of members of a
+    listed archive; one of the hub is hub/OWNER/NAME of the HuggingFace hub, which jobs load by themselves: its version
+    is the commit, `main` where none is pinned.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str  # dataset/file, the place below the profile's `inputs`
     version: str = Field(min_length=1)
-    role: Literal["primary", "mirror", "own", "unpacked", "hub"] = Field(
-        description="mirror: another address of the same bytes, tried after those before it; own: no address, the note "
-        "says the steps to get it; unpacked: a folder of members of a listed archive; hub: hub/OWNER/NAME of the "
-        "HuggingFace hub, which jobs load by themselves; the version is the commit, `main` where none is pinned"
-    )
-    url: str | None = Field(pattern=r"^https?://\S+$")
-    algorithm: Literal["md5", "sha1", "sha256"] | None
-    hash: str | None = Field(pattern=r"^[0-9a-f]+$", description="as published; empty: recorded at the first fetch")
-    bytes: PositiveInt | None
-    licence: str
-    checked_on: date | None = Field(description="when `.ci/check_addresses.py` last met the file; empty: not asked")
-    note: str
-    archive: str | None = Field(None, description="unpacked: name of the archive in this list")
-    members: str | None = Field(
-        None,
-        description="unpacked: glob of the archive's members; its leading folders without wildcards are left out, so "
-        "that `trainval/*` of an archive becomes NAME/*",
-    )
+    role: Literal["primary", "own", "unpacked", "hub"]
+    urls: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = ()  # in the order of trial
+    algorithm: Literal["md5", "sha1", "sha256"] | None = None
+    hash: str | None = Field(None, pattern=r"^[0-9a-f]+$")  # as published; None: recorded at the first fetch
+    bytes: PositiveInt | None = None
+    licence: str = ""
+    checked_on: date | None = None  # when `.ci/check_addresses.py` last met the file
+    note: str = ""
+    archive: str | None = None  # unpacked: name of the archive in this list
+    # unpacked: glob of the archive's members; its leading folders without wildcards are left out, so that `trainval/*`
+    # of an archive becomes NAME/*
+    members: str | None = None
 
-    _address = together("url", when=("role", "primary", "mirror"))
+    _address = together("urls", when=("role", "primary"))
     _archive = together("archive", when=("role", "unpacked"))
     _members = together("members", when=("role", "unpacked"))
     _hashed = all_or_none("algorithm", "hash")
-
-    @field_validator("url", "algorithm", "hash", "bytes", "checked_on", "archive", "members", mode="before")
-    @classmethod
-    def _empty_is_none(cls, value: Any) -> Any:
-        return value or None
 
     @field_validator("name")
     @classmethod
@@ -67,64 +64,40 @@ class VersionRow(Strict):
     def _note_and_hash(self) -> Self:
         if self.role == "own" and not self.note:
             raise ValueError("a file of the role 'own' needs a note that says where to get it")
-        if self.algorithm and self.hash and len(self.hash) != HASH_DIGITS[self.algorithm]:
-            raise ValueError(f"a {self.algorithm} has {HASH_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}")
+        if self.algorithm and self.hash and len(self.hash) != _DIGITS[self.algorithm]:
+            raise ValueError(f"a {self.algorithm} has {_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}")
         return self
-
-
-@dataclass(frozen=True)
-class OutsideFile:
-    """One outside file with all its addresses in the order of trial; hash and bytes are None where unpublished.
-
-    A file of the user's own has no address: ``note`` says the steps to get it. What is unpacked has no address either,
-    but the name of its archive in the same list.
-    """
-
-    name: str
-    version: str
-    urls: tuple[str, ...]
-    algorithm: str | None
-    hash: str | None
-    bytes: int | None
-    licence: str
-    checked_on: date | None
-    note: str
-    archive: str | None = None
-    members: str | None = None
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
     """Return the outside files of a list by name."""
-    rows: dict[str, list[VersionRow]] = {}
-    try:
-        with Path(path).open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, restkey="(too many cells)", restval=None)
-            for values in reader:
-                row: VersionRow = validate(VersionRow, dict(values), f"{path} line {reader.line_num}")
-                rows.setdefault(row.name, []).append(row)
-    except FileNotFoundError as error:
-        raise MissingSettings(f"{path}: no such list of outside files; say where it is with --list") from error
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); say where the list is with --list") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: not readable as CSV ({error}); restore it") from error
-    files = {name: _joined(name, same, path) for name, same in rows.items()}
-    for name, listed in files.items():
-        if listed.archive is not None and (listed.archive not in files or files[listed.archive].archive):
-            raise ConfigError(f"{path}: the archive {listed.archive!r} of {name!r} is no file of the list; add it")
+    lines: dict[str, dict[int, dict[str, Any]]] = {}  # of each file by their numbers
+    options = {"missing": "say where it is with --list", "damaged": "restore it, or name another with --list"}
+    with reading(path, ConfigError, **options), Path(path).open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file, restkey="(too many cells)")
+        for cells in reader:
+            values = {key: value for key, value in cells.items() if value}
+            lines.setdefault(values.get("name", ""), {})[reader.line_num] = values
+    files = {name: _joined(name, of_file, path) for name, of_file in lines.items()}
+    for name, each in files.items():
+        if each.archive is not None and (each.archive not in files or files[each.archive].archive):
+            raise ConfigError(f"{path}: the archive {each.archive!r} of {name!r} is no file of the list; add it")
     return files
 
 
-def _joined(name: str, rows: list[VersionRow], path: Path) -> OutsideFile:
+def _joined(name: str, lines: dict[int, dict[str, Any]], path: Path) -> OutsideFile:
     """Return the lines of one file as one; exactly one is no mirror, and none contradicts another."""
-    if sum(row.role != "mirror" for row in rows) != 1:
+    order = sorted(lines, key=lambda number: lines[number].get("role") == "mirror")
+    first = lines[order[0]]
+    if [number for number in order if lines[number].get("role") != "mirror"] != order[:1]:
         raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
-    rows = sorted(rows, key=lambda row: row.role == "mirror")
-    for key in ("version", "algorithm", "hash", "bytes"):
-        if len({getattr(row, key) for row in rows}) > 1:
+    for key in _SAME:
+        if any(values.get(key) != first.get(key) for values in lines.values()):
             raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
-    urls = tuple(row.url for row in rows if row.url)
-    return OutsideFile(urls=urls, **rows[0].model_dump(exclude={"role", "url"}))
+    urls = [lines[number]["url"] for number in order if "url" in lines[number]]
+    values = {key: value for key, value in first.items() if key != "url"} | {"urls": urls}
+    file: OutsideFile = validate(OutsideFile, values, f"{path} line {order[0]}")
+    return file
 
 
 def list_of(params: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -13,16 +12,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from recap.core.errors import DataError
 from recap.core.files import write_text
 from recap.data.vocabulary import BOS
 from recap.evaluation.decode import caption_text
+from recap.evaluation.figures import vector_boxes
 from recap.models.explained import Note, explained
-from recap.models.images import Stream
 from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
-from recap.tables.attention import Box, grid_boxes, shaded
+from recap.tables.attention import Box, shaded
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explana
     name = name_of(photo, number)
     picture = read_photo(photo, name)
     model, vocabulary = captioner.model, captioner.vocabulary
-    boxes = _boxes(captioner.features.read([[picture]], model, with_boxes=True).main, captioner.run, name)
+    boxes = vector_boxes(captioner.features.read([[picture]], model, with_boxes=True).main, name)
     images = captioner.features.read([[picture]], model)
     tokens = captioner.decode(images, captioner.decoding)[0][0].tokens
     words = [vocabulary.decode([token]) for token in tokens]
@@ -67,18 +65,6 @@ def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explana
     boxes = boxes[: len(weights[0])] if weights else boxes  # a model may read the first vectors alone
     text = caption_text(vocabulary, tokens, captioner.decoding)
     return Explanation(name, picture, text, words, boxes, weights, notes)
-
-
-def _boxes(stream: Stream, run: Path, name: str) -> list[Box]:
-    """Return where an image's vectors are: their boxes, or the cells of a square grid."""
-    if stream.boxes is not None and stream.sizes is not None and bool((stream.sizes > 0).all()):
-        scaled = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
-        return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
-    vectors = int(stream.mask.sum())
-    side = math.isqrt(vectors)
-    if side * side != vectors:
-        raise DataError(f"{name}: the {vectors} vectors of {run} have no boxes and are no square grid to draw")
-    return grid_boxes(side)
 
 
 def write_explanations(explanations: Iterable[Explanation], run: str, out: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
@@ -13,7 +12,6 @@ import numpy as np
 
 from recap.core.errors import DataError, MissingData, first_line
 from recap.core.log import log
-from recap.core.process import bounded
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 # [height, width].
 Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
 
-_READ_SECONDS = 60  # of at most MAX_BYTES
 MOST_PIXELS = 50_000_000  # larger photos are halved, so that a batch fits into memory; no extractor sees so many
 
 
@@ -102,13 +99,7 @@ def _content(photo: Photo, name: str) -> bytes:
     from PIL import Image
 
     if isinstance(photo, str | Path):
-        try:
-            return bounded(partial(_file_content, Path(photo)), _READ_SECONDS)
-        except TimeoutError as error:
-            raise DataError(
-                f"{name}: reading it does not end; it was given up after {_READ_SECONDS} seconds: copy it to a local "
-                "disk"
-            ) from error
+        return _file_content(Path(photo))
     if isinstance(photo, bytes):
         return photo
     if isinstance(photo, np.ndarray):

@@ -11,10 +11,9 @@ from typing import Any
 from recap.core.errors import ConfigError, counted, nearest
 from recap.plan.run import row_runs
 from recap.settings import Table
-from recap.settings.claims import Check, Claim
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import JudgedClaims
-from recap.settings.tables import STAGE_NAMES, column_info
+from recap.settings.tables import STAGE_NAMES, Check, Claim, column_info
 from recap.statistics.comparison import SIGNIFICANT, UNITS, Errors, Sample, compare_rows, correct
 from recap.statistics.scores import NO_IMAGES, RowScores, collect
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -14,7 +13,8 @@ from pydantic import FiniteFloat
 
 from recap.core.checksums import check
 from recap.core.documents import read_json
-from recap.core.errors import DamagedFile, MetricError, MissingFile
+from recap.core.errors import DamagedFile, MetricError, RecapError
+from recap.core.files import reading
 from recap.core.hashing import parse_signature, sha256_file
 from recap.plan.run import TEST, Run, outside_path, results_name, row_runs
 from recap.settings import OutsideRow, Row, Table
@@ -29,8 +29,6 @@ FILE = "file"  # a file of captions counts as one run, which has this in place o
 ANSWER = "scores.json"  # of the server, in the folder of a submission
 ALONE = "the COCO server alone has the references"
 NO_IMAGES = "the COCO server gives no scores per image, so no test is possible"
-# Versions up to 0.1.0 finished an evaluation whose Java program had failed, and noted one of these reasons.
-_FAILED = re.compile("(METEOR|SPICE) (stopped|did not finish|answered|failed|ended|gave)|no Java was found|MemoryError")
 
 
 @dataclass(frozen=True)
@@ -89,19 +87,13 @@ def read_captions(folder: Path, split: str) -> dict[int, str]:
 
 def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
     """Return the scores per image of a run, sorted by image id: column -> ``[images]``."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = folder / f"scores.{split}.parquet"
     check(path)
-    try:
+    with reading(path, RecapError, missing="evaluate this run again", damaged="delete it and evaluate this run again"):
         table = pq.read_table(path, page_checksum_verification=True).sort_by("image_id")
-    except FileNotFoundError as error:
-        raise MissingFile(f"{path}: no such file; evaluate this run again") from error
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise DamagedFile(f"{path}: not a score file ({reason}); delete it and evaluate this run again") from error
-    return {name: table[name].to_numpy() for name in table.column_names}
+        return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def sent_captions(folder: Path) -> Path:
@@ -163,10 +155,9 @@ class RowScores:
             raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row!r}")
         self.image_ids = ids
         for column in (each for each in columns if each not in RUN_COLUMNS and each not in server_names()):
-            value, reason = metrics.scores.get(column), metrics.not_run.get(column, "not in metrics.json")
+            value = metrics.scores.get(column)
             if value is None:
-                remedy = f"; this failure is not a result: delete {folder}/metrics.json and run the same command again"
-                self.add(column, seed, reason + remedy if _FAILED.match(reason) else reason)
+                self.add(column, seed, metrics.not_run.get(column, "not in metrics.json"))
             elif column in images:
                 self.add(column, seed, value)
                 self.images.setdefault(column, []).append(images[column])

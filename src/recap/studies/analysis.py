@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +20,6 @@ LEAST = 5  # expected answers of each kind, below which the chi-square distribut
 DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
 ALPHA, POWER = 0.05, 0.8
-_NO_TEST = {"chi_square": None, "degrees": None, "p": None, "effect": None, "p_by": None}
-
-Rated = tuple[Item, str]  # an item and an answer to it
 
 
 def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
@@ -35,13 +32,15 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
     if not used:
         rules = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
         raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
-    rated: dict[str, list[Rated]] = {question: [] for question in sheets.questions}
+    rated: dict[str, list[tuple[Item, str]]] = defaultdict(list)  # setup or question -> items and the answers to them
     for rater in used:
         for number, item in sheets.by_id[rater.sheet].numbered.items():
             for question, answer in rater.answers.get(number, {}).items():
                 if not item.gold:
-                    rated[question].append((item, answer))
-    blocks = _preference(sheets, rated) if sheets.preference else _questions(sheets, rated)
+                    rated[item.setup if sheets.preference else question].append((item, answer))
+    columns = sheets.study.setups if sheets.preference else sheets.study.questions
+    numbers = _votes if sheets.preference else _answers
+    blocks = [{"id": each.id, "label": each.label, **numbers(sheets, rated[each.id])} for each in columns]
     for block, p in zip(blocks, holm([block["test"]["p"] for block in blocks]), strict=True):
         block["test"]["p_holm"] = p
     return {
@@ -59,56 +58,38 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
     }
 
 
-def _preference(sheets: Sheets, rated: dict[str, list[Rated]]) -> list[dict[str, Any]]:
-    """Return votes per setup: shares of all votes, tested against equal shares."""
+def _votes(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
+    """Return the votes of a setup: shares of all votes, tested against equal shares."""
     systems = [system.id for system in sheets.study.systems]
-    (answers,) = rated.values()
-    blocks = []
-    for setup in sheets.study.setups:
-        votes: dict[int, list[str]] = {}  # image -> systems voted for
-        shown = [(item, answer) for item, answer in answers if item.setup == setup.id]
-        for item, answer in shown:
-            votes.setdefault(item.image_id, []).append(item.systems[int(answer) - 1])
-        counts = Counter(vote for image in votes.values() for vote in image)
-        blocks.append(
-            {
-                "id": setup.id,
-                "label": setup.label,
-                "systems": {name: {"votes": counts[name], **share(counts[name], len(shown))} for name in systems},
-                "votes": len(shown),
-                "images": len(votes),
-                "images_with_equal_captions": len({item.image_id for item, _ in shown if item.equal_captions}),
-                "test": equal_shares([counts[name] for name in systems]),
-                **agreement(list(votes.values()), systems),
-            }
-        )
-    return blocks
+    votes: dict[int, list[str]] = defaultdict(list)  # image -> systems voted for
+    for item, answer in rated:
+        votes[item.image_id].append(item.systems[int(answer) - 1])
+    counts = Counter(vote for image in votes.values() for vote in image)
+    return {
+        "systems": {name: {"votes": counts[name], **share(counts[name], len(rated))} for name in systems},
+        "votes": len(rated),
+        "images": len(votes),
+        "images_with_equal_captions": len({item.image_id for item, _ in rated if item.equal_captions}),
+        "test": equal_shares([counts[name] for name in systems]),
+        **agreement(list(votes.values()), systems),
+    }
 
 
-def _questions(sheets: Sheets, rated: dict[str, list[Rated]]) -> list[dict[str, Any]]:
-    """Return the answers per question: share of no for each system, and whether the models differ in it."""
-    blocks = []
+def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
+    """Return the answers to a question: share of no for each system, and whether the models differ in it."""
+    ratings: dict[tuple[str, int], list[str]] = defaultdict(list)  # (system, image) -> answers
+    counts = {system.id: dict.fromkeys(YES_NO, 0) for system in sheets.study.systems}
+    for item, answer in rated:
+        (system,) = item.systems
+        ratings[system, item.image_id].append(answer)
+        counts[system][answer] += 1
     models = [system.id for system in sheets.study.systems if not system.reference]
-    for question in sheets.study.questions:
-        ratings: dict[tuple[str, int], list[str]] = {}  # (system, image) -> answers
-        for item, answer in rated[question.id]:
-            ratings.setdefault((item.systems[0], item.image_id), []).append(answer)
-        counts = Counter((item.systems[0], answer) for item, answer in rated[question.id])
-        systems: dict[str, dict[str, Any]] = {}
-        for name in (system.id for system in sheets.study.systems):
-            no, yes = (counts[name, answer] for answer in YES_NO)
-            systems[name] = {"no": no, "yes": yes, **share(no, no + yes)}
-        blocks.append(
-            {
-                "id": question.id,
-                "label": question.label,
-                "systems": systems,
-                "images": len({image for _, image in ratings}),
-                "test": equal_answers([[counts[name, answer] for answer in YES_NO] for name in models]),
-                **agreement(list(ratings.values()), YES_NO),
-            }
-        )
-    return blocks
+    return {
+        "systems": {name: {**own, **share(own["no"], sum(own.values()))} for name, own in counts.items()},
+        "images": len({image for _, image in ratings}),
+        "test": equal_answers([list(counts[name].values()) for name in models]),
+        **agreement(list(ratings.values()), YES_NO),
+    }
 
 
 def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[str, Any]:
@@ -156,7 +137,7 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
 
     total = sum(counts)
     if total == 0:
-        return {**_NO_TEST, "reason": "no vote"}
+        return _no_test("no vote")
     statistic, p = chisquare(counts)
     if total < LEAST * len(counts):
         return _test(statistic, _multinomial(counts), len(counts) - 1, total, "exact multinomial")
@@ -186,7 +167,7 @@ def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
 
     table = np.array(counts)  # [systems, answers]
     if len(table) < 2 or not (table.sum(0).all() and table.sum(1).all()):
-        return {**_NO_TEST, "reason": "all answers are equal, or a system has none"}
+        return _no_test("all answers are equal, or a system has none")
     result = chi2_contingency(table, correction=False)
     p, p_by, expected = result.pvalue, PEARSON, result.expected_freq
     if expected.min() < LEAST and table.shape == (2, 2):
@@ -203,12 +184,15 @@ def _test(statistic: float, p: float, degrees: int, total: int, p_by: str) -> di
     return {**numbers, "effect": (float(statistic) / total) ** 0.5, "p_by": p_by, "reason": None}
 
 
-def study_power(study: Study, shares: Sequence[float] = ()) -> dict[str, Any]:
-    """Return the power of a study's chi-square test per setup or question, at `ALPHA`.
+def _no_test(reason: str) -> dict[str, Any]:
+    return {**dict.fromkeys(("chi_square", "degrees", "p", "effect", "p_by")), "reason": reason}
 
-    The answers are counted as independent, as the test does. With ``shares`` (preference: expected share of the votes
-    of each system; questions: expected share of no of each model) the power and the answers that give `POWER`;
-    always ``smallest_effect``, Cohen's w that is found with `POWER`.
+
+def study_power(study: Study, shares: Sequence[float] = ()) -> str:
+    """Return the power of a study's chi-square test per setup or question, at `ALPHA`, one sentence per line.
+
+    Always the smallest effect found with `POWER` (Cohen's w). With ``shares`` (preference: expected share of the votes
+    of each system; questions: expected share of no of each model) also the power, and the answers that give `POWER`.
     """
     from statsmodels.stats.power import GofChisquarePower
 
@@ -218,39 +202,28 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> dict[str, Any]:
     # Of questions, a table of models x (no, yes) has as many degrees of freedom as a goodness of fit of as many bins.
     test, design = GofChisquarePower(), {"n_bins": models, "alpha": ALPHA}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
-    numbers: dict[str, Any] = {"answers": answers, "smallest_effect": float(smallest)}
+    lines = [
+        f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; alpha {ALPHA:g}, "
+        "Pearson's chi-square.",
+        f"Smallest effect found with power {POWER:g}: w = {smallest:.3f}.",
+    ]
     if shares:
-        effect = expected_effect(study, shares, models)
-        numbers |= {"effect": effect, "power": ALPHA, "answers_needed": None}
+        effect = _expected_effect(shares, models, preference)
+        power = test.power(effect_size=effect, nobs=answers, **design) if effect else ALPHA
+        lines.append(f"Shares {', '.join(f'{share:g}' for share in shares)}: w = {effect:.3f}, power {power:.3f}.")
         if effect:
-            numbers["power"] = float(test.power(effect_size=effect, nobs=answers, **design))
-            numbers["answers_needed"] = float(test.solve_power(effect_size=effect, power=POWER, **design))
-    return numbers
+            needed = test.solve_power(effect_size=effect, power=POWER, **design)
+            lines.append(f"Power {POWER:g} needs {math.ceil(needed)} answers.")
+    return "\n".join(lines)
 
 
-def expected_effect(study: Study, shares: Sequence[float], models: int) -> float:
+def _expected_effect(shares: Sequence[float], models: int, preference: bool) -> float:
     """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of the table."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
-    if study.kind == "preference":
+    if preference:
         if abs(sum(shares) - 1) > 0.005:
             raise ConfigError(f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1")
         return math.sqrt(sum((share - 1 / models) ** 2 * models for share in shares))
     mean = sum(shares) / models
     return math.sqrt(np.var(shares) / (mean * (1 - mean))) if 0 < mean < 1 else 0.0
-
-
-def power_text(study: Study, shares: Sequence[float]) -> str:
-    """Return `study_power` as sentences, one per line."""
-    numbers = study_power(study, shares)
-    where = "per setup" if study.kind == "preference" else "per question"
-    lines = [
-        f"{numbers['answers']} answers {where}, counted as independent; alpha {ALPHA:g}, Pearson's chi-square.",
-        f"Smallest effect found with power {POWER:g}: w = {numbers['smallest_effect']:.3f}.",
-    ]
-    if shares:
-        texts = ", ".join(f"{share:g}" for share in shares)
-        lines.append(f"Shares {texts}: w = {numbers['effect']:.3f}, power {numbers['power']:.3f}.")
-        if numbers["answers_needed"] is not None:
-            lines.append(f"Power {POWER:g} needs {math.ceil(numbers['answers_needed'])} answers.")
-    return "\n".join(lines)

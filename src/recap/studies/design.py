@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,75 +36,54 @@ def latin_square(size: int) -> list[list[int]]:
 
 
 def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
-    """Return the tasks of each rater of a study; its images are drawn from ``test_images``, others for each setup."""
+    """Return the tasks of each rater; images are drawn from ``test_images``, others for each setup.
+
+    The images are divided into groups of nearly equal size, at most ``study.items``, anew for each of ``study.raters``
+    repetitions. In a preference study one rater sees a group, with the captions of all systems. Else as many raters as
+    there are systems do, each image with another system's caption.
+    """
     count = study.images * len(study.setups)
     if count > len(test_images):
         raise DataError(
             f"the study draws {study.images} other images for each of {len(study.setups)} setups, but the test split "
             f"has {len(test_images)}; lower `images`"
         )
-    order = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
-    pairs = [(study.setups[place // study.images].id, test_images[index]) for place, index in enumerate(order)]
+    drawn = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
+    images = [(study.setups[place // study.images].id, test_images[index]) for place, index in enumerate(drawn)]
     systems = [system.id for system in study.systems]
-    tasks = preference_tasks if study.kind == "preference" else question_tasks
-    return tasks(pairs, systems, raters=study.raters, items=study.items, seed=study.seed)
-
-
-def preference_tasks(
-    pairs: Sequence[tuple[str, int]], systems: Sequence[str], *, raters: int, items: int, seed: int
-) -> list[list[Task]]:
-    """Return the tasks of each rater of a preference study: at most ``items``, with the captions of all systems.
-
-    Every one of the ``pairs`` of setup and image is seen by ``raters`` different raters.
-    """
     square = latin_square(len(systems))
-    lists: list[list[Task]] = []
-    for repetition, random, block in _blocks(len(pairs), raters, items, seed):
-        # The raters of one image begin at different rows of the square, and so does each rater's next image.
-        orders = random.permutation(len(square))
-        rows = [square[orders[(place + repetition) % len(square)]] for place in range(len(block))]
-        shown = [tuple(systems[number] for number in row) for row in rows]
-        lists.append([Task(*pairs[index], order) for index, order in zip(block, shown, strict=True)])
-    return lists
-
-
-def question_tasks(
-    pairs: Sequence[tuple[str, int]], systems: Sequence[str], *, raters: int, items: int, seed: int
-) -> list[list[Task]]:
-    """Return the tasks of each rater of a study with questions about single captions.
-
-    Images are divided into groups of at most ``items``; as many raters as there are systems see a group, each image
-    with another system's caption: every rater sees an image once and all systems equally often.
-    """
-    lists: list[list[Task]] = []
-    for _, random, block in _blocks(len(pairs), raters, items, seed):
-        for shift in range(len(systems)):
-            tasks = [Task(*pairs[i], (systems[(place + shift) % len(systems)],)) for place, i in enumerate(block)]
-            lists.append([tasks[place] for place in random.permutation(len(tasks))])
-    return lists
-
-
-def _blocks(images: int, raters: int, most: int, seed: int) -> Iterator[tuple[int, np.random.Generator, Sequence[int]]]:
-    """Yield groups of images of nearly equal size, ``most`` or less, once for each rater of an image."""
-    for repetition in range(raters):
-        random = generator(seed, "study", "images", repetition)
-        for block in np.array_split(random.permutation(images), -(-images // most)):
-            yield repetition, random, block.tolist()
+    raters = []
+    for repetition in range(study.raters):
+        random = generator(study.seed, "study", "images", repetition)
+        for group in np.array_split(random.permutation(count), -(-count // study.items)):
+            shown = [images[index] for index in group]
+            if study.kind == "preference":
+                # The raters of one image begin at different rows of the square, and so does each rater's next image.
+                rows = random.permutation(len(square))
+                orders = [square[rows[(place + repetition) % len(square)]] for place in range(len(shown))]
+                names = [tuple(systems[number] for number in order) for order in orders]
+                raters.append([Task(setup, image, own) for (setup, image), own in zip(shown, names, strict=True)])
+                continue
+            for shift in range(len(systems)):
+                order = [systems[(place + shift) % len(systems)] for place in range(len(shown))]
+                tasks = [Task(setup, image, (own,)) for (setup, image), own in zip(shown, order, strict=True)]
+                raters.append([tasks[place] for place in random.permutation(len(tasks))])
+    return raters
 
 
 def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]) -> list[Item]:
     """Return the gold items of a study, the same for every rater; their pictures are still to be added.
 
+    Their images are those with a verified caption, and others that are not ``used`` with captions of the systems.
     Preference: a caption of the image among captions of other images. Questions: a caption of the image and of another
-    image in turn. Captions of other images share as few words as possible with the ``references`` of the image. Its
-    images are those with a verified caption, and others that are not ``used`` with captions of the systems.
+    image in turn.
     """
     random = generator(study.seed, "study", "gold")
-    images = sorted(study.gold.captions)[: study.gold.count]
-    for image in study.gold.captions:
-        if image not in references:
-            raise DataError(f"gold.captions: image {image} is not in the test split; name one that is")
-    free = sorted(set(references) - used - set(study.gold.captions))
+    verified = study.gold.captions
+    if unknown := [image for image in verified if image not in references]:
+        raise DataError(f"gold.captions: image {unknown[0]} is not in the test split; name one that is")
+    images = sorted(verified)[: study.gold.count]
+    free = sorted(references.keys() - used - verified.keys())
     if study.gold.count - len(images) > len(free):
         raise DataError(
             f"{study.gold.count} gold items need as many images beside those of the study, but the test split has "
@@ -113,7 +92,7 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
     images += [free[index] for index in random.permutation(len(free))[: study.gold.count - len(images)]]
     items = []
     for place, image in enumerate(images):
-        own = plain(study.gold.captions.get(image, "")) or str(random.choice(references[image]))
+        own = plain(verified.get(image, "")) or str(random.choice(references[image]))
         if study.kind == "preference":
             captions = [own, *_of_others(image, references, len(study.systems) - 1, random)]
             order = random.permutation(len(captions)).tolist()

@@ -8,26 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from recap.core import checksums
-from recap.core.checksums import check
-from recap.core.errors import DamagedData, DataError, counted
-from recap.core.files import atomic_path, write_text
+from recap.core.checksums import check, record
+from recap.core.documents import write_json
+from recap.core.errors import DataError, counted
+from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus
-from recap.data.files.archives import DAMAGED
 from recap.data.files.images import ImageSource
 from recap.settings import Study
-from recap.studies.design import Task, gold_items, study_tasks
-from recap.studies.forms import batch_csv, inside, page, template_html
-from recap.studies.sheets import Item, Sheet, Sheets, sheet_id, write_sheets
+from recap.studies.design import gold_items, study_tasks
+from recap.studies.forms import crowd_files, inside, page
+from recap.studies.sheets import Item, Sheet, Sheets
 from recap.tables.text import plain
 
 FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
 SPLIT = "test"
 EMPTY = "(empty caption)"
-_MAX_BYTES = 2**26  # of one picture
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
 _READABLE = 0o100644  # a file that all may read
 
@@ -49,36 +47,38 @@ def make_study(
     """
     study.check_contact()
     data = Corpus.read(corpus)
-    references = reference_captions(data, raw=study.raw_references)
+    references = _references(data, raw=study.raw_references)
     shown = _captions(study, captions, data, references)
-    tasks = study_tasks(study, sorted(set(references) - set(study.gold.captions)))
-    gold = gold_items(study, references, {task.image_id for rater in tasks for task in rater})
+    tasks = study_tasks(study, sorted(references.keys() - study.gold.captions.keys()))
+    used = {task.image_id for rater in tasks for task in rater}
+    gold = gold_items(study, references, used)
+
     # Each picture gets a name that says nothing.
-    ids = sorted({task.image_id for rater in tasks for task in rater} | {item.image_id for item in gold})
-    order = generator(study.seed, "study", "pictures").permutation(len(ids))
+    ids = sorted(used | {item.image_id for item in gold})
     views, pictures = data.views(), dict[str, str]()
     names: dict[int, list[str]] = {image: [] for image in ids}
-    for image, file in ((ids[place], file) for place in order for file in views[ids[place]]):
-        names[image].append(f"{len(pictures) + 1:04}.jpg")
-        pictures[names[image][-1]] = file
+    for place in generator(study.seed, "study", "pictures").permutation(len(ids)):
+        for file in views[ids[place]]:
+            names[ids[place]].append(f"{len(pictures) + 1:04}.jpg")
+            pictures[names[ids[place]][-1]] = file
+
     raters = []
     for number, rater in enumerate(tasks, start=1):
-        items = [_item(task, shown) for task in rater] + gold
+        items = []
+        for setup, image, systems in rater:
+            texts = [shown[setup, system][image] for system in systems]
+            items.append(Item(image_id=image, setup=setup, systems=list(systems), captions=texts, pictures=[]))
+        items += gold
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
-        raters.append(Sheet(id=sheet_id(number), items=items))
+        raters.append(Sheet(id=f"{number:03}", items=items))
     sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=raters)
     _write(sheets, gold, ImageSource(list(images)), out)
     log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
     return sheets
 
 
-def _item(task: Task, captions: Mapping[tuple[str, str], Mapping[int, str]]) -> Item:
-    texts = [captions[task.setup, system][task.image_id] for system in task.systems]
-    return Item(image_id=task.image_id, setup=task.setup, systems=list(task.systems), captions=texts, pictures=[])
-
-
-def reference_captions(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
+def _references(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
     """Return the reference captions of each test image as raters see them, each on one line.
 
     ``raw``: as people wrote them; else the words of the corpus, as models write: capitals and full stops would tell
@@ -99,11 +99,10 @@ def _captions(
 ) -> dict[tuple[str, str], dict[int, str]]:
     """Return the captions of every setup and system, each on one line; those of people are drawn from references."""
     pairs = [(setup.id, system) for setup in study.setups for system in study.systems]
-    models = {(setup, system.id): f"{setup}/{system.id}" for setup, system in pairs if not system.reference}
-    if missing := [name for pair, name in models.items() if pair not in files]:
-        raise DataError(f"no captions of {missing[0]}; give them with --captions {missing[0]}=FILE")
-    if unknown := ["/".join(pair) for pair in files if pair not in models]:
-        raise DataError(f"--captions {unknown[0]}: the study asks for {', '.join(models.values())}")
+    models = {(setup, system.id) for setup, system in pairs if not system.reference}
+    if wrong := sorted(models ^ files.keys()):
+        wanted = ", ".join("/".join(pair) for pair in sorted(models))
+        raise DataError(f"--captions {'/'.join(wrong[0])}=FILE: the study needs one file of each of {wanted}")
     captions = {}
     for setup, system in pairs:
         if system.reference:
@@ -126,17 +125,18 @@ def _write(sheets: Sheets, gold: Sequence[Item], source: ImageSource, out: Path)
         picture.thumbnail((sheets.study.pixels, sheets.study.pixels), Resampling.LANCZOS)
         picture.save(buffer, format="JPEG", quality=85, optimize=True)  # without metadata
         pictures[name] = buffer.getvalue()
-    write_zip(out / "pictures.zip", pictures.items())
+    _write_zip(out / "pictures.zip", pictures.items())
     within = sheets.study.pictures == "inside"
     where = inside(pictures) if within else "pictures/{}".format
     pages = ((f"{sheet.id}.html", page(sheets, sheet, where).encode()) for sheet in sheets.sheets)
     folder = {} if within else {f"pictures/{name}": content for name, content in pictures.items()}
-    write_zip(out / "pages.zip", chain(pages, folder.items()))
-    write_text(out / "batch.csv", batch_csv(sheets))
-    write_text(out / "template.html", template_html(sheets))
+    _write_zip(out / "pages.zip", chain(pages, folder.items()))
+    batch, template = crowd_files(sheets)
+    write_text(out / "batch.csv", batch)
+    write_text(out / "template.html", template)
     write_text(out / "gold.md", _gold_text(sheets, gold))
-    write_sheets(sheets, out / "sheets.json")
-    checksums.record(*(out / name for name in FILES))
+    write_json(out / "sheets.json", sheets.model_dump(mode="json"))
+    record(*(out / name for name in FILES))
 
 
 def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:
@@ -155,8 +155,7 @@ def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Write a zip; equal members give equal bytes."""
+def _write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members:
             info = zipfile.ZipInfo(name, _EARLIEST)
@@ -166,11 +165,5 @@ def write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
 
 def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
     """Return the pictures of ``pictures.zip`` by name."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = [archive.getinfo(name) for name in names]
-            if any(entry.file_size > _MAX_BYTES for entry in entries):
-                raise ValueError("a picture is too large")
-            return {entry.filename: archive.read(entry) for entry in entries}
-    except DAMAGED as error:
-        raise DamagedData(f"{path}: cannot be read ({error}); rebuild it with `recap study sheets`") from error
+    with reading(path, damaged="rebuild it with `recap study sheets`"), zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in names}

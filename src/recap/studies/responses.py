@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sqlite3
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -15,19 +17,17 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from recap.core import checksums
-from recap.core.documents import read_json, write_json
+from recap.core.documents import first_problem, read_json, write_json
 from recap.core.errors import DataError, MissingData, counted
+from recap.core.files import reading
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.core.problems import first_problem
 from recap.settings import Strict
-from recap.studies.sheets import Item, Sheet, Sheets, item_number, sheet_id
-from recap.studies.store import read_store
+from recap.studies.sheets import Item, Sheet, Sheets
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-Rule = Literal["", "unfinished", "answered", "wrong_gold", "seconds", "same_position", "repeated_person"]
-RULES: dict[Rule, str] = {
+RULES = {
     "unfinished": "did not hand in the form",
     "answered": "left too many items open",
     "wrong_gold": "answered too many gold items wrongly",
@@ -38,9 +38,9 @@ RULES: dict[Rule, str] = {
 ENDINGS = (".csv", ".json", ".sqlite")  # of files of responses
 _CROWD = re.compile(r"Answer\.(\d+)\.([a-z0-9_.]+?)(?:\.(no|yes|\d))?$")
 _TYPED = ("sheet", "item", "question", "answer")
+_NUMBER = re.compile(r"0*([0-9]+?)(\.0+)?")
 _YES = 0.3  # share of yes of simulated raters, where the study does not say
 _TRUE = ("true", "on", "yes")
-_MAX_BYTES = 2**28
 
 
 class Response(Strict):
@@ -51,7 +51,7 @@ class Response(Strict):
     sheet: str  #: id of the form
     consent: bool = False
     finished: bool = False  #: the rater handed it in; else it is a copy of a half-filled form
-    answers: Answers = {}  #: number of the item -> question -> answer
+    answers: Answers = {}
     seconds: dict[str, Seconds] = {}  #: number of the item -> time on the screen
     simulated: bool = False  #: no person answered
 
@@ -66,7 +66,7 @@ class Rater(Strict):
     sheet: str
     answers: Answers
     wrong_gold: int  #: gold items answered wrongly or not at all
-    excluded: Rule = ""  #: why the rater does not count, if so
+    excluded: str = ""  #: the rule of `RULES` by which the rater does not count, if any
 
 
 class Collected(Strict):
@@ -136,23 +136,22 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
         if not files:
             raise DataError(f"{path}: holds no responses ({', '.join(ENDINGS)}); put them there")
         for file in files:
-            if file.suffix not in ENDINGS:
-                raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
-            if file.stat().st_size > _MAX_BYTES:
-                raise DataError(f"{file}: is larger than {_MAX_BYTES // 2**20} MiB; no file of responses is")
-            if file.suffix == ".csv":
-                yield from _csv_responses(file, study)
-            elif file.suffix == ".json":
-                content = _parsed(file.read_bytes())
-                if isinstance(content, list):  # of `recap study simulate`
-                    yield from (Submission(f"{file} response {n}", each) for n, each in enumerate(content, start=1))
+            with reading(file, damaged="restore it, or leave it out"):
+                if file.suffix == ".csv":
+                    yield from _csv_responses(file, study)
+                elif file.suffix == ".json":
+                    content = parsed(file.read_bytes())
+                    if isinstance(content, list):  # of `recap study simulate`
+                        yield from (Submission(f"{file} response {n}", each) for n, each in enumerate(content, start=1))
+                    else:
+                        yield Submission(str(file), content)
+                elif file.suffix == ".sqlite":
+                    yield from (Submission(f"{file} submission {n}", parsed(text)) for n, text in _stored(file))
                 else:
-                    yield Submission(str(file), content)
-            else:
-                yield from (Submission(f"{file} submission {n}", _parsed(text)) for n, text in read_store(file))
+                    raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
 
 
-def _parsed(content: bytes) -> Any:
+def parsed(content: bytes) -> Any:
     """Return what JSON holds, or None: damaged JSON is no response."""
     try:
         return json.loads(content)
@@ -160,54 +159,73 @@ def _parsed(content: bytes) -> Any:
         return None
 
 
+def _stored(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of the server's submissions, the earliest first; no content of one that is damaged."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes  # a damaged text need not be UTF-8
+        for (number,) in connection.execute("SELECT number FROM submissions ORDER BY number").fetchall():
+            content = b""
+            with suppress(sqlite3.Error, ValueError, TypeError):
+                query = "SELECT content FROM submissions WHERE number = ? AND typeof(content) = 'text'"
+                (content,) = connection.execute(query, (number,)).fetchone()
+            yield number, content
+
+
 def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [{name: (row[name] or "").strip() for name in row if name} for row in csv.DictReader(file)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: no CSV in UTF-8 ({error}); save it as such") from error
-    names = set(rows[0]) if rows else set()
-    typed = {"study": study, "consent": True, "finished": True}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = [{name: (row[name] or "").strip() for name in row if name} for row in csv.DictReader(file)]
+    names = rows[0].keys() if rows else set()
+    common = {"study": study, "consent": True, "finished": True}
     if "Input.sheet" in names:
         for line, row in enumerate(rows, start=2):
             consent = any(row.get(name, "").lower() in _TRUE for name in ("Answer.consent", "Answer.consent.on"))
-            values = {**typed, "sheet": sheet_id(row["Input.sheet"]), "consent": consent, "answers": _crowd(row)}
+            values = {**common, "sheet": _sheet(row["Input.sheet"]), "consent": consent, "answers": _crowd(row)}
             yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
-    elif names.issuperset(_TYPED):
-        for sheet, (answers, problem) in _typed(rows).items():
-            yield Submission(f"{path} sheet {sheet}", problem or {**typed, "sheet": sheet, "answers": answers})
+    elif names >= set(_TYPED):
+        for sheet, answers in _typed(rows).items():
+            yield Submission(f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": answers})
     else:
         raise DataError(f"{path}: needs the columns {', '.join(_TYPED)}, or Input.sheet and Answer.<item>.<question>")
 
 
-def _crowd(row: Mapping[str, str]) -> Answers:
+def _crowd(row: dict[str, str]) -> Answers:
     """Return the answers of one assignment; a question has one column of values, or one of true and false each."""
     answers: Answers = {}
-    for match, value in ((_CROWD.fullmatch(column), value) for column, value in row.items()):
+    for column, value in row.items():
+        match = _CROWD.fullmatch(column)
         if match and value and (match[3] is None or value.lower() in _TRUE):
             answers.setdefault(match[1], {})[match[2]] = match[3] or value
     return answers
 
 
-def _typed(rows: Iterable[Mapping[str, str]]) -> dict[str, tuple[Answers, DataError | None]]:
+def _typed(rows: Iterable[dict[str, str]]) -> dict[str, Answers]:
     """Return the answers on each sheet that was typed from paper, which raters agree to by handing it in."""
-    sheets: dict[str, tuple[Answers, DataError | None]] = {}
-    for line, row in enumerate(rows, start=2):
-        sheet, item, answer = sheet_id(row["sheet"]), item_number(row["item"]), item_number(row["answer"])
-        answers, problem = sheets.get(sheet, ({}, None))
-        if answers.setdefault(item, {}).setdefault(row["question"], answer) != answer:
-            problem = problem or DataError(f"has two answers to item {item} (line {line}); keep one")
-        sheets[sheet] = answers, problem
+    sheets: dict[str, Answers] = {}
+    for row in rows:
+        answers = sheets.setdefault(_sheet(row["sheet"]), {}).setdefault(_number(row["item"]), {})
+        answer = _number(row["answer"])
+        if answers.setdefault(row["question"], answer) != answer:
+            answers[row["question"]] += f" and {answer}"  # is no answer to choose
     return sheets
 
 
-def simulate(sheets: Sheets, out: Path) -> list[Response]:
+def _number(text: str) -> str:
+    """Return the number of an item or answer without what a spreadsheet adds or a person types before it."""
+    match = _NUMBER.fullmatch(text)
+    return match[1] if match else text
+
+
+def _sheet(text: str) -> str:
+    """Return the id of a sheet: three digits, of which a spreadsheet makes ``2`` or ``2.0``."""
+    return _number(text).zfill(3)
+
+
+def simulate(sheets: Sheets, out: Path) -> None:
     """Write a response per sheet that no person gave, and that says so; equal sheets give equal bytes."""
     responses = [simulated_response(sheets, sheet) for sheet in sheets.sheets]
     write_json(out, [response.model_dump(mode="json") for response in responses])
     checksums.record(out)
     log.info(f"SIMULATED {counted(len(responses), 'response')}, no person answered -> {out}")
-    return responses
 
 
 def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
@@ -269,8 +287,6 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
     duplicates, replaced, refused, kinds = 0, 0, list[str](), set[bool]()
     for source, values, person in submissions:
         try:
-            if isinstance(values, DataError):
-                raise values
             response = valid_response(values, sheets)
         except DataError as error:
             # A damaged file or the name of a file may hold what is no text in UTF-8.
@@ -301,13 +317,13 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
     return Collected(study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts)
 
 
-def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[Rule, int]:
+def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[str, int]:
     """Return the first rule that leaves a rater out, if any, and how many gold items have no right answer."""
     rules = sheets.study.exclusions
     rated = [(item, response.answers.get(number, {})) for number, item in sheet.numbered.items()]
     positions = Counter(answer for _, answers in rated for answer in answers.values())
     wrong = sum(not answers.items() >= item.right.items() for item, answers in rated if item.gold)
-    broken: dict[Rule, bool] = {
+    broken = {
         "unfinished": not response.finished,
         "answered": sum(len(answers) == len(sheets.questions) for _, answers in rated) < rules.answered * len(rated),
         "wrong_gold": wrong > rules.wrong_gold,

@@ -8,37 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import hashlib
-import json
 import re
 import secrets
 import socket
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from recap.core.errors import ConfigError, DamagedData, DataError, first_line
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from recap.core.errors import ConfigError, DataError, first_line
 from recap.core.files import csv_text, reading, write_text
 from recap.core.log import log
 from recap.studies.forms import inside, page, policy
-from recap.studies.responses import valid_response
+from recap.studies.responses import parsed, valid_response
 from recap.studies.sheets import Sheets
-from recap.studies.store import Store
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 LOCAL = ("127.0.0.1", "localhost")
 MAX_BYTES = 2**17  # of a response; 55 items take 3 KiB
 REQUEST_SECONDS = 30  # for the body of a request
+LOCKED_SECONDS = 10  # that a response waits for another process to release the file of responses
 MOST_CONNECTIONS = 500  # above, uvicorn answers 503
-STOP_SECONDS = 15  # for requests that have arrived; a locked file of responses is waited for by ten
+STOP_SECONDS = 15  # for requests that have arrived
 BUSY = "Your answers could not be stored. Try again in a minute, or tell the person who gave you the link.\n"
 UNKNOWN = "This link is not valid. Ask the person who gave it to you for a new one.\n"
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have 16 bytes of randomness
 HEADERS = {
     "Cache-Control": "no-store",
     "Connection": "close",
@@ -46,6 +48,49 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{22,}")  # so many characters have 16 bytes of randomness
+_TABLE = """
+CREATE TABLE IF NOT EXISTS submissions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    sheet TEXT NOT NULL,
+    content TEXT NOT NULL,
+    UNIQUE (sheet, content)
+)
+"""
+
+
+class Store:
+    """The SQLite file of the responses, which only its owner may read; `recap study import` takes each sheet's last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        with self._transaction() as connection:
+            connection.execute(_TABLE)
+
+    def add(self, sheet: str, content: str) -> None:
+        """Store a submission in place of an equal one; when this returns, it is on the disk."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM submissions WHERE sheet = ? AND content = ?", (sheet, content))
+            connection.execute("INSERT INTO submissions (sheet, content) VALUES (?, ?)", (sheet, content))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        # The file is opened for each response, so that one that was removed or replaced meanwhile receives none.
+        existing = f"{self.path.absolute().as_uri()}?mode=rw"
+        try:
+            with closing(sqlite3.connect(existing, LOCKED_SECONDS, isolation_level=None, uri=True)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")  # each commit is synced
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise DataError(
+                f"{self.path}: cannot hold responses ({error}); restore it, or name another file"
+            ) from error
 
 
 def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
@@ -53,12 +98,11 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
     tokens = {sheet.id: secrets.token_urlsafe(16) for sheet in sheets.sheets}
     if path.exists():
         again = "remove it, and new links are made, or name another file with --links"
-        with reading(path, DataError, damaged=again), path.open(encoding="utf-8", newline="") as file:
+        with reading(path, damaged=again), path.open(encoding="utf-8", newline="") as file:
             tokens = {line.get("sheet", ""): line.get("token") or "" for line in csv.DictReader(file)}
-        if set(tokens) != set(sheets.by_id) or len(set(tokens.values())) != len(tokens):
-            raise DataError(f"{path}: its links are of another study; {again}")
-        if not all(map(_TOKEN.fullmatch, tokens.values())):
-            raise DamagedData(f"{path}: holds a damaged token; {again}")
+        distinct = len(set(tokens.values())) == len(tokens)
+        if not distinct or set(tokens) != set(sheets.by_id) or not all(map(_TOKEN.fullmatch, tokens.values())):
+            raise DataError(f"{path}: its links are damaged, or of another study; {again}")
     rows = ([sheet, token, f"{address}/{token}"] for sheet, token in tokens.items())
     write_text(path, csv_text([["sheet", "token", "link"], *rows]))
     path.chmod(0o600)
@@ -69,33 +113,17 @@ def make_app(
     sheets: Sheets, pictures: dict[str, bytes], tokens: Mapping[str, str], store: Store, host: str
 ) -> Starlette:
     """Return the web application; it answers requests for `LOCAL` and `host`, and refuses those for others."""
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.requests import ClientDisconnect
-    from starlette.responses import HTMLResponse, PlainTextResponse
-    from starlette.routing import Route
-
-    def hashed(token: str) -> str:
-        # Tokens are compared by their hashes, so that the time of a comparison tells nothing about a token.
-        return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-    by_hash = {hashed(token): sheets.by_id[sheet] for token, sheet in tokens.items()}
     source = inside(pictures)
 
     def plain(text: str, status: int) -> Response:
         return PlainTextResponse(text.encode("utf-8", "replace"), status, HEADERS)
 
     async def answer(request: Request) -> Response:
-        sheet = by_hash.get(hashed(request.path_params["path"]))
+        sheet = sheets.by_id.get(tokens.get(request.path_params["path"], ""))
         if sheet is None:
             return plain(UNKNOWN, 403)
         if request.method != "POST":
             return HTMLResponse(page(sheets, sheet, source, online=True), headers=HEADERS)
-        # Another page cannot send this type without asking first, which nothing here allows.
-        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return plain("Send JSON.\n", 415)
         content = b""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
@@ -103,11 +131,9 @@ def make_app(
                     content += piece
                     if len(content) > MAX_BYTES:
                         return plain("The response is too long.\n", 413)
-            response = valid_response(json.loads(content), sheets)
+            response = valid_response(parsed(content), sheets)
         except (ClientDisconnect, TimeoutError, asyncio.CancelledError):
             return plain("The response is incomplete.\n", 400)
-        except (ValueError, RecursionError):
-            return plain("Send JSON.\n", 415)
         except DataError as error:
             return plain(f"The response {error}.\n", 422)
         if response.sheet != sheet.id or response.simulated or not response.finished:
@@ -120,8 +146,7 @@ def make_app(
             return plain(BUSY, 503)
         return plain("received\n", 200)
 
-    hosts = [*LOCAL, *([host] if host and host not in LOCAL else [])]
-    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)]
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, host])]
     return Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])], middleware=middleware)
 
 
@@ -135,12 +160,8 @@ def public_host(address: str) -> str:
 
 def serve(app: Starlette, port: int) -> None:
     """Serve on 127.0.0.1 until Ctrl-C or SIGTERM; requests that have arrived are answered first."""
-    import uvicorn
-
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port of a server that has just ended is free
     try:
-        listener.bind((LOCAL[0], port))
+        listener = socket.create_server((LOCAL[0], port))
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"--port {port}: cannot be served ({first_line(error)}); name another with --port N"

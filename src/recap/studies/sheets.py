@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recap.core.checksums import check
-from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedData
+from recap.core.documents import read_json
 from recap.core.hashing import value_hash
 from recap.settings import Strict, Study
 
 BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
 YES_NO = ("no", "yes")
-_NUMBER = re.compile(r"0*([0-9]+?)(\.0+)?")
-
-
-def sheet_id(number: int | str) -> str:
-    """Return the id of a sheet: three digits, of which a spreadsheet makes ``2`` or ``2.0``."""
-    return item_number(str(number)).zfill(3)
-
-
-def item_number(text: str) -> str:
-    """Return the number of an item or answer without what a spreadsheet adds or a person types before it."""
-    match = _NUMBER.fullmatch(text)
-    return match[1] if match else text
 
 
 class Item(Strict):
@@ -65,7 +51,7 @@ class Sheet(Strict):
 
 
 class Sheets(Strict):
-    """All sheets of a study."""
+    """All sheets of a study; raters must not see them."""
 
     form: Literal["recap study 1"] = "recap study 1"
     name: str  #: of the study
@@ -73,6 +59,15 @@ class Sheets(Strict):
     scale: str  #: sentence about how the models were trained
     pictures: dict[str, str]  #: file of ``pictures.zip`` -> file of the data set
     sheets: list[Sheet] = Field(min_length=1)  #: one per rater
+    digest: str = ""  #: hash of all that raters see and of the key, by which forms and responses are recognized
+
+    @model_validator(mode="after")
+    def _set_digest(self) -> Self:
+        digest = value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
+        if self.digest not in ("", digest):
+            raise ValueError("the items were changed after they were made")
+        self.digest = digest
+        return self
 
     @property
     def preference(self) -> bool:
@@ -95,25 +90,9 @@ class Sheets(Strict):
         """The sheets by id."""
         return {sheet.id: sheet for sheet in self.sheets}
 
-    @cached_property
-    def digest(self) -> str:
-        """What forms and responses are recognised by: a hash of all that raters see and of the key."""
-        return value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
-
-
-class _SignedSheets(Sheets):
-    signature: str = Field(alias="digest", exclude=True)
-
-
-def write_sheets(sheets: Sheets, path: Path) -> None:
-    """Write the sheets with their key; raters must not see this file."""
-    write_json(path, {**sheets.model_dump(mode="json"), "digest": sheets.digest})
-
 
 def read_sheets(path: Path) -> Sheets:
-    """Read what `write_sheets` wrote."""
+    """Read ``sheets.json``, which `recap study sheets` wrote."""
     check(path)
-    sheets: _SignedSheets = read_json(path, _SignedSheets)
-    if sheets.signature != sheets.digest:
-        raise DamagedData(f"{path}: its items were changed after they were made; rebuild the forms")
+    sheets: Sheets = read_json(path, Sheets)
     return sheets

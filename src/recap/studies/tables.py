@@ -25,7 +25,7 @@ _DEPENDENT = (
 
 def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any], out: Path) -> list[Path]:
     """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes."""
-    table, numbers = study_table(sheets, statistics), csv_table(sheets, statistics)
+    table, numbers = study_table(sheets, statistics), _csv_table(sheets, statistics)
     paths = write_formats(out / name, table, numbers, name=sheets.name)
     checksums.record(*paths)
     log.info(f"study {sheets.name}: {counted(len(statistics['blocks']), 'block')} -> {paths[-1]}")
@@ -79,7 +79,7 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
         f"{study.images} test images per column, {study.raters} raters per image. Test: Pearson chi-square against "
         f"equal shares, {degrees} degrees of freedom; p Holm-corrected over the columns."
     ]
-    ways = [(plain(setup.label), test["p_by"]) for setup, test in zip(study.setups, tests, strict=True)]
+    ways = [(plain(block["label"]), block["test"]["p_by"]) for block in blocks]
     if exact := [f"{label} ({p_by})" for label, p_by in ways if p_by not in (None, PEARSON)]:
         notes.append(f"Too few votes for the chi-square distribution; p from another: {', '.join(exact)}.")
     equal = [block["images_with_equal_captions"] for block in blocks]
@@ -94,7 +94,7 @@ def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Bloc
     study, table = sheets.study, []
     notes = [f"{study.images} test images per system, {study.raters} raters per image and system."]
     for number, (question, block) in enumerate(zip(study.questions, blocks, strict=True), start=1):
-        cells = [block["systems"][system.id] for system in study.systems]
+        cells, test = [block["systems"][system.id] for system in study.systems], block["test"]
         lines = [_line(answer, [cell[answer] for cell in cells]) for answer in ("no", "yes")]
         lines.append(_line("no rate", [_number(cell["share"], 2) for cell in cells]))
         lines.append(_line(INTERVAL, map(_range, cells)))
@@ -102,26 +102,20 @@ def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Bloc
             if printed := study.printed.get(question.id, {}).get(name):
                 lines.append(_line(f"printed: {name}", [_number(value, digits) for value in printed]))
         table.append(Block(f"Q{number}. {plain(question.text)}", lines))
-        notes.append(_question_note(f"Q{number}", block))
+        note = f"no test ({test['reason']})"
+        if test["p"] is not None:
+            note = (
+                f"Pearson chi-square of the models' answers {_number(test['chi_square'], 1)}, {test['degrees']} "
+                f"degrees of freedom, p {_p(test)} ({test['p_by']}, Holm over the questions)"
+            )
+        notes.append(
+            f"Q{number}: {note}; Fleiss' kappa {_number(block['fleiss_kappa'], 2)} ({block['fleiss_items']} captions), "
+            f"Krippendorff's alpha {_number(block['krippendorff_alpha'], 2)}."
+        )
     return table, notes
 
 
-def _question_note(name: str, block: Mapping[str, Any]) -> str:
-    """Return the test and the agreement of one question."""
-    test = block["test"]
-    agreement = (
-        f"Fleiss' kappa {_number(block['fleiss_kappa'], 2)} ({block['fleiss_items']} captions), "
-        f"Krippendorff's alpha {_number(block['krippendorff_alpha'], 2)}"
-    )
-    if test["p"] is None:
-        return f"{name}: no test ({test['reason']}); {agreement}."
-    return (
-        f"{name}: Pearson chi-square of the models' answers {_number(test['chi_square'], 1)}, {test['degrees']} "
-        f"degrees of freedom, p {_p(test)} ({test['p_by']}, Holm over the questions); {agreement}."
-    )
-
-
-def csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
+def _csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
     """Return one line per setup or question and system with all numbers; shares are fractions."""
     counts, line = (["votes"], "share") if sheets.preference else (["no", "yes"], "no rate")
     numbers = [*counts, "share", "low", "high"]

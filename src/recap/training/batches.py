@@ -17,10 +17,9 @@ from recap.runs.inputs import ReadsImages, batch_tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>).
+    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>); missing captions are all padding.
 
-    An image with fewer than C captions has rows that are all padding. A batch without images (the shard of a process
-    that gets none) has no streams, and so has a batch of texts, each the one caption of its id.
+    The shard of a process that gets no image has no streams, and so has a batch of texts, each the caption of its id.
     """
 
     image_ids: list[int]
@@ -28,7 +27,7 @@ class Batch:
     tokens: Tensor
 
     def to(self, device: torch.device) -> Batch:
-        """Move the tensors."""
+        """Move the tensors to a device."""
         return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True))
 
 

@@ -39,10 +39,9 @@ class Group:
         """Return the sums of numbers over all processes."""
         if self.size == 1:
             return list(numbers)
-        values = torch.tensor(numbers, dtype=torch.float64, device=self.device)
-        dist.all_reduce(values)
-        totals: list[float] = values.tolist()
-        return totals
+        totals = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        dist.all_reduce(totals)
+        return list(totals.tolist())
 
     def of_main(self, names: Sequence[str]) -> list[str]:
         """Return the names that the main process passed."""
@@ -57,17 +56,14 @@ class Group:
         if self.size == 1:
             return
         parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        flat = torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None])
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
-        pieces = flat.split([parameter.numel() for parameter in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
+        for parameter, piece in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
             parameter.grad = piece.view_as(parameter)
 
     def random_states(self) -> dict[str, Tensor]:
-        """Return the random states of all processes, [size, bytes]: of their CPU and, where they use one, their GPU."""
+        """Return the random states of all processes, [size, bytes], of their CPU and of a GPU that they use."""
         states = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.device)

@@ -18,9 +18,8 @@ from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log
 from recap.data.texts import texts_outside
 from recap.data.vocabulary import PAD, UNK, load_vocabulary
-from recap.models.gpt2 import LanguageModel
-from recap.models.gpt2_weights import save_language_model
-from recap.nn.fast import PackedIndex
+from recap.models.gpt2 import LanguageModel, save_language_model
+from recap.nn.rows import PackedIndex
 from recap.plan.source import code_digest
 from recap.runs.folder import read_weights
 from recap.settings import CosineSchedule, CrossEntropy
@@ -45,9 +44,7 @@ def pretrain_language_model(
     ids = [words.encode(tokens)[:longest] for tokens in texts.tokens]
     order = generator(spec.seed, "validation texts").permutation(len(ids)).tolist()
     if len(ids) <= spec.validation_texts:
-        raise TrainingError(
-            f"{len(ids)} texts leave none to train on; lower validation_texts, now {spec.validation_texts}"
-        )
+        raise TrainingError(f"{len(ids)} texts leave none to train on; lower validation_texts")
     # Each text is the one caption of an "image" without features.
     validation, training = (
         CaptionBatches(
@@ -59,10 +56,10 @@ def pretrain_language_model(
         )
         for part in (order[: spec.validation_texts], order[spec.validation_texts :])
     )
-    counts = {"training_texts": len(ids) - spec.validation_texts, "validation_texts": spec.validation_texts}
+    trained = len(ids) - spec.validation_texts
     log.info(
-        f"{NAME}: {counts['training_texts']} training and {spec.validation_texts} validation texts of {texts.read} "
-        f"that were read; {texts.in_corpus} were left out because the data set has them, duplicates and empty ones, too"
+        f"{NAME}: {trained} training and {spec.validation_texts} validation texts of {texts.read} that were read; "
+        f"{texts.in_corpus} were left out because the data set has them, duplicates and empty ones, too"
     )
     torch.manual_seed(derived_seed(spec.seed, "weights"))
     sizes = spec.model_dump(include={"d_model", "heads", "d_feed_forward", "layers", "positions", "dropout"})
@@ -96,15 +93,8 @@ def pretrain_language_model(
 
     with exclusive(state / "lock", wait_seconds=60.0, what=f"the state folder {state}"):
         loop = Training(
-            step=OptimizerStep(
-                model=model,
-                objective=objective,
-                stage=stage,
-                d_model=spec.d_model,
-                group=group,
-                state=state,
-                items="texts",
-            ),
+            step=OptimizerStep(model=model, objective=objective, stage=stage, d_model=spec.d_model, group=group),
+            state=state,
             batches=training,
             validate=perplexity,
             identity={
@@ -124,7 +114,8 @@ def pretrain_language_model(
         {
             "texts_read": texts.read,
             "texts_in_the_data_set": texts.in_corpus,
-            **counts,
+            "training_texts": trained,
+            "validation_texts": spec.validation_texts,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "vocabulary_hash": words.hash,
             "perplexity": -loop.progress.best,

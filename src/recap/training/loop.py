@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.device import mixed
-from recap.core.documents import write_json
 from recap.core.errors import TrainingError, first_line, listed
 from recap.core.files import atomic_path
 from recap.core.hashing import differences
@@ -48,15 +47,13 @@ CIDER_D = Metric("CIDEr-D", "val_cider_d")
 
 @dataclass(kw_only=True, eq=False)
 class OptimizerStep:
-    """Updates the weights with one batch; a step whose numbers are lost is noted in the folder `state`."""
+    """Updates the weights with one batch."""
 
     model: nn.Module
     objective: Objective
     stage: Stage
     d_model: int
     group: Group
-    state: Path
-    items: str = "images"  # of a batch, in errors
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.model.parameters(), self.stage)
@@ -89,7 +86,7 @@ class OptimizerStep:
                 loss.backward()
                 loss = loss / weight
         except NonFiniteLogits as error:
-            raise self._lost(batch, progress, str(error), [batch.image_ids[index] for index in error.images]) from error
+            raise self._lost(str(error), [batch.image_ids[index] for index in error.images]) from error
         except RuntimeError as error:
             if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -102,7 +99,7 @@ class OptimizerStep:
         value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
         for name, number in (("loss", value), ("gradient's norm", size)):
             if not math.isfinite(number):
-                raise self._lost(batch, progress, f"the {name} of step {at['step']} is {number}", batch.image_ids)
+                raise self._lost(f"the {name} of step {at['step']} is {number}", batch.image_ids)
         self.optimizer.step()
 
         numbers = {"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}
@@ -113,14 +110,10 @@ class OptimizerStep:
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
 
-    def _lost(self, batch: Batch, progress: Counters, reason: str, items: list[int]) -> TrainingError:
-        """Write down the step and the images at which numbers were lost, and return the error that says so."""
-        path, reason = self.state / "failed_step.json", f"{reason}; its {self.items} are {items}"
-        at = {"epoch": progress.epoch + 1, "batch": progress.batch + 1, "step": progress.step + 1}
-        write_json(path, {**at, "image_ids": batch.image_ids, "learning_rate": self.rate, "reason": reason})
+    def _lost(self, reason: str, images: list[int]) -> TrainingError:
         return TrainingError(
-            f"{reason}; lower the learning rate (now {self.rate:.3g}) or clip the gradient; the step is not taken, and "
-            f"{path} names its {self.items}"
+            f"{reason} (images {', '.join(map(str, images))}), and the step is not taken; lower the learning rate (now "
+            f"{self.rate:.3g}) or clip the gradient"
         )
 
 
@@ -129,6 +122,7 @@ class Training:
     """One stage of one run, or the training of a language model."""
 
     step: OptimizerStep
+    state: Path  # folder of the state and of the best weights
     batches: CaptionBatches
     validate: Callable[[], float]  # returns this process's part of the validation's metric
     identity: dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
@@ -140,7 +134,7 @@ class Training:
 
     def __post_init__(self) -> None:
         step, decay = self.step, self.step.stage.weight_average
-        self.model, self.stage, self.group, self.state = step.model, step.stage, step.group, step.state
+        self.model, self.stage, self.group = step.model, step.stage, step.group
         self.average = WeightAverage(self.model.parameters(), decay) if decay else None
         self.progress = Counters()
         self._stop, self._since = GracefulStop(self.name), 0.0
@@ -168,8 +162,8 @@ class Training:
             epoch, score = self._scores[-1]
             if len(self._scores) > 1 and {each for _, each in self._scores} == {score}:  # no validation could choose
                 log.warning(
-                    f"{self.name}: all {len(self._scores)} validations gave {self.metric.name} {score:.4f}, so the "
-                    "last epoch is kept; of one validation image CIDEr-D is always 0, give more"
+                    f"{self.name}: all validations gave {self.metric.name} {score:.4f}, so the last epoch is kept; of "
+                    "one validation image CIDEr-D is always 0, give more"
                 )
                 self._keep(score, epoch)
                 self._save()

@@ -58,9 +58,8 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
 def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float) -> Tensor:
     """Replace tokens of captions [B, C, T], each with probability `rate`, by draws from the model (scheduled sampling).
 
-    Token t is drawn after the tokens before it, replaced ones among them. All are drawn first and the loss is taken in
-    one teacher-forced pass over them: no gradient flows through a draw, so this differs from released code, which draws
-    on the way, in the dropout masks alone (a token is drawn under other masks than it is trained under).
+    Token t is drawn after the tokens before it, replaced ones among them; the loss is taken in one teacher-forced pass
+    over all. Released code draws on the way, so that a token is drawn under the dropout masks it is trained under.
     """
     step = with_banned_tokens(model.step, BANNED)
     batch, captions, length = inputs.shape
@@ -110,8 +109,8 @@ class CrossEntropyObjective:
 def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float | Tensor]:
     """Return means per token, in nats: the log-probability of tokens [R] and the entropy of their distributions [R, V].
 
-    In self-critical training a log-probability of random samples that keeps falling, or an entropy that runs to 0,
-    comes hundreds of steps before the reward breaks down.
+    A log-probability of samples that keeps falling, or an entropy that runs to 0, comes hundreds of steps before the
+    reward breaks down.
     """
     chosen = log_probabilities.gather(-1, tokens[:, None])
     # What is banned has log-probability -inf and adds 0.
@@ -149,13 +148,11 @@ class SelfCriticalObjective:
     """Self-critical sequence training (Rennie et al. 2017), the second stage: REINFORCE on sampled captions' CIDEr-D.
 
     Captions are drawn without a graph and with caches, then scored in one teacher-forced pass that has the gradient.
-    Both passes run without dropout, so that the gradient is that of the very policy that drew the captions. Released
-    code samples with dropout on and differentiates those passes, which is why it must keep the graph of every step;
-    with `dropout` images are encoded and captions are scored under dropout, and drawn from the images so encoded
-    without more.
+    Both passes run without dropout, so that the gradient is that of the policy that drew the captions. With `dropout`,
+    as in released code, images are encoded and captions are scored under dropout.
 
-    `references` are the token ids of the training captions by image, without <bos> and <eos>; a sampled caption has at
-    most `max_length` tokens, the end token among them.
+    `references`: token ids of the training captions by image, without <bos> and <eos>; a sampled caption has at most
+    `max_length` tokens, the end token among them.
     """
 
     def __init__(

@@ -50,12 +50,10 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
 
 
 def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
-    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and validation score.
-
-    Of `step_then_plateau` only epochs after the step decay count.
-    """
+    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and validation."""
     if schedule.kind != "plateau" and schedule.kind != "step_then_plateau":
         return 0
+    # Epochs of the step decay do not count.
     first = schedule.plateau_from if schedule.kind == "step_then_plateau" else 0
     best, since, met = -math.inf, 0, 0
     for epoch, score in scores:
@@ -85,15 +83,15 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
 class RAdam(torch.optim.Adam):
     """Rectified Adam (Liu et al. 2020), equal to torch's up to rounding, in one pass over weights and moments.
 
-    A step of RAdam is one of Adam with another rate and another epsilon. With bias corrections c1, c2 of the moments
-    m, v and the rectification r:
+    A step of RAdam is one of Adam with another rate and epsilon. With bias corrections c1, c2 of the moments m, v and
+    the rectification r:
 
         RAdam, once v is trusted    lr r (m / c1) sqrt(c2) / (sqrt(v) + eps)
         before (the first steps)    lr (m / c1)
         Adam                        lr' (m / c1) / (sqrt(v / c2) + eps')    lr' = lr r,  eps' = eps / sqrt(c2)
                                                                             or lr' = lr E,  eps' = E, which outweighs v
 
-    torch's Adam has a fused form; torch's RAdam makes about ten passes. The state dict holds each group's `steps`.
+    torch's RAdam makes about ten passes. The state dict holds each group's `steps`.
     """
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -135,8 +133,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
 class WeightAverage:
     """An exponential moving average of parameters: smoother than the last step, and better on little data.
 
-    After step t: average = d * average + (1 - d) * weights, from a copy of them on, with
-    d = min(decay, (1 + t) / (10 + t)), so that the first weights are soon forgotten.
+    After step t: average = d * average + (1 - d) * weights, with d = min(decay, (1 + t) / (10 + t)).
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:

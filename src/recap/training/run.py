@@ -27,7 +27,7 @@ from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.nn.fast import fast, prepare_compilation
 from recap.plan.source import TRAINING, job_code
-from recap.runs.folder import Counters, load_weights, write_run
+from recap.runs.folder import load_weights, write_run
 from recap.runs.inputs import FeatureSources, GpuFeatures, ReadsImages, pretrained_file, split_captions
 from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, RunSpec, SelfCritical, Stage
 from recap.training.batches import Batch, CaptionBatches
@@ -148,10 +148,10 @@ def train(
             stage=stage,
             d_model=spec.model_settings.noam_width,
             group=group,
-            state=state,
         )
         training = Training(
             step=step,
+            state=state,
             batches=batches,
             validate=validator(model, stage, sources, validation, max_length, group, name),
             identity={"settings": settings, "inputs": hashes, "source": source},
@@ -162,7 +162,11 @@ def train(
         )
         counters = training.run()
         if group.is_main:
-            warn_if_no_better(name, counters)
+            if counters.best_epoch == 0:  # self-critical training can break a model
+                log.warning(
+                    f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
+                    f"{counters.best:.4f}), so these are its result; lower the learning rate, or try other samples"
+                )
             write_run(
                 out,
                 made_from={"stage": spec.stage, "spec": settings, **hashes, "code": source},
@@ -212,10 +216,9 @@ def word_beginnings(stage: CrossEntropy, vocabulary: AnyVocabulary, group: Group
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Compile, in place, what a training step runs: encoding and teacher forcing over the real words.
+    """Compile, in place, what a training step runs: encoding and teacher forcing, one graph for batches of all sizes.
 
-    Batches differ in images, captions, lengths and real words, so all sizes are left open: one graph serves them all.
-    Decoding word by word is left as it is. `inductor` needs a C++ compiler on a CPU and Triton on a GPU.
+    `inductor` needs a C++ compiler on a CPU and Triton on a GPU.
     """
     prepare_compilation()
     model.encode = torch.compile(model.encode, dynamic=True, backend=backend)  # type: ignore[method-assign]
@@ -231,10 +234,7 @@ def validator(
     group: Group,
     name: str,
 ) -> Callable[[], float]:
-    """Return a function that decodes the validation images and returns their mean CIDEr-D (end token not counted).
-
-    Each process decodes its shard of the images; its number is the shard's sum over the count of all images.
-    """
+    """Return a function that decodes this process's validation images: their CIDEr-D over the count of all images."""
     scorer, images = CiderD(references), group.shard(sorted(references))
     decoding = DecodingSettings(beam=stage.validation_beam, max_length=max_length)
 
@@ -246,18 +246,3 @@ def validator(
         return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
 
     return validate
-
-
-def warn_if_no_better(name: str, counters: Counters) -> None:
-    """Say so if a stage ends with the weights it began with; self-critical training can break a model."""
-    spreads = {line["reward_sd"] for line in counters.history if "reward_sd" in line}
-    if spreads == {0.0}:
-        log.warning(
-            f"{name}: in each step all samples had one reward, so nothing was learned; of one training image CIDEr-D "
-            "is always 0, train on more"
-        )
-    elif counters.best_epoch == 0:
-        log.warning(
-            f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
-            f"{counters.best:.4f}), so these are its result; lower its learning rate, or try other samples or betas"
-        )

@@ -21,8 +21,8 @@ from recap.cli import build_parser, main
 from recap.cli.frame import Parser
 from recap.cli.options import mapping
 from recap.cli.steps import STEPS
-from recap.core.plugins import resolve
 from recap.settings import RunSpec
+from recap.settings.kinds import resolve
 from recap.settings.params import load_named, names, validate
 
 pytestmark = pytest.mark.seconds

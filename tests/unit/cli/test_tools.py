@@ -16,9 +16,7 @@ def never(*_):
 def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeypatch):
     monkeypatch.setattr(parts_of_speech, "find_spec", lambda name: name if name in installed else None)
     complete = installed not in (set(), {"spacy"})
-    for loader in ("_spacy", "_textblob", *(["_nltk"] if complete else [])):
+    for loader in ("_spacy", "_textblob"):
         monkeypatch.setattr(parts_of_speech, loader, never)
-    if not complete:
-        monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
     (here,) = [each.here for each in plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
     assert here == complete

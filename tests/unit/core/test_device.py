@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from helpers.refusals import refused
 from recap.core import device
-from recap.core.errors import ConfigError
 
 CPU = torch.device("cpu")
 
@@ -20,22 +18,6 @@ def test_auto_takes_bf16_only_where_the_processor_has_units_for_it(monkeypatch, 
 def test_auto_asks_a_gpu_for_units_and_takes_no_emulation(monkeypatch, units, expected):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: units or including_emulation)
     assert device.precision_here("auto", torch.device("cuda")) == expected
-
-
-@pytest.mark.parametrize("asked", ["float32", "bf16"])
-def test_what_is_asked_for_needs_no_units(monkeypatch, asked):
-    monkeypatch.setattr(device, "bf16_unit", None)
-    assert device.precision_here(asked, CPU) == asked
-
-
-def test_a_torch_that_cannot_tell_asks_for_a_choice(monkeypatch):
-    monkeypatch.delattr(torch.cpu, "get_capabilities")
-    with refused(ConfigError, "precision: auto", torch.__version__):
-        device.precision_here("auto", CPU)
-
-
-def test_the_processor_is_described_by_torch_itself():
-    assert {"architecture", "cpu_name"} <= set(torch.cpu.get_capabilities())
 
 
 @pytest.mark.parametrize("kind, expected", [("float32", torch.float32), ("bf16", torch.bfloat16)])

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from recap.core.process import (
     VISIBLE,
     WORKFLOW_VARIABLE,
     GracefulStop,
-    bounded,
     claim,
     devices,
     exit_without_workflow,
@@ -75,11 +73,8 @@ def test_several_processes_of_one_training_take_several_gpus_or_none(job):
     one.kill()
 
 
-def test_a_job_on_the_cpu_takes_none(job):
+def test_a_job_on_the_cpu_takes_none_and_more_processes_than_gpus_are_refused(job, monkeypatch, tmp_path):
     assert sees(job(device="cpu")) == "a,b,c,d"
-
-
-def test_more_processes_than_gpus_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
     monkeypatch.setenv(VISIBLE, "a,b")
     with refused(RecapError, "3 processes", "2;", "`processes`"):
@@ -92,20 +87,16 @@ def test_what_the_user_hides_is_not_counted(monkeypatch, names, found):
     assert len(devices()) == found
 
 
-def test_without_a_workflow_the_users_choice_stays(monkeypatch):
-    monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
+@pytest.mark.parametrize("job", ["", "7"])
+def test_without_a_workflow_and_in_a_job_of_slurm_the_gpus_that_were_given_stay(monkeypatch, tmp_path, job):
+    """Jobs of one workflow may see one GPU each, those that Slurm gave them; a lock on the first would be for all."""
+    monkeypatch.setenv("SLURM_JOB_ID", job)
     monkeypatch.setenv(VISIBLE, "2,3")
+    monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
+    if job:
+        monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
     claim("cuda")
-    assert os.environ[VISIBLE] == "2,3"
-
-
-def test_a_job_of_slurm_keeps_the_gpus_that_slurm_gave_it(monkeypatch, tmp_path):
-    """Two jobs of one workflow have one GPU each; both see theirs alone, so a lock on the first would be for both."""
-    monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv(VISIBLE, "b")
-    claim("cuda")
-    assert os.environ[VISIBLE] == "b" and list(tmp_path.iterdir()) == []
+    assert os.environ[VISIBLE] == "2,3" and list(tmp_path.iterdir()) == []
 
 
 STOPPED = """
@@ -126,7 +117,8 @@ def test_a_signal_sets_a_flag_and_the_loop_leaves():
     assert (done.returncode, done.stdout, done.stderr) == (143, "15\n", "job: stopped by SIGTERM; the state is saved\n")
 
 
-def test_a_part_may_be_interrupted_also_by_an_earlier_signal():
+def test_a_part_may_be_interrupted_also_by_an_earlier_signal_and_no_handler_outlives_its_work():
+    before = signal.getsignal(signal.SIGINT)  # a process in the background of a shell ignores it
     with pytest.raises(SystemExit, match="130"), GracefulStop("job") as stop, stop.interruptible():
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("it went on")
@@ -134,18 +126,7 @@ def test_a_part_may_be_interrupted_also_by_an_earlier_signal():
         signal.raise_signal(signal.SIGTERM)
         with stop.interruptible():
             raise AssertionError("it began")
-
-
-def test_a_handler_does_not_outlive_its_work():
-    before = signal.getsignal(signal.SIGINT)  # a process in the background of a shell ignores it
-    with GracefulStop("job"):
-        pass
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_what_hangs_is_left_behind():
-    with pytest.raises(TimeoutError):
-        bounded(threading.Event().wait, 0.1)
 
 
 # A workflow: locks the folder, and prints whether the previous one was killed.
@@ -167,28 +148,17 @@ def start(folder, seconds):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_workflow_after_a_killed_one_knows_and_begins(tmp_path):
-    workflow = start(tmp_path, 60)
-    assert workflow.stdout.readline() == "first\n"
-    workflow.kill()
-    workflow.wait()
-    assert start(tmp_path, 0).communicate(timeout=60) == ("killed before\n", "")
-
-
-def test_a_second_workflow_is_refused_in_one_sentence_and_the_first_goes_on(tmp_path):
+def test_one_workflow_holds_a_folder_and_the_next_knows_whether_it_was_killed(tmp_path):
+    for _ in range(2):  # one that ends by itself leaves nothing behind
+        assert start(tmp_path, 0).communicate(timeout=60) == ("first\n", "")
     first = start(tmp_path, 60)
     assert first.stdout.readline() == "first\n"
     second = start(tmp_path, 0)
     sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
     assert second.communicate(timeout=60)[1].strip() == f"{Path.cwd()}: {sentence}" and second.returncode == 1
-    assert first.poll() is None
-    first.terminate()
+    first.kill()
     first.wait()
-
-
-def test_a_workflow_that_ended_by_itself_leaves_nothing_behind(tmp_path):
-    for _ in range(2):
-        assert start(tmp_path, 0).communicate(timeout=60) == ("first\n", "")
+    assert start(tmp_path, 0).communicate(timeout=60) == ("killed before\n", "")
 
 
 def test_a_job_whose_workflow_is_gone_when_it_starts_ends(tmp_path, monkeypatch):

@@ -1,21 +1,23 @@
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from tokenizers import Tokenizer
 
-from helpers.byte_pairs import write_byte_pairs
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
-from recap.data.byte_pairs import BytePairVocabulary, load_byte_pairs
-from recap.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, build_vocabulary, load_vocabulary
+from recap.data.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    BytePairVocabulary,
+    load_byte_pairs,
+    load_vocabulary,
+)
 from recap.runs.inputs import caption_tensor
-from recap.settings import CrossEntropy
-from recap.settings.datasets import BytePairRule
-from recap.training.distributed import Group
 from recap.training.objectives import truncated_to_words
-from recap.training.run import word_beginnings
+from rehearsal.hub import write_byte_pairs
 
 LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
 
@@ -78,24 +80,6 @@ def test_a_saved_vocabulary_needs_no_other_file(pairs, tmp_path):
     assert again.encode(["the", "dog"]) == pairs.encode(["the", "dog"])
 
 
-def test_a_data_set_may_ask_for_byte_pairs(folder, tmp_path):
-    rule = {"kind": "bpe", "tokenizer": folder.name, "max_length": 12}
-    built = build_vocabulary(corpus=Path("none"), rule=rule, inputs=folder.parent, out=tmp_path / "v.json")
-    assert load_vocabulary(tmp_path / "v.json").hash == built.hash
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "files"),
-    [
-        ("gpt2", ["gpt2/vocab.json", "gpt2/merges.txt"]),
-        ("gpt2/tokenizer.json", ["gpt2/tokenizer.json"]),
-        ("hub:openai-community/gpt2", []),
-    ],
-)
-def test_the_files_of_a_tokenizer_are_outside_files(tokenizer, files):
-    assert BytePairRule(kind="bpe", tokenizer=tokenizer).outside_files() == files
-
-
 def test_a_tokenizer_json_with_truncation_of_its_own_is_not_cut(folder, pairs, tmp_path):
     tokenizer = Tokenizer.from_str(pairs.tokenizer.to_str())
     tokenizer.enable_truncation(2)
@@ -130,12 +114,6 @@ def test_the_truncation_of_visual_gpt_drops_the_last_pieces_and_the_end_of_long_
     assert [EOS in row for row in cut[:, 0]] == [False, True, False]
     only_short = truncated_to_words(tokens[1:], begins)
     assert torch.equal(only_short, tokens[1:, :, :6])
-
-
-def test_words_are_not_truncated_to_words():
-    with refused(ConfigError, "xe.truncate_to_words"):
-        stage = CrossEntropy(epochs=1, learning_rate=0.1, truncate_to_words=True)
-        word_beginnings(stage, Vocabulary(["a"], {"min_count": 1, "max_length": 9, "splits": "train"}), Group())
 
 
 def test_a_pinned_tokenizer_of_the_hub_is_that_of_its_commit(folder, pairs, tmp_path, monkeypatch):

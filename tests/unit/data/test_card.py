@@ -1,8 +1,10 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DamagedData, MissingData
+from recap.core.errors import ConfigError
 from recap.data import card, parts_of_speech
 from recap.data.card import Split, count_splits, write_card
 from recap.data.corpus import Caption, Corpus, write_corpus
@@ -34,55 +36,24 @@ def test_percentiles_are_those_of_numpy():
     random = np.random.default_rng(0)
     for size in (1, 2, 3, 19, 100, 101):
         lengths = random.integers(1, 30, size)
-        split = Split(size)
-        split.add([["a"] * length for length in lengths.tolist()], 1)
-        assert split.percentiles() == np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
-        assert split.mean_and_sd() == pytest.approx((lengths.mean(), lengths.std()))
+        percentiles = np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
+        numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
+        assert Split(size, Counter(lengths.tolist())).row()[2:] == numbers
 
 
-def test_the_size_of_a_piece_changes_nothing(corpus, monkeypatch):
+def test_a_sample_is_spread_evenly(corpus, monkeypatch):
     table = Corpus.read(corpus)
     whole = count_splits(table)
-    monkeypatch.setattr(card, "_ROWS", 3)
     monkeypatch.setattr(card, "TAGGED", 5)
-    pieces = count_splits(table)
-    for split, counted in whole.items():
-        assert counted.words == pieces[split].words
-        assert counted.lengths == pieces[split].lengths
-        # every ninth of 41 captions
-        assert pieces[split].sample == counted.sample[::9]
-
-
-def test_counts_of_the_reader_stand_on_the_card(corpus, tmp_path):
-    (tmp_path / "counts.md").write_text("- 3 left out\n")
-    write_card(name="t", corpus=corpus, counts=tmp_path / "counts.md", out=tmp_path / "card.md")
-    assert "## From the source to the corpus\n\n- 3 left out\n" in (tmp_path / "card.md").read_text()
-
-
-def test_kinds_of_words_from_tags():
-    kinds = parts_of_speech.count_kinds([["DT", "NN", "VBZ", "."], ["NNS", "PRP$", "MD", "``", "FW"]])
-    assert kinds == {"nouns": 2, "verbs": 2, "determiners": 1, "pronouns": 1, "others": 1}
+    for split, counted in count_splits(table).items():
+        assert counted.sample == whole[split].sample[::9]  # of 41 captions
 
 
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
     monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
-    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: None)
     text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
     monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
     assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
         parts_of_speech.needed_tagger()
-    monkeypatch.setattr(parts_of_speech, "_nltk", lambda: lambda lists: [["DT", "NN"] for _ in lists])
-    text = parts_of_speech.shares([["a", "dog"]])
-    assert text.startswith("Tagged by NLTK")
-    assert "- nouns: 50.0 %" in text
-
-
-def test_a_damaged_corpus_is_refused(corpus, tmp_path):
-    with refused(MissingData, tmp_path / "none", "recap data corpus"):
-        write_card(name="t", corpus=tmp_path / "none", counts=None, out=tmp_path / "card.md")
-    corpus.write_bytes(corpus.read_bytes()[:300])
-    with refused(DamagedData, "c.parquet"):
-        write_card(name="t", corpus=corpus, counts=None, out=tmp_path / "card.md")
-    assert not (tmp_path / "card.md").exists()

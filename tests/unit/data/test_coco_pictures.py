@@ -50,11 +50,6 @@ def test_listings_that_are_refused(tmp_path, images, named):
     assert not (tmp_path / "out").exists()
 
 
-def test_another_number_than_cocos_must_be_asked_for(tmp_path):
-    with refused(DataError, "info.zip", "test2014", "3 images", "40,775", "--partial"):
-        corpus_of(tmp_path, partial=False)
-
-
 def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):
     build_corpus(name="coco", spec=spec(), inputs=write_coco(tmp_path), out=tmp_path / "out")
     write_used(corpora=[tmp_path / "out" / "corpus.parquet"], subsets=[], parts=["val2014"], out=tmp_path / "used.txt")

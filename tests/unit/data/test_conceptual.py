@@ -100,35 +100,9 @@ def test_lists_and_tsvs_that_do_not_belong_together(inputs):
         refuses(inputs, "survivors.parquet", "row ")
 
 
-def test_duplicate_rows_in_a_list_are_refused(inputs):
-    relist(inputs / "images" / "train", lambda record: change(record, row=4) if record.row == 5 else record)
-    refuses(inputs, "row 4 ")
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [("only a caption\n", "line 21: 1 field"), ("\t".join("0123456789") + "\n", "line 21: 10 fields")],
-)
-def test_broken_lines_are_refused(inputs, line, named):
-    with (inputs / "train.tsv").open("a") as file:
-        file.write(line)
-    refuses(inputs, named)
-
-
 def test_missing_and_damaged_lists_are_named(inputs):
     path = inputs / "images" / "validation" / "survivors.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     refuses(inputs, path)
     path.unlink()
     refuses(inputs, path)
-
-
-def test_too_few_rows_for_the_validation_split(inputs):
-    refuses(inputs, "18 rows", val_pairs=18)
-
-
-def test_a_short_list_is_said_with_both_counts(inputs, tmp_path, caplog):
-    build(inputs, tmp_path / "out")
-    for name, counts in (("train.tsv", ("20", "3,318,333")), ("validation.tsv", ("3", "15,840"))):
-        (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING" and name in r.getMessage()]
-        assert all(count in line for count in counts)

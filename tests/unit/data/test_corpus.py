@@ -1,6 +1,5 @@
 import json
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -8,7 +7,7 @@ from helpers.generators import SENTENCES, write_flickr
 from helpers.refusals import refused
 from recap.core.errors import DataError
 from recap.core.hashing import value_hash
-from recap.data.corpus import SPLITS, Caption, Captions, Corpus, build_corpus, write_corpus
+from recap.data.corpus import SPLITS, Caption, Corpus, build_corpus, write_corpus
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -88,41 +87,8 @@ def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
     assert many.token_lists(wanted) == one.token_lists(wanted)
 
 
-def test_texts_are_read_from_the_row_groups_that_hold_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.data.corpus.ROWS", 3)
-    write_corpus(stream(30), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
-    corpus, read = Corpus.read(tmp_path / "c"), []
-    original = pq.ParquetFile.read_row_group
-
-    def spy(self, number, **arguments):
-        read.append((number, *arguments["columns"]))
-        return original(self, number, **arguments)
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", spy)
-    assert corpus.token_lists([29, 4]) == [["c"], ["c"]]
-    assert read == [(1, "tokens"), (9, "tokens")]
-    assert next(corpus.each_token_list()) == ["c"]
-    assert read[2:] == [(0, "tokens")]
-
-
 def test_a_stream_must_rise(tmp_path):
     rows = list(stream(4))
     with refused(DataError, "caption id 1", "comes after 3"):
         write_corpus(iter([rows[3], rows[1]]), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_foreign_parquet_is_no_corpus(tmp_path):
-    table = pa.table({"image_id": [1]}).replace_schema_metadata({"recap": "{}"})
-    pq.write_table(table, tmp_path / "c")
-    with refused(DataError, "columns", "corpus"):
-        Corpus.read(tmp_path / "c")
-
-
-def test_captions_in_columns_are_those_that_were_added_and_come_out_by_id():
-    rows = [Caption(1, "a.jpg", "val", 9, "A dog.", ["a", "dog"]), Caption(2, "b.jpg", "train", 3, "Run!", ["run"])]
-    held = Captions()
-    for row in rows:
-        held.append(row)
-    assert list(held) == rows
-    assert list(held.by_id()) == rows[::-1]

@@ -1,5 +1,3 @@
-import multiprocessing
-import pickle
 import zipfile
 
 import pytest
@@ -36,24 +34,3 @@ def test_lookup_by_relative_name_then_by_unique_base_name(places):
 def test_pictures_are_rgb(places):
     picture = ImageSource(places).open_rgb("c.jpg")
     assert (picture.mode, picture.size) == ("RGB", (32, 40))
-
-
-def read_all(source, names, queue):
-    queue.put([source.read(name) for name in names])
-
-
-def test_pickled_and_forked_sources_read_the_same(places):
-    source = ImageSource(places)
-    names = ["b.jpg", "c.jpg"] * 20
-    expected = [source.read(name) for name in names]
-    copy = pickle.loads(pickle.dumps(source))
-    assert [copy.read(name) for name in names] == expected
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    workers = [context.Process(target=read_all, args=(source, names, queue)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    results = [queue.get(timeout=60) for _ in workers]
-    for worker in workers:
-        worker.join()
-    assert results == [expected] * 3

@@ -28,12 +28,6 @@ def test_a_study_is_one_image_of_two_views_with_the_annotations_split(tmp_path):
     assert corpus.captions("test")[8] == [f"{FINDINGS} Study 8."]
 
 
-def test_words_are_cut_and_the_report_that_is_scored_stays_whole(tmp_path):
-    corpus = build(write_iu_xray(tmp_path / "in"), tmp_path / "out", max_words=4)
-    assert corpus.token_lists([8]) == [["the", "heart", "is", "normal"]]
-    assert corpus.captions("test")[8] == [f"{FINDINGS} Study 8."]
-
-
 def test_image_paths_count_views_in_the_order_of_the_xml(tmp_path):
     def turned(content):
         content["train"][0]["image_path"].reverse()
@@ -122,9 +116,3 @@ def test_a_drawn_split_has_the_published_sizes_and_no_order_of_its_own():
     assert {study.uid: study.split for study in drawn(studies[::-1], seed=3)} == split
     # The same on every machine and Python.
     assert [split[f"CXR{number}"] for number in range(6)] == ["train", "train", "val", "train", "train", "train"]
-
-
-def test_few_studies_are_said_with_both_counts(tmp_path, caplog):
-    build(write_iu_xray(tmp_path / "in"), tmp_path / "out")
-    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "10 studies" in line and "2,952" in line

@@ -50,11 +50,11 @@ def test_black_of_16_bits_is_black_and_12_bits_in_16_are_refused():
         decode_rgb(stored(Image.fromarray(SIXTEEN // 16), "PNG"), "x.png")
 
 
-@pytest.mark.parametrize(("dtype", "kind"), [(np.int32, "whole numbers"), (np.float32, "fractions")])
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
 @pytest.mark.parametrize("scale", [1, 1 / 65535])
-def test_grey_of_32_bits_is_refused(dtype, kind, scale):
+def test_grey_of_32_bits_is_refused(dtype, scale):
     content = stored(Image.fromarray((RAMP * scale).astype(dtype)), "TIFF")
-    with refused(DataError, "x.tif", kind, "32 bits", "16 bits"):
+    with refused(DataError, "x.tif", "32 bits"):
         decode_rgb(content, "x.tif")
     with pytest.raises(Failure) as caught:
         shrunk(content, min_side=48)
@@ -79,25 +79,6 @@ def test_other_kinds_are_as_pillow_converts_them(mode):
     opened = Image.open(io.BytesIO(content))
     assert opened.mode == mode
     assert decode_rgb(content, "x").tobytes() == opened.convert("RGB").tobytes()
-
-
-@pytest.mark.parametrize("form", ["GIF", "WEBP"])
-def test_of_a_moving_picture_the_first_frame_counts(form):
-    frames = [Image.new("RGB", (32, 32), colour) for colour in ("red", "blue")]
-    content = stored(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
-    assert Image.open(io.BytesIO(content)).n_frames == 2
-    red = np.asarray(decode_rgb(content, "x"))[16, 16].astype(int)
-    assert np.abs(red - (255, 0, 0)).max() < 8
-
-
-def test_transparency_of_a_palette_is_dropped_and_jpegs_of_several_pictures_are_read():
-    picture = GREY.convert("RGB").convert("P")
-    picture.info["transparency"] = 0
-    content = stored(picture, "PNG", transparency=0)
-    assert decode_rgb(content, "x").tobytes() == Image.open(io.BytesIO(content)).convert("RGB").tobytes()
-    several = stored(GREY, "MPO", save_all=True, append_images=[GREY])
-    assert Image.open(io.BytesIO(several)).format == "MPO"
-    assert decode_rgb(several, "x").size == GREY.size
 
 
 @pytest.mark.parametrize("form", ["EPS", "PPM", "PCX", "TGA", "ICO", "PDF"])

@@ -70,13 +70,6 @@ def test_too_wide_a_beam_and_nan_are_refused():
         beam_search(toy_step, state, batch(1), settings(2))
 
 
-def test_all_finished_at_the_first_word():
-    state = toy_state(2, 4)
-    state.table[..., EOS] = 50.0
-    tokens = beam_search(STEP, state, batch(2), settings(1)).tokens
-    assert tokens[:, 0].tolist() == [[EOS, PAD, PAD, PAD]] * 2
-
-
 def test_draw_follows_the_distribution_and_skips_impossible_words():
     torch.manual_seed(0)
     probabilities = torch.tensor([0.0, 0.5, 0.0, 0.3, 0.2, 0.0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.refusals import refused
-from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
+from helpers.toy_language import EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
 from recap.core.errors import ConfigError
 from recap.decoding.beam import beam_search, diverse_beam_search, search
 from recap.decoding.sampling import nucleus, sample
@@ -112,11 +112,3 @@ def test_a_vocabulary_of_one_word():
     assert sample(step, toy_state(2, 3), one, max_length=3, samples=2).sum() == 0
     with refused(ConfigError, "beam of 2"):
         beam_search(step, toy_state(2, 3), batch(2), settings(2))
-
-
-def test_all_samples_finished_at_the_first_word():
-    state = toy_state(2, 4)
-    state.table[..., EOS] = 50.0
-    tokens = sample(STEP, state, batch(2), max_length=4, samples=3)
-    assert (tokens[..., 0] == EOS).all() and (tokens[..., 1:] == PAD).all()
-    assert BOS not in tokens

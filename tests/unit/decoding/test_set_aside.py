@@ -65,10 +65,3 @@ def test_rules_hold_and_groups_are_refused():
         assert all(a != b for a, b in zip(words, words[1:], strict=False))
     with pytest.raises(ValidationError, match="one group"):
         settings(4, rules={"groups": 2}, **OLDER)
-
-
-def test_the_signature_says_what_was_done():
-    assert settings(3).signature == {"beam": "3", "len": "4", "lp": "0"}
-    said = settings(3, merge_repeats=True, **OLDER).signature
-    assert said["finished"] == "set_aside" and said["repeats"] == "merged"
-    assert settings(3).model_dump().keys().isdisjoint({"finished", "merge_repeats"})  # specs stay what they were

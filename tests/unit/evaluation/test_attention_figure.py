@@ -7,16 +7,17 @@ from helpers.feature_stores import SIZE, write_store
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.evaluation.figures import vector_boxes
-from recap.features.store import FeatureStore
+from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
+from recap.runs.inputs import FeatureSources
 from recap.tables.attention import AttentionMap, grid_boxes, shaded, write_attention
 
 
 def test_a_model_without_the_hook_is_named():
-    model = build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec.of(5, 9))
-    with refused(ConfigError, "Transformer", "aoanet", "m2", "up_down", "xlan"):
+    model = Ensemble([build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec.of(5, 9))])
+    with refused(ConfigError, "Ensemble", "`attention_modules`"):
         attention_maps(model, torch.zeros(1, 1, 1, dtype=torch.long), None)
 
 
@@ -26,6 +27,7 @@ def test_the_strongest_box_is_bright_and_outlined():
     assert picture.getpixel((48, 48)) == (255, 255, 255)
     assert picture.getpixel((32, 48)) == (220, 20, 20)  # left edge of the last cell
     assert max(picture.getpixel((16, 16))) < 90
+    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (220, 20, 20)  # thinner than a pixel
 
 
 def test_figure_of_two_models(tmp_path):
@@ -50,16 +52,11 @@ def test_figure_of_two_models(tmp_path):
 
 
 def test_regions_are_where_their_boxes_are_and_other_vectors_are_cells_of_a_grid(tmp_path):
-    store = FeatureStore(write_store(tmp_path / "regions.h5", [7], stream="region", rows=3, boxes=True))
-    boxes = store.column([7], "boxes")[0] / torch.tensor([*SIZE, *SIZE])
-    assert vector_boxes(store, 7) == [tuple(box) for box in boxes.tolist()]
-    cells = FeatureStore(write_store(tmp_path / "cells.h5", [7], rows=4))
-    assert vector_boxes(cells, 7) == grid_boxes(2)
-    others = FeatureStore(write_store(tmp_path / "others.h5", [7], rows=3))
+    def read(name, **options):
+        return FeatureSources([write_store(tmp_path / f"{name}.h5", [7], **options)]).read([7], with_boxes=True).main
+
+    regions = read("regions", stream="region", rows=3, boxes=True)
+    assert vector_boxes(regions, "x") == [tuple(box) for box in (regions.boxes[0] / torch.tensor(SIZE * 2)).tolist()]
+    assert vector_boxes(read("cells", rows=4), "x") == grid_boxes(2)
     with refused(FeatureError, "image 7"):
-        vector_boxes(others, 7)
-
-
-def test_a_box_that_is_thinner_than_a_pixel_is_drawn():
-    white = Image.new("RGB", (64, 64), (255, 255, 255))
-    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (220, 20, 20)
+        vector_boxes(read("others", rows=3), "image 7")

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from helpers.refusals import refused
 from recap.cli import main
-from recap.core.errors import MetricError
-from recap.core.hashing import parse_signature
+from recap.core.hashing import parse_signature, sha256_file
 from recap.data.corpus import Caption, write_corpus
 from recap.evaluation.caption_file import score_file
 from recap.metrics.scores import evaluate_captions
@@ -58,20 +56,8 @@ def test_captions_from_a_file_get_the_scores_that_they_get_as_those_of_a_run(cor
         assert values.tolist() == read_image_scores(theirs, "test")[name].tolist()
     assert isinstance(read_metrics(theirs).decoding, OutsideCaptions)
     fields = [parse_signature(read_metrics(folder).signature) for folder in (ours, theirs)]
-    alone = {"beam", "len", "lp", "captions"}
-    assert {key: value for key, value in fields[0].items() if key not in alone} == {
-        key: value for key, value in fields[1].items() if key not in alone
-    }
-    assert fields[1]["captions"].startswith("outside@") and "captions" not in fields[0]
-
-
-def test_the_signature_follows_the_content_of_the_file(corpus, captions, tmp_path):
-    found = []
-    for text in ("a red ball", "a red dog"):
-        captions.write_text(json.dumps([{"image_id": i, "caption": t} for i, t in {**SAID, 0: text}.items()]))
-        score_file(captions=captions, corpus=corpus, split="test", metrics=METRICS, out=tmp_path / "out")
-        found.append(read_metrics(tmp_path / "out").signature)
-    assert found[0] != found[1]
+    assert fields[1].pop("captions") == f"outside@{sha256_file(captions)[:8]}"
+    assert fields[1] == {key: value for key, value in fields[0].items() if key not in ("beam", "len", "lp")}
 
 
 def test_the_command_finds_the_corpus_prints_intervals_and_warns_of_few_images(
@@ -107,9 +93,3 @@ def test_a_data_set_without_files_and_corpora_that_differ_are_refused(corpus, ca
         with pytest.raises(SystemExit):
             main(["score", "theirs.json", "--dataset", dataset])
         assert said in capsys.readouterr().err
-
-
-def test_an_unknown_metric_is_refused_and_nothing_is_written(corpus, captions, tmp_path):
-    with refused(MetricError, "CIDER"):
-        score_file(captions=captions, corpus=corpus, split="test", metrics=["CIDER"], out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()

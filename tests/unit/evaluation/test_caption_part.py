@@ -22,7 +22,7 @@ def caption(results, tmp_path, monkeypatch):
     shown = [Caption(**{**row, "file": f"test2014/{row['file']}"}) for row in rows]
     write_corpus(shown, tmp_path / "c.parquet", dataset="tiny", kind="scenes", source_sha256="0")
 
-    def run(out=tmp_path / NAME, *, fails_at=None, beam=2):
+    def run(out=tmp_path / NAME, *, fails_at=None):
         searched = []
 
         def search(model, features, image_ids, *settings, **options):
@@ -31,7 +31,7 @@ def caption(results, tmp_path, monkeypatch):
             searched.append(list(image_ids))
             return decode_candidates(model, features, image_ids, *settings, **options)
 
-        spec = validate(EvaluationSpec, {"evaluation": {"beam": beam, "max_length": 9}}, "spec")
+        spec = validate(EvaluationSpec, {"evaluation": {"beam": 2, "max_length": 9}}, "spec")
         asked = {"spec": spec, "execution": Execution(device="cpu", threads=1), "part": "test2014", "partial": True}
         files = {"corpus": tmp_path / "c.parquet", "vocabulary": results.data / "vocabulary.json"}
         with monkeypatch.context() as patch:
@@ -51,19 +51,3 @@ def test_an_interrupted_search_continues_after_its_last_finished_piece(caption, 
     assert not (tmp_path / NAME).exists()
     assert caption() == (pieces[2:], whole)
     assert not list(tmp_path.glob(".captions*"))
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"hash": "0", "captions": []}'])
-def test_a_damaged_piece_is_searched_again(caption, tmp_path, content):
-    pieces, whole = caption(tmp_path / "whole.json")
-    with pytest.raises(KeyboardInterrupt):
-        caption(fails_at=2)
-    (tmp_path / ".captions.test2014.0.json").write_text(content)
-    assert caption() == ([pieces[0], pieces[2]], whole)
-
-
-def test_pieces_of_another_search_are_not_taken(caption):
-    with pytest.raises(KeyboardInterrupt):
-        caption(fails_at=2)
-    pieces, _ = caption(beam=1)
-    assert len(pieces) == 3

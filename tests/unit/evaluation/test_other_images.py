@@ -75,11 +75,3 @@ def test_a_label_too_few_and_one_that_is_there_twice_are_refused(files, capsys):
         with pytest.raises(SystemExit):
             main([*words[: words.index("--labels") + 1], *labels])
         assert sentence in capsys.readouterr().err
-
-
-def test_a_figure_that_shows_photos_is_refused_without_them(files, capsys):
-    words = arguments(files, "seeing")
-    words[3] = json.dumps({"kind": "attention"})
-    with pytest.raises(SystemExit):
-        main(words)
-    assert "a figure of kind 'attention' shows photos" in capsys.readouterr().err

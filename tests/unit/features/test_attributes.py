@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from helpers.refusals import refused
-from recap.core.errors import FeatureError
 from recap.features.attributes import write_note
 from recap.settings.features import GridFeatures
 
@@ -24,9 +22,3 @@ def test_a_note_depends_on_bytes_and_on_neither_place_nor_time(tmp_path):
         notes[place] = (folder / "note.json").read_bytes()
     assert notes["a"] == notes["b"]
     assert len(set(notes.values())) == 3
-
-
-def test_a_note_of_a_missing_file_names_it(tmp_path):
-    with refused(FeatureError, "photos.zip"):
-        write_note(SPEC, code="0", files=[tmp_path / "photos.zip"], out=tmp_path / "note")
-    assert not (tmp_path / "note").exists()

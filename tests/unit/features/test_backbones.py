@@ -59,12 +59,6 @@ def test_seed_decides_about_random_weights_and_leaves_the_generator_alone():
     assert backbone(seed=1).weights_sha256 != first
 
 
-def test_activation_is_overridden():
-    kinds = {type(module) for module in backbone(backbone="test_efficientnet", activation="relu6").model.modules()}
-    assert torch.nn.ReLU6 in kinds
-    assert torch.nn.SiLU not in kinds
-
-
 def test_weights_from_a_file(tmp_path):
     random = backbone()
     save_file(tensors_of(random), tmp_path / "w.safetensors")
@@ -132,27 +126,3 @@ def test_pretrained_without_a_network_says_how_to_go_on_after_one_question(monke
         backbone(weights="pretrained")
     assert asked == ["timm/test_resnet.r160_in1k"]
     assert "second line" not in str(error.value)
-
-
-def test_weights_in_the_cache_are_not_asked_for(monkeypatch, tmp_path):
-    ensure_torchvision()
-    import huggingface_hub
-    import timm
-
-    folder = tmp_path / "models--timm--test_resnet.r160_in1k"
-    (folder / "refs").mkdir(parents=True)
-    (folder / "refs" / "main").write_text("0" * 40)
-    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
-    (folder / "snapshots" / ("0" * 40) / "model.safetensors").write_bytes(b"")
-    network = timm.create_model("test_resnet")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *words, **options: pytest.fail("the hub was asked"))
-    monkeypatch.setattr(timm, "create_model", lambda *words, **options: network)
-    assert backbone(weights="pretrained").model is network
-
-
-def test_timm_can_be_imported_beside_any_torchvision():
-    ensure_torchvision()
-    import timm
-
-    assert timm.list_models("test_resnet") == ["test_resnet"]

@@ -1,21 +1,19 @@
 """Pictures of one size are taken together, and their features come in the order that was asked for."""
 
-from typing import Literal
-
 import pytest
 from PIL import Image
 
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DataError, FeatureError
+from recap.core.errors import DataError
 from recap.features import extraction
 from recap.features.ahead import alike
 from recap.features.detectors import Resized, resize_scale
 from recap.features.extraction import Encoder, ExtractionJob, Pictures
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.settings.features import FeaturesConfig, SegmentFeatures
+from recap.settings.features import SegmentFeatures
 
 
 def test_items_of_one_key_are_taken_together():
@@ -110,21 +108,5 @@ def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
     assert store.attributes["feature_hash"] == fresh.attributes["feature_hash"]
 
 
-def test_an_encoder_that_leaves_an_image_out_is_refused(photos, monkeypatch):
-    whole = Means.__call__
-    monkeypatch.setattr(Means, "__call__", lambda self, pictures: whole(self, pictures)[:-1])
-    with refused(FeatureError, "image id", "Means"):
-        extract(photos("x.h5"), batch_size=2, shard_size=6)
-
-
 def test_items_that_weigh_more_fill_a_batch_sooner():
     assert list(alike([1, 1, 5, 1, 4, 1], 4, weight=lambda item: item)) == [[1, 1, 5], [1, 4], [1]]
-
-
-class Nothing(FeaturesConfig):
-    kind: Literal["nothing"]
-
-
-def test_a_kind_without_encoder_and_extractor_is_refused(photos):
-    with refused(ConfigError, "'nothing'", "`encoder`"):
-        extraction.extract_pictures(Nothing(kind="nothing"), photos("x.h5"))

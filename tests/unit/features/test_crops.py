@@ -11,7 +11,7 @@ from helpers.feature_stores import store_of
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.errors import FeatureError
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import CropEncoder, extract_crops, own_boxes, pixels
 from recap.features.records import ImageFeatures
@@ -114,17 +114,3 @@ def test_boxes_of_a_resized_copy_are_scaled_and_other_pictures_refused(tmp_path)
         own_boxes(store, 2, (60, 60))
     unknown = FeatureStore(boxes_store(tmp_path / "u.h5", size=(0, 0)))
     np.testing.assert_array_equal(own_boxes(unknown, 2, SIZE), boxes_of(2))
-
-
-def test_store_without_boxes_or_images_is_refused_before_any_work(photos):
-    boxes_store(photos.parent / "none.h5", name="")
-    with refused(FeatureError, "'region'", "'boxes'"):
-        extract(photos, boxes="none.h5")
-    write_corpus_of(photos.parent, {77: "2.png"})
-    with refused(FeatureError, "image id 77"):
-        extract(photos)
-
-
-def test_a_head_of_classes_is_no_embedding():
-    with refused(ConfigError, "`embedding: pooled`"):
-        CropEncoder(spec(embedding="projected"), weights=None, device=torch.device("cpu"))

@@ -12,12 +12,11 @@ from safetensors.torch import save_file
 from helpers.detector_layouts import released_layout
 from helpers.plain_bottom_up import region_vectors
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, FeatureError
+from recap.core.errors import FeatureError
 from recap.features import detectron
 from recap.features.detectors import Detector, Segmenter
 from recap.features.detectron import DETECTORS, AttributeHead, CaffeStem, caffe_anchors
-from recap.settings.features import Features, RegionFeatures, SegmentFeatures
-from recap.settings.params import validate
+from recap.settings.features import RegionFeatures, SegmentFeatures
 
 ABSENT = importlib.util.find_spec("detectron2") is None
 CPU = torch.device("cpu")
@@ -282,17 +281,3 @@ def test_attributes_that_are_not_asked_for_are_left_out(tmp_path):
     detectron.load(Small(), tmp_path / "a.safetensors", key_map=names, unused=["attribute_head."])
     with refused(FeatureError, "'attribute_head.embedding.weight'"):
         detectron.load(Small(), tmp_path / "a.safetensors", key_map=names)
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"selection": "rising"}, ["selection", "'rising'", "min_boxes", "max_boxes"]),
-        ({"detector": "grid_feats_x101_c5", "anchors": "caffe"}, ["anchors", "bottom_up_r101_c4"]),
-        ({"vectors": "fc1"}, ["`vectors`", "grid_feats_x101_c5"]),
-    ],
-)
-def test_settings_that_no_release_has_are_refused(changes, named):
-    settings = {"kind": "regions", "detector": "bottom_up_r101_c4", "weights": "random", **changes}
-    with refused(ConfigError, "features/x.yaml", *named):
-        validate(Features, settings, "features/x.yaml")

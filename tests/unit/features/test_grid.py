@@ -11,13 +11,9 @@ from safetensors.torch import save_file
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
-from helpers.refusals import refused
-from recap.core.device import select_device
-from recap.core.errors import DataError, FeatureError, RecapError
-from recap.features.ahead import in_order
-from recap.features.attributes import CHANNEL_SCALE, check_extractor
+from recap.features.attributes import check_extractor
 from recap.features.extraction import ExtractionJob
-from recap.features.grid import ChannelScale, extract_grid
+from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore
 from recap.share.photo_features import photo_encoder
 from recap.share.run_files import extractor_of
@@ -71,12 +67,6 @@ def test_an_image_of_several_views_has_the_rows_of_each_in_turn(pictures, weight
         assert torch.allclose(store.read([image_id])[0][0], expected, atol=1e-5)
 
 
-def test_a_view_that_is_missing_is_named(pictures):
-    write_corpus_of(pictures.parent, {1: "3.png|none.png"})
-    with refused(DataError, "none.png"):
-        extract(pictures)
-
-
 def test_bytes_do_not_depend_on_threads_or_repetition(pictures):
     first = extract(pictures, "1.h5").read_bytes()
     assert extract(pictures, "2.h5", threads=3).read_bytes() == first
@@ -93,16 +83,6 @@ def test_random_features_are_standardised_over_the_training_pictures(pictures):
     assert json.loads(store.attributes["extractor"])["standardised_over"] == 4
 
 
-def test_trained_features_are_standardised_where_it_is_asked(pictures):
-    save_file(tensors_of(backbone()), pictures.parent / "w.safetensors")
-    read = {}
-    for name, changes in {"random": {}, "plain": {"weights": "w.safetensors"}}.items():
-        read[name] = FeatureStore(extract(pictures, f"{name}.h5", **changes)).read(sorted(SIZES))[0]
-    asked = FeatureStore(extract(pictures, "asked.h5", weights="w.safetensors", standardised=True))
-    assert torch.equal(asked.read(sorted(SIZES))[0], read["random"])
-    assert not torch.equal(read["plain"], read["random"])
-
-
 @pytest.mark.parametrize("changes", [{}, {"weights": "w.safetensors", "standardised": True}])
 def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     root = pictures.parent
@@ -114,73 +94,3 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     photos = [encoder.prepare(i, [Image.open(pictures / f"{i}.png").convert("RGB")]) for i in SIZES]
     arrays = [record.values for record in encoder(photos)]
     torch.testing.assert_close(torch.tensor(np.stack(arrays)), store.read(list(SIZES))[0])
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (None, "standardized"),
-        ("{", "channel_scale: "),
-        ('{"pictures": 4, "mean": "AAAAAA=="}', "channel_scale: no mean, factor"),
-    ],
-)
-def test_a_store_that_does_not_say_its_scale_is_refused(pictures, text, named):
-    store = FeatureStore(extract(pictures))
-    kept = {key: value for key, value in store.attributes.items() if key != CHANNEL_SCALE}
-    store.attributes = kept if text is None else {**kept, CHANNEL_SCALE: text}
-    with refused(FeatureError, "f.h5", named):
-        photo_encoder(extractor_of(store, None), CPU)
-
-
-def test_a_channel_that_never_moves_becomes_zero():
-    scale = ChannelScale.of(np.stack([np.full((2, 3), 5.0), np.arange(6.0).reshape(2, 3)]) * [[1, 1, 0]])
-    assert scale.factor[2] == 0
-    scale = ChannelScale.of(np.full((4, 4, 1), 0.1, np.float32))
-    assert scale.factor[0] == 0
-    assert scale.mean[0] == np.float32(0.1)
-
-
-@pytest.mark.parametrize("channels", [3, 7392])
-def test_a_scale_is_read_back_from_its_text(channels):
-    scale = ChannelScale.of(np.random.default_rng(0).normal(size=(5, 4, channels)))
-    again = ChannelScale.of_text(scale.text())
-    assert again.pictures == 5
-    assert torch.equal(again.mean, scale.mean) and torch.equal(again.factor, scale.factor)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_missing_picture_is_named_before_any_work(pictures, threads):
-    (pictures / "5.png").unlink()
-    with refused(DataError, "5.png"):
-        extract(pictures, threads=threads)
-    assert not (pictures.parent / "shards").exists()
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_truncated_picture_is_one_sentence_and_no_store(pictures, threads):
-    content = (pictures / "8.png").read_bytes()
-    (pictures / "8.png").write_bytes(content[: len(content) // 2])
-    with refused(DataError, "8.png"):
-        extract(pictures, threads=threads, weights="random")
-    assert not (pictures.parent / "f.h5").exists()
-
-
-def test_gpu_asked_for_and_absent(pictures, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with refused(RecapError, "'cuda'", "'auto'", "'cpu'"):
-        extract(pictures, device="cuda")
-    assert select_device("auto") == CPU
-
-
-def test_order_is_kept_and_few_items_run_ahead():
-    taken = []
-
-    def items():
-        for number in range(50):
-            taken.append(number)
-            yield number
-
-    results = in_order(lambda number: number * number, items(), threads=3)
-    assert next(results) == 0
-    assert len(taken) <= 7
-    assert list(results) == [number * number for number in range(1, 50)]

@@ -34,18 +34,6 @@ def test_stores_keep_the_names_of_settings_that_were_renamed_since():
     assert spec.model_dump()["format"] == "npz_folder"
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ({"kind": "imported", "form": "npz_folder", "sources": ["a"]}, ["'form'", "'format'"]),
-        ({"kind": "imported", "format": "npz_foldr", "sources": ["a"]}, ["format: ", "'npz_foldr'", "'npz_folder'"]),
-    ],
-)
-def test_an_old_or_unknown_name_is_told_the_right_one(values, named):
-    with refused(ConfigError, "features/x.yaml", *named):
-        validate(Features, values, "features/x.yaml")
-
-
 @pytest.mark.parametrize("spec", [SPEC, {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]}])
 def test_a_file_says_how_an_extractor_works_and_nothing_else(tmp_path, spec):
     settings, file = validate(Features, spec, "features/x.yaml"), tmp_path / "execution.yaml"

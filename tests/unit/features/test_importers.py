@@ -1,8 +1,5 @@
 """Every format of feature files becomes a store with the same numbers."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +10,6 @@ from helpers.feature_files import (
     regions,
     six_columns,
     ten_columns,
-    text,
     with_box,
     write_hdf5,
     write_lines,
@@ -21,21 +17,12 @@ from helpers.feature_files import (
     write_pth,
     write_vinvl,
 )
-from helpers.importing import check_regions, import_settings, refuses_import, run_import, with_field, write_corpus_of
+from helpers.importing import check_regions, import_settings, refuses_import, run_import, write_corpus_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.features.attributes import check_extractor
-from recap.features.store import FeatureStore
 
 pytestmark = pytest.mark.seconds
-
-
-def test_six_columns_in_several_files(tmp_path):
-    write_lines(tmp_path / "a.tsv", [six_columns(42), six_columns(7)])
-    write_lines(tmp_path / "b.tsv", [six_columns(123)])
-    store = run_import(tmp_path, "bottom_up_tsv", "a.tsv", "b.tsv")
-    check_regions(store)
-    assert store.columns() == ["boxes"]
 
 
 def test_ten_columns_with_classes_and_attributes(tmp_path):
@@ -47,11 +34,6 @@ def test_ten_columns_with_classes_and_attributes(tmp_path):
     np.testing.assert_array_equal(store.column([123], "class_scores")[0], scores)
     assert store.column([123], "attributes")[0].tolist() == (classes // 4).tolist()
     np.testing.assert_array_equal(store.column([123], "attribute_scores")[0], scores / 2)
-
-
-def test_windows_line_ends_and_empty_lines(tmp_path):
-    lines = [six_columns(image_id) + b"\r" for image_id in SIZES]
-    check_regions(run_import(tmp_path, "bottom_up_tsv", write_lines(tmp_path / "a.tsv", [*lines, b""])))
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -94,12 +76,6 @@ def test_npz_folder_of_regions(tmp_path, boxes):
     check_regions(run_import(tmp_path, "npz_folder", write_npz(tmp_path, boxes=boxes)), boxes=boxes, sizes=False)
 
 
-def test_npz_folder_of_maps(tmp_path):
-    store = run_import(tmp_path, "npz_folder", write_npz(tmp_path, boxes=False, maps=True))
-    assert store.streams == ["grid"]
-    assert store.read([7])[0][0, 1].tolist() == [7.0 + DIM + i for i in range(DIM)]
-
-
 def test_first_rows_and_the_settings_that_made_it(tmp_path):
     path = write_hdf5(tmp_path / "m2.hdf5", ["features", "boxes", "grids"])
     store = run_import(tmp_path, "m2_hdf5", path, rows=2)
@@ -117,25 +93,6 @@ def test_corpus_chooses_and_names_the_images(tmp_path):
     )
     assert store.ids.tolist() == [1, 7]
     np.testing.assert_array_equal(store.read([1])[0][0], regions(42)[0])
-
-
-def test_boxes_over_the_edge_are_clipped_on_request(tmp_path):
-    boxes = text(np.tile(np.float32([[-5, 3, 60, 39]]), (3, 1)))
-    write_lines(tmp_path / "a.tsv", [with_field(six_columns(7), 4, lambda field: boxes)])
-    store = run_import(tmp_path, "bottom_up_tsv", "a.tsv", clip_boxes=True)
-    assert store.column([7], "boxes")[0, 0].tolist() == [0, 3, 50, 39]
-
-
-def test_the_command_imports_and_says_one_sentence_when_it_cannot(tmp_path):
-    write_lines(tmp_path / "a.tsv", [six_columns(image_id) for image_id in SIZES])
-    words = ["features", "import", "--format", "bottom_up_tsv", "--dtype", "float32"]
-    command = [sys.executable, "-m", "recap", *words, "--out", tmp_path / "f.h5", "--source"]
-    whole, missing = (
-        subprocess.run([*command, tmp_path / name], capture_output=True, text=True) for name in ("a.tsv", "b.tsv")
-    )
-    assert whole.returncode == 0, whole.stderr
-    check_regions(FeatureStore(tmp_path / "f.h5"))
-    assert missing.returncode == 2 and "b.tsv: " in missing.stderr.splitlines()[-1]
 
 
 def test_vinvl_in_a_file_for_each_split(tmp_path):

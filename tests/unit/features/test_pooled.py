@@ -9,11 +9,8 @@ from scipy.ndimage import label
 
 from helpers.feature_stores import store_of
 from helpers.prepared import write_scenes
-from helpers.refusals import refused
-from recap.core import checksums
-from recap.core.errors import ConfigError, DataError, FeatureError, RecapError
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
-from recap.data.datasets.scene_pictures import painted_mask
+from recap.data.datasets.scenes import painted_mask
 from recap.data.files.images import ImageSource
 from recap.features.extraction import ExtractionJob
 from recap.features.pooled import box_shares, extract_pooled, mask_shares, merged_cells, pool, tight_boxes
@@ -134,36 +131,3 @@ def test_cells_that_are_alike_are_merged_and_others_are_not():
     cells[thing.ravel()] = [0, 1, 0]
     groups = merged_cells(cells, 4, 2)
     assert sorted(group.sum() for group in groups) == [4, 12] and any((group == thing).all() for group in groups)
-
-
-def test_an_interrupted_and_a_repeated_extraction_give_the_same_bytes(scenes, cells, tmp_path):
-    hashes = [extracted(scenes, cells, "boxes", out=tmp_path / name).feature_hash for name in "ab"]
-    assert hashes[0] == hashes[1]
-
-
-def test_settings_and_files_that_do_not_fit_are_refused(scenes, cells, tmp_path):
-    for wrong in ({"areas": "boxes", "regions": 3}, {"areas": "merged"}):
-        with pytest.raises(ValueError, match="`regions`"):
-            PooledFeatures(kind="pooled", cells="c", **wrong)
-    spec = PooledFeatures(kind="pooled", cells="c", areas="boxes")
-    corpus = scenes / "corpus.parquet"
-    with refused(ConfigError, "--cells"):
-        extract_pooled(spec, ExtractionJob(corpus, [], Path(), tmp_path / "s", tmp_path / "x.h5"))
-    job = {"corpus": corpus, "images": [], "inputs": Path(), "shards": tmp_path / "s", "out": tmp_path / "x.h5"}
-    with refused(ConfigError, "boxes.json"):
-        extract_pooled(spec, ExtractionJob(**job, cells=cells))
-    broken = tmp_path / BOXES
-    record = {"image_id": 0, "objects": [{"shape": "circle"}], "background": "white"}
-    broken.write_text(json.dumps({"images": [record]}))
-    with pytest.raises(RecapError):
-        extract_pooled(spec, ExtractionJob(**job, cells=cells, products=[broken]))
-    checksums.record(broken)
-    with refused(DataError, "image id 0"):
-        extract_pooled(spec, ExtractionJob(**job, cells=cells, products=[broken]))
-    assert not (tmp_path / "x.h5").exists()
-
-
-def test_rows_that_are_no_square_grid_are_refused(scenes, tmp_path):
-    views = store_of(tmp_path / "views.h5", range(25), lambda image: ImageFeatures(image, (9, 9), np.zeros((8, 2))))
-    with refused(FeatureError, "image id 0"):
-        extracted(scenes, views, "merged", out=tmp_path, regions=3)

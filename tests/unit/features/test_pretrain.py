@@ -8,12 +8,10 @@ import pytest
 import torch
 
 from helpers.prepared import write_scenes
-from helpers.refusals import refused
 from recap.cli import main
-from recap.core.errors import ConfigError, DataError
 from recap.data.corpus import Corpus
 from recap.features import training
-from recap.features.extraction import ExtractionJob, weights_file
+from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore
 from recap.features.training import cell_labels
@@ -81,23 +79,6 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
     trained.write_bytes(whole)
     main(extract)
     assert out.exists()
-
-
-def test_weights_boxes_need_pretraining():
-    with pytest.raises(ValueError, match="weights 'boxes'"):
-        GridFeatures(**SPEC)
-    spec = GridFeatures(**SPEC, pretraining={})
-    with refused(ConfigError, "--trained"):
-        weights_file(spec, ExtractionJob(None, [], None, None, None))
-
-
-def test_boxes_without_training_pictures_are_refused(tmp_path):
-    (tmp_path / "boxes.json").write_text('{"images": [{"split": "test", "objects": [], "file": "a.png"}]}')
-    spec = GridFeatures(**SPEC, pretraining={})
-    with refused(DataError, "boxes.json"):
-        training.pretrain(
-            spec=spec, boxes=tmp_path / "boxes.json", images=[tmp_path], device="cpu", threads=1, out=tmp_path / "w"
-        )
 
 
 def test_cells_are_named_by_the_box_over_their_centre():

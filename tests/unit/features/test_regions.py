@@ -11,7 +11,7 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures
 from recap.features import detectron
-from recap.features.detectors import NOTHING, Detector, occupancy, panoptic_class, pooled
+from recap.features.detectors import NOTHING, Detector, occupancy, pooled
 from recap.features.detectron import AttributeHead
 from recap.settings.features import RegionFeatures
 
@@ -37,12 +37,6 @@ def test_occupancy_is_the_share_of_each_class_in_each_cell():
     assert cells[:, 5].tolist() == [1, 0, 0.5, 0]
     assert cells[:, 132].tolist() == [0, 0, 0, 1]
     assert cells.sum() == 2.5
-
-
-def test_panoptic_classes_are_133():
-    assert panoptic_class(79, True) == 79
-    assert panoptic_class(1, False) == 80
-    assert panoptic_class(53, False) == 132
 
 
 def test_segments_are_pooled_under_their_mask_with_tight_boxes():

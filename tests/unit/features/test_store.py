@@ -1,5 +1,4 @@
 import pickle
-import time
 
 import h5py
 import numpy as np
@@ -8,10 +7,9 @@ import torch
 
 from helpers.feature_stores import ABOUT, store_of
 from helpers.refusals import refused
-from recap.core.errors import DamagedFeatures, FeatureError, MissingFeatures
-from recap.features.records import ImageFeatures, image_digest
-from recap.features.store import FeatureStore, Index
-from recap.features.write import _fill, _lay_out
+from recap.core.errors import DamagedFeatures, FeatureError
+from recap.features.records import ImageFeatures
+from recap.features.store import FeatureStore
 
 
 def values_of(image_id, rows=None, dim=3):
@@ -46,13 +44,6 @@ def test_read_gives_each_image_its_rows_in_the_order_asked_for(tmp_path, dtype):
     assert mask.sum(1).tolist() == store.rows(asked).tolist() == [2, 3, 1, 3]
 
 
-def test_store_says_what_it_holds(store):
-    assert store.ids.tolist() == [2, 5, 9, 17, 23, 31, 40]
-    assert (len(store), store.dim) == (7, 3)
-    assert store.image_sizes[3].tolist() == [17, 34]
-    assert store.attributes["extractor"] == ABOUT["extractor"]
-
-
 def test_values_lie_in_one_piece_at_a_page(tmp_path):
     with h5py.File(make(tmp_path / "f.h5", [1, 2], rows=900)) as file:
         values = file["grid/values"]
@@ -65,12 +56,6 @@ def test_unknown_id_is_named_with_the_store(store):
         store.read([2, 18])
     with refused(FeatureError, "image id -1"):
         store.rows([10**12, -1][::-1])
-
-
-def test_require_names_the_first_missing_and_counts(store):
-    store.require([2, 40])
-    with refused(FeatureError, "image id 3"):
-        store.require([40, 99, 2, 3, 3])
 
 
 def test_hash_changes_with_values_and_weights_but_not_with_the_job(tmp_path):
@@ -90,26 +75,12 @@ def test_store_survives_pickling_and_a_moved_working_folder(store):
     assert torch.equal(copy.read([9])[0], store.read([9])[0])
 
 
-def test_missing_file_and_missing_stream_are_named(store, tmp_path):
-    with refused(MissingFeatures, "none.h5"):
-        FeatureStore(tmp_path / "none.h5")
-    with refused(FeatureError, "'boxes'", "known are: grid"):
-        FeatureStore(store.path, "boxes")
-
-
 @pytest.mark.parametrize("keep", [0, 100, 0.5, 0.98])
 def test_truncated_file_is_refused(store, keep):
     content = store.path.read_bytes()
     store.path.write_bytes(content[: keep if isinstance(keep, int) else int(keep * len(content))])
     with refused(DamagedFeatures, "f.h5"):
         FeatureStore(store.path)
-
-
-def test_another_hdf5_file_is_refused(tmp_path):
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["x"] = [1]
-    with refused(DamagedFeatures, "other.h5"):
-        FeatureStore(tmp_path / "other.h5")
 
 
 def test_every_flipped_byte_of_the_content_is_noticed(tmp_path):
@@ -130,24 +101,3 @@ def test_every_flipped_byte_of_the_content_is_noticed(tmp_path):
             FeatureStore(path).verify()
     path.write_bytes(content)
     FeatureStore(path).verify()
-
-
-def test_large_store_opens_at_once(tmp_path):
-    path = make(tmp_path / "f.h5", [1])
-    count = 123_287
-    index = Index(
-        np.arange(count) * 4,
-        np.ones((count, 2), np.int32),
-        np.tile(np.frombuffer(image_digest({"grid/values": np.ones((1, 2), np.float16)}), np.uint8), (count, 1)),
-        np.zeros((count, 32), np.uint8),
-        {"grid": np.arange(count + 1)},
-    )
-    values = {"grid/values": np.ones((count, 2), np.float16)}
-    header = FeatureStore(path).attributes
-    places = _lay_out(path, index, {"grid/values": np.dtype(("float16", (2,)))}, header)
-    _fill(path, places, {"grid/values": 0}, [values])
-    begin = time.perf_counter()
-    store = FeatureStore(path)
-    result, _ = store.read([400, 4 * (count - 1)])
-    assert time.perf_counter() - begin < 0.5
-    assert result.sum() == 4

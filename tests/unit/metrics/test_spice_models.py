@@ -8,7 +8,7 @@ import pytest
 from helpers.fetching import QUICK, line, listed, noise
 from helpers.refusals import refused
 from helpers.web_server import serve
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import DataError
 from recap.metrics import spice
 from recap.metrics.spice import MODEL_JARS
 from recap.settings.versions import read_versions
@@ -55,13 +55,3 @@ def test_a_cut_model_is_not_installed(tmp_path, folder):
         with refused(DataError, MODEL_JARS[1]):
             spice.install_spice_models(read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK)
     assert spice.spice_models_missing() and not folder.exists()
-
-
-def test_a_list_without_the_models_is_refused(tmp_path, folder):
-    with refused(ConfigError, "spice/stanford-corenlp-3.6.0.jar"):
-        spice.install_spice_models({}, into=tmp_path, transfer=QUICK)
-
-
-def test_the_real_list_has_the_models_and_two_addresses_each():
-    files = read_versions()
-    assert all(len(files[name].urls) == 2 for name in spice.SPICE_MODELS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from recap.models.cache import INITIAL_TOKENS, KeyValueCache
+from recap.models.state import INITIAL_TOKENS, KeyValueCache
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.rows import Rows
 
@@ -81,13 +81,6 @@ def test_beams_keep_their_own_tokens_through_reorder_and_select(moves):
     assert cache.ancestry.tolist()[2] == [[0, 2, 5, 8]] * 3  # image 2 always went on with beam 1
 
 
-def test_reordering_moves_no_keys(moves):
-    cache = extended(extended(empty(), token(1, 0)).reorder(torch.zeros_like(moves)), token(3, 1))
-    assert cache.reorder(moves).storage is cache.storage
-    before = cache.shared(0)[0].data_ptr()
-    assert extended(cache.reorder(moves), token(3, 2)).shared(0)[0].data_ptr() == before  # written in place
-
-
 def test_two_caches_that_extend_one_do_not_overwrite_each_other():
     begun = extended(empty(), token(1, 0))
     one, other = extended(begun, token(1, 1)), extended(begun, token(1, 2))
@@ -95,14 +88,6 @@ def test_two_caches_that_extend_one_do_not_overwrite_each_other():
     assert_same(begun, Plain().append(token(1, 0)))
     assert_same(one, Plain().append(token(1, 0)).append(token(1, 1)).append(token(1, 3)))
     assert_same(other, Plain().append(token(1, 0)).append(token(1, 2)).append(token(1, 4)))
-
-
-def test_selected_images_go_on_by_themselves():
-    begun = extended(empty(), token(1, 0))
-    some, whole = begun.select(torch.arange(B)), extended(begun, token(1, 1))
-    some = extended(some, token(1, 2))
-    assert_same(whole, Plain().append(token(1, 0)).append(token(1, 1)))
-    assert_same(some, Plain().append(token(1, 0)).append(token(1, 2)))
 
 
 def test_a_cache_grows_beyond_its_first_space():

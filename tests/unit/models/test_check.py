@@ -23,12 +23,7 @@ def planned(tmp_path, **model):
         "features/f": {"kind": "grid", "backbone": "resnet18", "weights": "random"},
         "models/m": {"kind": "zodiac", "d_model": 32, "heads": 4, **model},
         "recipes/r": {"xe": {"epochs": 1, "learning_rate": 0.1}},
-        "tables/t": {
-            "title": "t",
-            "columns": ["CIDEr"],
-            "baseline": "a",
-            "rows": [{"id": "a", "label": "A", **row}],
-        },
+        "tables/t": {"title": "t", "columns": ["CIDEr"], "baseline": "a", "rows": [{"id": "a", "label": "A", **row}]},
     }
     for name, values in files.items():
         path = tmp_path / "params" / f"{name}.yaml"

@@ -1,13 +1,15 @@
 """What a model looked at: weights for every kind, which are those that its attention used."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens, wider
-from recap.models.explained import explained, head_weights
+from recap.models.explained import explained
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.rows import Rows
-from recap.papers.zodiac.model import ZodiacMultiHead, refined_weights
+from recap.papers.zodiac.model import ZodiacMultiHead
 
 CASES = cases()
 WORDS = ["a", "red", "circle", "b", "c", "d"]
@@ -46,30 +48,18 @@ def test_gates_and_clusters_are_said():
         assert [note.title for note in notes] == titles
 
 
-def reads(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    query = Rows(torch.randn(B, C, T, 8, generator=generator).double())
-    source = Rows(torch.randn(B, 1, 9, 8, generator=generator).double())
-    mask = torch.ones(B, 1, 1, 9, dtype=torch.bool)
+ZODIAC = {"gate": "none", "zeta": 0.0, "scope": "head", "dropout": 0.0, "gelu": True}
+
+
+@pytest.mark.parametrize("make", [MultiHeadAttention, partial(ZodiacMultiHead, **ZODIAC)], ids=["multi_head", "zodiac"])
+def test_weights_times_values_are_what_the_attention_gives(make):
+    torch.manual_seed(0)
+    attention, seen = make(d_model=8, heads=2).double().eval(), []
+    query, mask = Rows(torch.randn(B, C, T, 8).double()), torch.ones(B, 1, 1, 9, dtype=torch.bool)
     mask[1, ..., 4:] = False
-    return query, source, mask
-
-
-def test_weights_times_values_are_what_the_attention_gives():
-    torch.manual_seed(0)
-    attention = MultiHeadAttention(d_model=8, heads=2).double()
-    query, source, mask = reads()
-    key_value = attention.key_value(source)
-    weights = head_weights(attention, query, key_value, mask)
-    found = query.merge_heads(weights @ key_value[1]).map(attention.output)
-    torch.testing.assert_close(found.values, attention(query, key_value, attn_mask=mask).values)
-
-
-def test_refined_weights_times_values_are_what_zodiac_gives_without_intensity():
-    torch.manual_seed(0)
-    sizes = {"d_model": 8, "heads": 2, "gate": "none", "zeta": 0.0, "scope": "head", "dropout": 0.0}
-    attention = ZodiacMultiHead(**sizes, gelu=True).double().eval()
-    query, source, mask = reads()
-    key_value = attention.key_value(source)
-    found = query.merge_heads(refined_weights(attention, query, key_value, mask) @ key_value[1]).map(attention.output)
-    torch.testing.assert_close(found.values, attention(query, key_value, attn_mask=mask).values)
+    key_value = attention.key_value(Rows(torch.randn(B, 1, 9, 8).double()))
+    expected = attention(query, key_value, attn_mask=mask).values
+    attention.weights.register_forward_hook(lambda _, inputs, out: seen.append(out))
+    watched = attention(query, key_value, attn_mask=mask).values
+    found = query.merge_heads(seen[0] @ key_value[1]).map(attention.output)
+    torch.testing.assert_close((found.values, watched), (expected, expected))

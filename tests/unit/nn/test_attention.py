@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 
-from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, ProjectedAttention
-from recap.nn.fast import PackedIndex, attended, switch
-from recap.nn.masks import causal_mask, is_causal, key_mask
-from recap.nn.rows import Rows
-from recap.papers.aoanet.model import AoAAttention, AttentionOnAttention
-from recap.papers.m2.model import MemoryAttention, MeshedGate
+from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, attended
+from recap.nn.fast import switch
+from recap.nn.rows import PackedIndex, Rows, causal_mask, is_causal, key_mask
+from recap.papers.aoanet.model import AoAAttention
+from recap.papers.m2.model import MemoryAttention
 from recap.papers.xlan.model import XLinear
 from recap.papers.zodiac.model import ZodiacMultiHead
 
@@ -21,7 +20,7 @@ MAKERS = {
     "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
     "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
     "dot_product": lambda: DotProductAttention(d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5),
-    "projected": lambda: ProjectedAttention(d_model=D, heads=H, d_key=5, d_value=3),
+    "projected": lambda: MultiHeadAttention(d_model=D, heads=H, d_key=5, d_value=3),
     "memory": lambda: MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4),
     "aoa": lambda: AoAAttention(d_model=D, heads=H, order="query_attended", attention_dropout=0.5, aoa_dropout=0.5),
     "additive": lambda: AdditiveAttention(d_query=D, d_source=D, d_hidden=6),
@@ -140,17 +139,6 @@ def test_watched_weights_sum_to_one_and_change_nothing(kind, keys):
     assert seen[0][..., [2, 4]].abs().max() == 0
 
 
-def test_dropped_weights_keep_their_mean():
-    torch.manual_seed(0)
-    attention = DotProductAttention(d_model=D, heads=H, d_key=4, d_value=4, dropout=0.3).double()
-    query, key_value = Rows(randn(B, C, T, D)), attention.key_value(Rows(randn(B, 1, N, D)))
-    expected = attention.eval()(query, key_value).values
-    attention.train()
-    drawn = torch.stack([attention(query, key_value).values for _ in range(4000)])
-    assert (drawn[0] - expected).abs().max() > 1e-3
-    torch.testing.assert_close(drawn.mean(0), expected, atol=0.06, rtol=0)
-
-
 def test_memory_slots_are_scaled_keys_and_values_that_no_mask_hides():
     torch.manual_seed(0)
     attention = MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4).double()
@@ -168,29 +156,6 @@ def test_memory_slots_are_scaled_keys_and_values_that_no_mask_hides():
 def _without(x):
     x[:, :, :, :N] = 7.0
     return x
-
-
-def test_every_level_has_its_gate():
-    torch.manual_seed(0)
-    mesh, state, levels = MeshedGate(d_model=D, levels=3).double(), randn(B, C, T, D), list(randn(3, B, C, T, D))
-    expected = 0
-    for gate, found in zip(mesh.gates, levels, strict=True):
-        weight = torch.sigmoid(state @ gate.weight[:, :D].mT + found @ gate.weight[:, D:].mT + gate.bias)
-        expected = expected + weight * found / math.sqrt(3)
-    torch.testing.assert_close(mesh(state, levels), expected, atol=1e-12, rtol=0)
-    with pytest.raises(ValueError, match="zip"):
-        mesh(state, levels[:2])
-
-
-@pytest.mark.parametrize(("order", "query_first"), [("attended_query", False), ("query_attended", True)])
-def test_attention_on_attention_concatenates_in_the_order_asked_for(order, query_first):
-    torch.manual_seed(0)
-    gate, query, attended = AttentionOnAttention(d_model=D, order=order, dropout=0.0).double(), *randn(2, B, C, T, D)
-    first, second = (query, attended) if query_first else (attended, query)
-    weight = gate.linear.weight
-    both = first @ weight[:, :D].mT + second @ weight[:, D:].mT + gate.linear.bias
-    expected = both[..., :D] * torch.sigmoid(both[..., D:])
-    torch.testing.assert_close(gate(query, attended), expected, atol=1e-12, rtol=0)
 
 
 def test_a_causal_mask_is_known_without_its_values_and_serves_a_training_after_inference():

@@ -19,7 +19,7 @@ NAMES = re.compile(
 )
 ALLOWED = {
     "features/formats.py": "the name of a file format",
-    "models/gpt2_weights.py": "`fusion`, the part of a GPT-2 block that joins words and image",
+    "models/gpt2.py": "`fusion`, the part of a GPT-2 block that joins words and image",
 }
 
 

@@ -24,22 +24,6 @@ def test_a_draw_of_pairs_touches_more_images_than_one_of_images(subset, captions
     assert image_share(Subset(**subset), captions) == pytest.approx(share)
 
 
-def test_an_epoch_has_a_step_for_each_batch_of_the_training_images():
-    plan = planned(PARAMS, tables=["xlan/t1"])
-    amounts = Amounts(plan)
-    for run in plan.trained():
-        stage = amounts.stage(run)
-        assert amounts.train_images(run) == 3000
-        assert amounts.steps(run) == stage.epochs * -(-3000 // stage.images_per_batch)
-
-
-def test_the_published_counts_of_coco_are_those_that_its_reader_asserts():
-    amounts = Amounts(named_plan(PARAMS, "acf"))
-    counts = amounts.counts("coco")
-    assert (counts.train, counts.val, counts.test, counts.captions) == (113_287, 5_000, 5_000, 616_767)
-    assert {amounts.used_images(run) for run in amounts.plan.scored()} == {123_287}
-
-
 def test_small_draws_of_a_large_data_set_use_few_of_its_images():
     amounts = Amounts(named_plan(PARAMS, "visualgpt"))
     stores = {run.dataset: run for run in amounts.plan.scored()}
@@ -63,11 +47,6 @@ def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
         for run in plan.scored():
             inputs = amounts.step_inputs(run)
             assert inputs.vectors >= 36 and inputs.ids, run.features
-
-
-def test_views_of_a_study_stand_in_a_row():
-    amounts = Amounts(named_plan(PARAMS, "visualgpt"))
-    assert amounts.stored("iu_xray_bpe", "resnet101_xray")["grid"].vectors == 2 * 7 * 7
 
 
 def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():

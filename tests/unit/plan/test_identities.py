@@ -6,10 +6,9 @@ from pathlib import Path
 from pydantic import PositiveInt
 
 from recap.core.hashing import differences, value_hash
-from recap.plan.source import identities, job_code, neutral_keys
+from recap.plan.source import identities, neutral_keys
 from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral
-from recap.settings.figures import FIGURES
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "identities.json"
@@ -57,8 +56,3 @@ def test_how_a_run_is_computed_is_no_part_of_what_decides_it():
     plain = Recipe(xe=CrossEntropy(**STAGE))
     elsewhere = Recipe(xe=CrossEntropy(**STAGE), execution={"threads": 8, "device": "cuda", "compile": True})
     assert plain.model_dump(mode="json") == elsewhere.model_dump(mode="json")
-
-
-def test_a_figure_follows_its_kind_and_the_models_that_it_draws():
-    attention, gates = (FIGURES.classes()[kind].implementation for kind in ("attention", "gates"))
-    assert len({job_code(attention, "xlan"), job_code(attention, "xlan", "zodiac"), job_code(gates, "xlan")}) == 3

@@ -1,4 +1,4 @@
-"""How many trainings the tables of a paper need at its scale, each setting trained once."""
+"""Plans of papers by name: at which scale, and how many trainings they need, each setting once."""
 
 import pytest
 
@@ -27,3 +27,16 @@ def test_the_tables_of_visual_gpt_train_equal_settings_once():
 )
 def test_the_tables_of_a_paper_train_equal_settings_once(paper, trained):
     assert len(named_plan(PARAMS, paper).trained()) == trained
+
+
+def test_a_paper_is_planned_at_full_scale_unless_another_is_named():
+    assert named_plan(PARAMS, "fusion").profile.name == "fusion_paper"
+    small = named_plan(PARAMS, "fusion", scale="photos", inputs="elsewhere")
+    assert (small.profile.name, small.profile.inputs) == ("fusion_photos", "elsewhere")
+
+
+def test_the_resolved_profile_as_a_file_of_json_is_the_same_plan(tmp_path):
+    plan = named_plan(PARAMS, "fusion", scale="photos")
+    (tmp_path / "profile.json").write_text(plan.profile.model_dump_json())
+    again = named_plan(PARAMS, str(tmp_path / "profile.json"))
+    assert again.profile == plan.profile and again.scored() == plan.scored() and again.seeds == plan.seeds

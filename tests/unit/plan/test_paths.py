@@ -1,8 +1,8 @@
-"""What the rules share: where the files of a plan are, what they are made from, what is refused before a job."""
+"""What rules share: where the files of a plan are, what they are made from, and which outside files are missing."""
 
+import logging
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -13,10 +13,9 @@ from helpers.tiny_workspace import ROOT
 from recap.core.errors import ConfigError
 from recap.core.process import VISIBLE
 from recap.plan import jobs
-from recap.plan.outside import requirements
+from recap.plan.outside import line, refuse_missing, requirements
 from recap.plan.paths import Paths, data_files, feature_files, used_features
 from recap.plan.profiles import load_plan, uses_gpus
-from recap.plan.run import run_named
 from recap.settings import Execution
 
 SETTING = "tiny_scenes/full/tiny_grid/transformer@short"
@@ -59,16 +58,6 @@ def test_a_training_reads_its_data_and_the_weights_that_its_stage_begins_with(pa
     assert paths.training_inputs(paths.plan.first_stage(run)) == {**common, "weights": []}
 
 
-def test_wildcards_stand_for_a_run(params):
-    names = dict(zip(("dataset", "subset", "features"), SETTING.split("/"), strict=False))
-    names |= {"model": "transformer", "recipe": "short"}
-    run = run_named({**names, "seed": "1", "stage": "scst"})
-    assert run == plan_of().scored()[0]
-    assert run_named(names, seed=1, stage="scst") == run
-    wildcards = SimpleNamespace(dataset="tiny_photos", features="tiny_grid")
-    assert paths_of().features(wildcards) == ["results/tiny/features/tiny_photos/tiny_grid.h5"]
-
-
 def fusion_paths(params, **grid):
     """Plan a row with two features, the second made from the cells of the first."""
     edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
@@ -105,13 +94,6 @@ def test_what_a_store_is_made_from_is_missing_while_the_store_is(params, of_the_
     assert requirements(paths) == []
 
 
-def test_boxes_are_cut_out_of_features_that_have_some(params):
-    edited(params, "features/tiny_crops.yaml", boxes="tiny_grid")
-    changed_table(params, features="tiny_crops")
-    with refused(ConfigError, "features/tiny_crops.yaml", "'tiny_grid'"):
-        plan_of()
-
-
 def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
     monkeypatch.setenv(VISIBLE, "")
     assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [False, False, True]
@@ -132,3 +114,79 @@ def test_a_job_runs_again_for_what_it_reads_alone(params):
     assert specs() != before
     recipes = jobs.table_spec(plan_of(), "tiny")["recipes"]
     assert sorted(recipes) == ["other", "short"]
+
+
+HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n"
+LIST = """web/a.zip,1,primary,http://h/a.zip,,,2147483648,CC BY 4.0,,,,
+web/a.zip,1,mirror,http://i/a.zip,,,2147483648,CC BY 4.0,,,,
+own/pack.zip,1,own,,,,,none,,1. ask; 2. put it there,,
+web/a,1,unpacked,,,,,CC BY 4.0,,,web/a.zip,a/*.tsv
+own/b,1,unpacked,,,,,none,,,own/pack.zip,*
+hub/openai-community/gpt2,607a,hub,,,,548105171,MIT,,,,
+"""
+
+
+@pytest.fixture
+def listed(params):
+    """The tiny parameters with a list of outside files."""
+    (params / "data_versions.csv").write_text(HEAD + LIST)
+    return params
+
+
+def needing(params, *sources, fetch=True):
+    """Return the paths of a plan whose features are imported from these files."""
+    edited(params, "features/tiny_imported.yaml", sources=list(sources))
+    changed_table(params, features="tiny_imported")
+    return paths_of(inputs="in", fetch=fetch)
+
+
+def test_what_is_unpacked_brings_its_archive_unless_that_is_there(listed):
+    paths = needing(listed, "web/a/x.tsv", "web/a/y.tsv")
+    result = requirements(paths)
+    assert [(each.path, each.how, each.entry.name) for each in result] == [
+        ("in/web/a/x.tsv", "unpack", "web/a"),
+        ("in/web/a.zip", "fetch", "web/a.zip"),
+        ("in/web/a/y.tsv", "unpack", "web/a"),
+    ]
+    assert result[0].archive == result[1].entry
+    refuse_missing(result, paths)
+    Path("in/web").mkdir(parents=True)
+    Path("in/web/a.zip").touch()
+    assert [each.path for each in requirements(paths)] == ["in/web/a/x.tsv", "in/web/a/y.tsv"]
+
+
+def test_an_archive_of_the_users_own_is_by_hand_and_what_it_holds_is_not(listed):
+    paths = needing(listed, "own/b/x.tsv")
+    assert [(each.path, each.how) for each in requirements(paths)] == [
+        ("in/own/b/x.tsv", "unpack"),
+        ("in/own/pack.zip", "hand"),
+    ]
+    with refused(ConfigError, "in/own/pack.zip"):
+        refuse_missing(requirements(paths), paths)
+
+
+def test_all_missing_files_are_said_at_once_with_address_or_steps_bytes_and_licence(listed, caplog):
+    paths = needing(listed, "web/a.zip", "own/pack.zip", "nobody/knows.tsv", fetch=False)
+    with caplog.at_level(logging.INFO), pytest.raises(ConfigError) as refusal:
+        refuse_missing(requirements(paths), paths)
+    named = "(features/tiny_imported.yaml)"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"recap: missing: in/web/a.zip {named}; http://h/a.zip or http://i/a.zip; 2 GiB; CC BY 4.0",
+        f"recap: missing: in/own/pack.zip {named}; by hand: 1. ask; 2. put it there; size not known; none",
+        f"recap: missing: in/nobody/knows.tsv {named}; not in the list of outside files: put it there",
+    ]
+    assert "--config fetch=true inputs=in" in str(refusal.value)
+
+
+def test_weights_and_tokenizers_of_the_hub_are_said_with_their_revision(listed):
+    edited(listed, "features/tiny_grid.yaml", weights="pretrained", revision="a" * 40)
+    pairs = {"kind": "bpe", "tokenizer": "hub:openai-community/gpt2", "max_length": 9}
+    edited(listed, "datasets/tiny_scenes.yaml", vocabulary=pairs)
+    paths = paths_of()
+    needed = {each.path: each for each in requirements(paths)}
+    assert {each.how for each in needed.values()} == {"hub"}
+    assert needed[f"hub:timm/test_resnet@{'a' * 40}"].entry is None
+    assert line(needed["hub:openai-community/gpt2"]).endswith(
+        "(datasets/tiny_scenes.yaml); from the hub; 0.51 GiB; MIT"
+    )
+    refuse_missing(list(needed.values()), paths)

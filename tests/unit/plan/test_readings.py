@@ -1,4 +1,4 @@
-"""Tables of readings: at every scale they compare things that differ, and every row says whose word it follows."""
+"""Tables of readings: at every scale they compare things that differ; choices are among rows that go together."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.jobs import selection_spec
-from recap.settings.params import load_named, load_profiles, names, profiles
+from recap.settings.params import names
 
 pytestmark = pytest.mark.seconds
 
@@ -27,20 +27,6 @@ def test_no_two_rows_are_the_same_run(table, scale):
         key = repr([each.model_dump(mode="json") if hasattr(each, "model_dump") else each for each in what])
         assert key not in runs, f"{row.id} and {runs[key]} are the same at scale {scale}"
         runs[key] = row.id
-
-
-@pytest.mark.parametrize("table", READINGS)
-def test_every_row_says_whose_word_it_follows(table):
-    rows = load_named(PARAMS, "tables", table).rows
-    assert [row.id for row in rows if not row.note] == []
-
-
-@pytest.mark.parametrize("table", READINGS)
-def test_a_paper_s_profile_makes_its_readings_at_every_scale(table):
-    paper = table.partition("/")[0]
-    (path,) = (path for path in profiles(PARAMS) if path.parent.name == paper)
-    scales = {profile.scale for profile in load_profiles(path) if table in profile.tables}
-    assert scales == {"paper", "photos", "scenes"}
 
 
 def test_what_only_decodes_otherwise_is_not_trained_again():

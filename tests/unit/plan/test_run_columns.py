@@ -65,40 +65,22 @@ def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_c
     assert scores == {**alone["family"], "over": ""}
 
 
-def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path):
+def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path, monkeypatch):
+    monkeypatch.setitem(RUN_COLUMNS, "freshness", RunColumn("Fresh", "kg", 2, "training.json", "fresh", scale=0.1))
     printed = make_table().rows[0].model_copy(update={"printed": {"parameters": 59.0}, "as_printed": True})
-    texts = written(tmp_path, rows=[printed, make_table().rows[1]])
+    texts = written(tmp_path, rows=[printed, make_table().rows[1]], columns=[*COLUMNS, "freshness"])
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in texts["md"].splitlines() if line[:1] == "|"]
-    assert lines[0][1:] == ["METEOR", "CIDEr", "Params (M)", "Val. CIDEr-D", "Steps", "Training (h)"]
-    ours = [line[1:] for line in lines if line[0].startswith("ours (n = 2)")]
-    assert {tuple(line[2:]) for line in ours} == {("54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00")}
+    assert lines[0][1:] == ["METEOR", "CIDEr", "Params (M)", "Val. CIDEr-D", "Steps", "Training (h)", "Fresh (kg)"]
+    ours = {tuple(line[3:]) for line in lines if line[0].startswith("ours (n = 2)")}
+    assert ours == {("54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00", "0.70")}
     shown = {line[0]: line[1:] for line in lines}
     assert shown["printed"][2] == "59.0" and shown["ours minus printed"][2] == "-4.7"
     for kind in ("ours minus baseline", "p, images (Holm)", "p, runs (Holm)", "p, both (Holm)"):
-        assert shown[kind][2:] == ["--"] * 4
-    assert "Not in percent: Params (M), Steps, Training (h)." in texts["md"]
-    assert "<td>54.3</td>" in texts["html"] and ">Params (M)</th>" in texts["html"]
-    assert "Params (M)" in texts["tex"] and "54.3" in texts["tex"]
-    assert r"\shortstack{Params\\(M)}" in texts["paper.tex"]
-    row = next(line for line in texts["paper.md"].splitlines() if line.startswith("| ZoDIAC"))
-    assert [cell.strip() for cell in row.split("|")[4:-1]] == ["54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00"]
-    assert "without ±: one run" not in texts["paper.md"]
+        assert shown[kind][2:] == ["--"] * 5
+    assert all("Params (M)" in texts[ending] and "54.3" in texts[ending] for ending in ("html", "tex", "paper.md"))
     assert next(csv.DictReader(io.StringIO(texts["paper.csv"])))["Params (M)"] == "54.3"
     full = [line for line in csv.DictReader(io.StringIO(texts["csv"])) if line["metric"] == "training hours"]
     assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("3.0 3.0", "", "")] * 2
-
-
-def test_a_new_column_is_one_entry(tmp_path, monkeypatch):
-    monkeypatch.setitem(RUN_COLUMNS, "freshness", RunColumn("Fresh", "kg", 2, "training.json", "fresh", scale=0.1))
-    texts = written(tmp_path, columns=["CIDEr", "freshness"])
-    assert all("Fresh" in text and "0.70" in text for ending, text in texts.items() if ending != "csv")
-    assert "freshness" in texts["csv"]
-
-
-def test_an_ensemble_has_none_and_says_why(tmp_path):
-    rows = [make_table().rows[0], make_table().rows[1].model_copy(update={"ensemble": True})]
-    text = written(tmp_path, rows=rows, columns=["CIDEr", "parameters"])["md"]
-    assert "Params (M) was not run: an ensemble has several trainings." in text
 
 
 def test_missing_trainings_and_changed_files_are_refused(tmp_path):

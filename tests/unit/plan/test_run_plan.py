@@ -12,7 +12,7 @@ from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.settings.models import MODELS
-from recap.settings.params import load_named, load_profiles, profiles, profiles_of_tables, read_mapping
+from recap.settings.params import load_named, load_profiles, profiles, read_mapping
 
 pytestmark = pytest.mark.seconds
 
@@ -33,24 +33,10 @@ def test_every_shipped_profile_is_planned(name):
         assert {row.as_printed for row in planned_table.rows} == {declared}
 
 
-def test_every_shipped_table_is_in_a_profile():
-    assert [table for table, profiles in profiles_of_tables(PARAMS).items() if not profiles] == []
-
-
-@pytest.mark.parametrize(("scale", "trained", "width"), [("paper", 28, 1024), ("photos", 7, 256), ("scenes", 14, 128)])
-def test_table_3_of_x_lan_is_one_file_at_every_scale(scale, trained, width):
-    plan = shipped("xlan/t3", scale=scale)
-    rows = plan.tables["xlan/t3"].rows
-    assert len(plan.trained()) == trained
-    assert [plan.get("models", row.model).encoder_layers for row in rows] == [0, 0, 1, 2, 3, 4, 4]
-    assert [plan.get("models", row.model).activation for row in rows] == ["celu", *["relu"] * 5, "celu"]
-    assert {plan.get("models", row.model).d_model for row in rows} == {width}
-
-
 def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
     plan = shipped("xlan/t3", scale="scenes")
     _, row = plan.row("xlan/t3/enc2")
-    settings = plan.resolve_with_sources("models", row.model)
+    settings = plan.variant("models", row.model).with_sources(PARAMS)
     assert settings["encoder_layers"] == (2, "params/xlan/tables/t3.yaml: row 'enc2': model")
     assert settings["d_model"] == (128, "params/xlan/scales/scenes.yaml: models.xlan")
     assert settings["alpha"] == (1.3, "default (recap.papers.xlan.settings)")
@@ -59,21 +45,14 @@ def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
 
 def test_values_of_a_recipe_have_the_file_that_set_them_last():
     plan = shipped("xlan/t1", scale="paper")
-    settings = plan.resolve_with_sources("recipes", "xlan_as_printed")
+    settings = plan.variant("recipes", "xlan_as_printed").with_sources(PARAMS)
     assert settings["xe.epochs"] == (70, "params/xlan/recipes/xlan.yaml")
     assert settings["xe.scheduled_sampling"] == (None, "params/xlan/recipes/xlan_as_printed.yaml")
     assert settings["scst.schedule.kind"] == ("constant", "params/xlan/recipes/xlan_as_printed.yaml")
     assert settings["scst.schedule.warmup"] == (0, "default (recap.settings.recipes)")
     assert settings["xe.schedule.warmup"] == (10000, "params/xlan/recipes/xlan.yaml")
-    beside = shipped("recap/zodiac_scst", scale="scenes").resolve_with_sources("recipes", "scenes")
+    beside = shipped("recap/zodiac_scst", scale="scenes").variant("recipes", "scenes").with_sources(PARAMS)
     assert beside["scst.schedule.learning_rate"] == (1e-4, "params/recap/recipes/scenes.yaml")
-
-
-def test_what_one_table_replaces_is_in_the_path_and_what_a_scale_replaces_is_not():
-    plan = shipped("recap/zodiac_scst", "xlan/t1", scale="scenes")
-    models = {run.model for run in plan.scored() if run.model.startswith("transformer")}
-    assert models == {"transformer", "transformer+decoder_layers=2,encoder_layers=2,visual_positions=none"}
-    assert plan.get("models", "transformer").visual_positions == "grid"
 
 
 def test_recipes_that_differ_in_the_second_stage_alone_share_the_first(params):
@@ -128,6 +107,8 @@ def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
     at_scenes, at_paper = (shipped("xlan/t1", scale=scale) for scale in ("scenes", "paper"))
     assert "updown" in [row.id for row in at_scenes.tables["xlan/t1"].rows]
     assert "updown" in [row.id for row in at_paper.tables["xlan/t1"].quoted]
+    photos = shipped("xlan/t1", scale="photos").tables["xlan/t1"]
+    assert (photos.not_run[0].id, photos.not_run[0].reason) == ("xlan_ens", "the row is not run at scale photos")
     assert at_scenes.model_figures[0].labels == ("Up-Down (quoted by the paper)", "X-LAN", "X-Transformer")
     assert at_paper.model_figures[0].labels == ("X-LAN", "X-Transformer")
 
@@ -137,34 +118,15 @@ def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(params, mo
     at_paper, at_scenes = (planned(params, scale, ["visualgpt/t1_f01"]) for scale in ("paper", "scenes"))
     kinds = [[figure.settings.kind for figure in plan.model_figures] for plan in (at_paper, at_scenes)]
     assert kinds == [["gates", "gate_functions", "parts_of_speech"], ["gates", "gate_functions"]]
-    outside = Paths(at_paper).outside
-    article = outside("wikitext/wikitext-2/wiki.train.tokens")
-    needed = {each.path: (each.how, each.named_by) for each in requirements(Paths(at_paper))}
-    assert needed[article] == ("unpack", "tables/visualgpt/t1_f01.yaml")
-    assert needed[outside("wikitext/wikitext-2-v1.zip")] == ("fetch", "data_versions.csv")
-    assert article not in {each.path for each in requirements(Paths(at_scenes))}
-    drawn = Path("reports/p/figures/visualgpt_t1_f01_parts_of_speech.png")
-    drawn.parent.mkdir(parents=True)
-    drawn.touch()
-    drawn.with_suffix(".csv").touch()
+    article = Paths(at_paper).outside("wikitext/wikitext-2/wiki.train.tokens")
+    needed, at_small = ({each.path: each for each in requirements(Paths(plan))} for plan in (at_paper, at_scenes))
+    assert (needed[article].how, needed[article].named_by) == ("unpack", "tables/visualgpt/t1_f01.yaml")
+    assert article not in at_small
+    for ending in ("png", "csv"):
+        drawn = Path(f"reports/p/figures/visualgpt_t1_f01_parts_of_speech.{ending}")
+        drawn.parent.mkdir(parents=True, exist_ok=True)
+        drawn.touch()
     assert article not in {each.path for each in requirements(Paths(at_paper))}
-    edited(params, "visualgpt/tables/t4.yaml", figures=[{"kind": "gate_functions", "scales": ["papr"]}])
-    with refused(UnknownName, "visualgpt/t4", "gate_functions", "'papr'", "'paper'"):
-        planned(params, "paper", ["visualgpt/t4"])
-
-
-def test_figures_4_and_5_of_xlan_have_up_down_of_their_own_and_table_1_quotes_it():
-    plan = shipped("xlan/t1", "xlan/f4", scale="paper")
-    assert [figure.labels for figure in plan.model_figures] == [("X-LAN", "X-Transformer"), ("Up-Down", "X-LAN")]
-    assert {row.id for row in plan.tables["xlan/t1"].quoted} >= {"updown"}
-    assert sorted(run.stage for run in plan.trained() if "up_down" in run.model) == ["scst", "xe"]
-    assert len(plan.tables["xlan/f4"].image_captions) == 15
-    assert shipped("xlan/f4", scale="scenes").tables["xlan/f4"].image_captions == []
-
-
-def test_a_row_that_is_not_run_needs_no_reason_why_a_server_is_not_sent_it():
-    at_scales = [planned(PARAMS, scale, ["acf/t3"]).tables["acf/t3"] for scale in ("paper", None)]
-    assert [list(table.server.not_sent) for table in at_scales] == [["acf_roi"], []]
 
 
 def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
@@ -196,22 +158,6 @@ def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(pa
     assert bool(table.scale) == bool(table.short_scale) == (compared and scale == "paper")
 
 
-def test_a_replaced_setting_takes_the_difference_to_the_print_away_row_by_row(params):
-    own_table(params, printed_on="scenes")
-    rows = read_mapping(params / "mine" / "tables" / "own.yaml")["rows"]
-    rows.append({**rows[0], "id": "other", "recipe": "scenes"})
-    edited(params, "mine/tables/own.yaml", rows=rows)
-    edited(params, "mine/scales/half.yaml", opening="Half", recipes={"scenes": "scenes_short"})
-    table = planned(params, scale="half", tables=["mine/own"]).tables["mine/own"]
-    assert [row.as_printed for row in table.rows] == [True, False]
-
-
-def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
-    own_table(params, printed_on="scene")
-    with refused(UnknownName, "'scenes'", "printed_on of table 'mine/own'"):
-        planned(params, tables=["mine/own"])
-
-
 @pytest.mark.parametrize(
     ("row", "named"),
     [
@@ -225,6 +171,7 @@ def test_a_table_that_was_printed_on_an_unknown_data_set_is_refused(params):
         ({"scales": ["photo"]}, ["t3.yaml: row 'enc4_elu': scales", "'photo'", "'photos'"]),
         ({"scales": ["photos"]}, ["t3.yaml", "'paper'", "`scales`"]),
         ({"modell": "xlan"}, ["params/xlan/tables/t3.yaml", "'rows.0.modell'", "'model'"]),
+        ({"model": None}, ["t3.yaml", "row 'enc4_elu'", "'model'", "`defaults`"]),
     ],
 )
 def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, named):
@@ -232,12 +179,6 @@ def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, r
     edited(params, "xlan/tables/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", figures=[])
     with refused(ConfigError, *named):
         planned(params, "paper")
-
-
-def test_a_row_without_a_key_that_defaults_lack_too_is_refused(params):
-    edited(params, "xlan/tables/t3.yaml", defaults={"dataset": "coco", "recipe": "xlan", "stage": "xe"})
-    with refused(ConfigError, "t3.yaml", "row 'base'", "'features'", "`defaults`"):
-        planned(params)
 
 
 def test_mistakes_in_a_scale_are_said_with_its_file(params):
@@ -264,18 +205,6 @@ def test_a_kind_without_sizes_takes_those_of_the_kind_that_its_class_extends(par
         planned(params, tables=["recap/zodiac_scst"])
 
 
-def test_two_tables_whose_files_have_one_name_are_refused(params):
-    edited(params, "tables/xlan_t3.yaml", **read_mapping(params / "xlan" / "tables" / "t3.yaml"))
-    with refused(ConfigError, "table 'xlan_t3'"):
-        planned(params, tables=["xlan/t3", "xlan_t3"])
-
-
-def test_a_row_is_found_by_table_and_id():
-    plan = shipped("xlan/t3", scale="scenes")
-    with refused(UnknownName, "xlan/t3/enc9"):
-        plan.row("xlan/t3/enc9")
-
-
 def test_the_sentence_under_a_table_says_what_was_replaced_and_no_more():
     at_scenes, at_photos = (shipped("xlan/t3", scale=scale).tables["xlan/t3"].scale for scale in ("scenes", "photos"))
     assert "3,000 rendered" in at_scenes and "width 128 in place of 1,024, heads 4 in place of 8" in at_scenes
@@ -298,18 +227,3 @@ def test_a_figure_that_cannot_be_drawn_is_refused_before_the_first_job(params, f
     edited(params, "xlan/tables/t3.yaml", figures=figures)
     with refused(ConfigError, "xlan/t", *named):
         planned(params)
-
-
-def test_the_rows_of_a_figure_have_one_data_set_and_the_same_features(params):
-    rows = read_mapping(params / "xlan/tables/t3.yaml")["rows"]
-    rows[1] = {**rows[1], "features": "vinvl"}
-    figure = {"kind": "attention", "rows": [row["id"] for row in rows[:2]]}
-    edited(params, "xlan/tables/t3.yaml", rows=rows, figures=[figure])
-    with refused(ConfigError, "'xlan/t3'", "'attention'", "'base'", "'dec'", "`rows`"):
-        planned(params, "paper")
-
-
-def test_two_figures_of_a_kind_have_different_files():
-    first, second = (sorted(figure.files) for figure in shipped("acf/f5", scale="paper").model_figures[:2])
-    assert first == ["acf_f5_clusters.json", "acf_f5_clusters.png"]
-    assert second == ["acf_f5_regions_clusters.json", "acf_f5_regions_clusters.png"]

@@ -1,13 +1,13 @@
-"""`recap plan`: one screen."""
+"""`recap plan`: one screen, and how long jobs take, so many at a time."""
 
 import pytest
 
-from helpers.commands import printed, refused_command
-from helpers.plans import PARAMS
+from helpers.commands import printed
+from helpers.plans import PARAMS, measured_file, measured_row
 from recap.cli.doctor import plan_tools
 from recap.models.check import costs_of
 from recap.plan.profiles import named_plan
-from recap.plan.screen import jobs, screen, table_work
+from recap.plan.screen import Job, chains, jobs, makespan, screen, table_work
 
 
 def shown(words, capsys):
@@ -30,18 +30,6 @@ def test_everything_that_is_missing_is_said_at_once(folder, capsys):
         assert part in text, text
     assert len(text.splitlines()) <= 45
     assert [path.name for path in folder.iterdir() if path.name != "params"] == ["work"]
-
-
-def test_a_scale_is_named_and_a_misspelt_one_gets_the_nearest(folder, capsys):
-    assert shown(["xlan", "--scale", "scenes"], capsys).startswith("xlan_scenes at scale scenes")
-    assert "scenes" in refused_command(capsys, "plan", "xlan", "--scale", "scene")
-
-
-def test_files_that_are_there_are_not_missing(folder, capsys):
-    (folder / "mine" / "coco").mkdir(parents=True)
-    (folder / "mine" / "coco" / "train2014.zip").touch()
-    text = shown(["acf", "--inputs", "mine"], capsys)
-    assert "coco/val2014.zip" in text and "coco/train2014.zip" not in text
 
 
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
@@ -79,14 +67,22 @@ def test_only_tools_that_a_plan_needs_are_asked_for():
     assert "detectron2" not in demo
 
 
-def test_steps_are_timed_here_and_then_known(folder, capsys):
-    words = ["fusion", "--scale", "scenes", "--time", "0.001"]
-    first = shown(words, capsys)
-    table = (folder / "work" / "measured_steps.csv").read_text()
-    assert len(table.splitlines()) == 2  # the minutes were over after one
-    shown(words, capsys)
-    assert len((folder / "work" / "measured_steps.csv").read_text().splitlines()) == 3
-    assert "measured" in first
+def test_hours_are_those_of_a_card_that_was_measured(folder, capsys):
+    words = ["fusion", "--scale", "scenes"]
+    text = shown(words, capsys)
+    assert "assumed, not measured" in text and "Rows that cost most: " in text
+    plan = named_plan(PARAMS, "fusion", scale="scenes")
+    rows = [measured_row(shape, machine="card", device="cuda") for shape in costs_of(plan).shapes()]
+    file = measured_file(folder, rows)
+    text = shown([*words, "--measured", str(file)], capsys)
+    assert "assumed" not in text and "by card, measured: fusion/" in text
+    costs = costs_of(plan, file)
+    training = next(run for run in plan.trained() if run.stage == "xe")
+    stage = costs.amounts.stage(training)
+    assert stage.validate_every == 1
+    images = stage.images_per_batch * costs.training(training).steps
+    validated = stage.epochs * costs.amounts.counts(training.dataset).val
+    assert costs.training(training).seconds["card"] == pytest.approx(0.5 * (images + validated))  # half a second each
 
 
 def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted(folder, capsys):
@@ -98,3 +94,19 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
     assert result["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
     assert {cost.images for cost in result["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}
+
+
+def test_a_job_waits_for_those_before_it():
+    jobs = {"xe": Job(5.0), "scst": Job(2.0, ("xe",)), "evaluate": Job(1.0, ("scst",)), "other": Job(4.0)}
+    assert chains(jobs) == {"xe": 8.0, "scst": 3.0, "evaluate": 1.0, "other": 4.0}
+    assert makespan(jobs, 1) == 12.0
+    assert makespan(jobs, 2) == makespan(jobs, 8) == 8.0
+
+
+def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
+    jobs = {n: Job(float(n % 7 + 1), (n - 3,) if n > 3 else ()) for n in range(1, 40)}
+    total, longest = sum(job.seconds for job in jobs.values()), max(chains(jobs).values())
+    for places in (1, 2, 3, 5):
+        bound = max(total / places, longest)
+        assert bound <= makespan(jobs, places) <= 2 * bound
+    assert makespan({}, 3) == pytest.approx(0)

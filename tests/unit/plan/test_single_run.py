@@ -13,14 +13,12 @@ from helpers.commands import refused_command
 from helpers.plans import edited
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
-from helpers.training import training
 from recap.cli import train_row
 from recap.core.errors import ConfigError
-from recap.evaluation.job import caption_few
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import row_config, single_run
-from recap.settings import EvaluationSpec, Execution, ExecutionFile, Profile
+from recap.settings import Execution, ExecutionFile, Profile
 from recap.settings.params import validate
 
 pytestmark = pytest.mark.seconds
@@ -86,15 +84,6 @@ def test_no_profile_cuts_trainings_short_because_their_results_would_count_as_fi
     assert ExecutionFile(max_steps=10, overfit_one_batch=True).model_dump() == Execution().model_dump()
 
 
-def test_the_first_batches_of_a_training_go_over_epochs_or_stay_the_first(tmp_path):
-    batches, one_batch = training(tmp_path).batches, training(tmp_path).batches
-    whole = [*batches.order(0), *batches.order(1)]
-    batches.cut(5, one_batch=False)
-    one_batch.cut(4, one_batch=True)
-    assert batches.order(0) == whole[:5] and len(batches) == 5
-    assert one_batch.order(0) == [whole[0]] * 4
-
-
 def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
     params = Path(shutil.copytree(ROOT / "params", tmp_path / "params"))
     row = {"id": "v", "label": "v", "model": "visual_gpt", "recipe": "visualgpt", "features": "bottom_up_adaptive"}
@@ -147,20 +136,3 @@ def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
     while not (tmp_path / "ended").exists():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def test_its_captions_obey_the_rules_of_the_evaluation(results):
-    files = {"corpus": results.data / "corpus.parquet", "vocabulary": results.data / "vocabulary.json"}
-    free, ruled = (
-        caption_few(
-            spec=EvaluationSpec(evaluation={"beam": 1, "max_length": 12, "rules": rules}),
-            device="cpu",
-            run=results.run,
-            features=[results.store],
-            **files,
-        )
-        for rules in ({}, {"no_repeated_ngram": 1})
-    )
-    assert list(free) == list(ruled) and len(free) == 2
-    assert all(len(set(text.split())) == len(text.split()) for text, _ in ruled.values())
-    assert any(len(set(text.split())) < len(text.split()) for text, _ in free.values())

@@ -50,24 +50,9 @@ def test_the_plan_knows_how_many_pictures_are_sent():
     assert Amounts(plan).used_images(sent.run) == 123_287
 
 
-def test_a_row_without_features_of_the_test_pictures_is_not_sent():
-    plan = planned(table="acf/t3")
-    assert [each.algorithm for each in plan.submissions()] == ["acf_t3_acf_grid"]
-    assert plan.tables["acf/t3"].server.not_sent["acf_roi"]
-
-
 def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():
     assert planned(scale="scenes").submissions() == []
     assert planned(row="xlan/t2/xlan_r101").submissions() == []
-
-
-def test_rows_of_the_papers_own_are_told_apart_from_those_that_it_quotes():
-    at_paper = planned().tables["xlan/t2"]
-    assert [row.id for row in at_paper.not_run] == ["xlan_senet154", "xtransformer_senet154"]
-    assert "hip" in [row.id for row in at_paper.quoted]
-    photos = planned("photos", "xlan/t1").tables["xlan/t1"]
-    assert [(row.id, row.reason) for row in photos.not_run][0] == ("xlan_ens", "the row is not run at scale photos")
-    assert "updown" in [row.id for row in photos.quoted]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from rehearsal.server import serve
 FROM_HUB = """
 import json, sys
 from huggingface_hub import HfApi, hf_hub_download
-from recap.data.byte_pairs import load_byte_pairs
+from recap.data.vocabulary import load_byte_pairs
 from recap.features.backbones import create
 from recap.settings.features import GridFeatures
 from pathlib import Path
@@ -76,7 +76,8 @@ def test_a_fault_is_played_at_its_file_alone_and_at_other_addresses_where_it_say
 @pytest.mark.slow
 def test_the_hubs_own_library_loads_weights_and_byte_pairs(tmp_path):
     hub.write_timm("test_vit.r160_in1k", tmp_path / "hub" / "timm" / "test_vit.r160_in1k")
-    hub.write_gpt2(tmp_path / "hub" / "openai-community" / "gpt2", width=8, feed_forward=16, layers=1, positions=20)
+    sizes = hub.Gpt2Sizes(width=8, feed_forward=16, layers=1, positions=20)
+    hub.write_gpt2(tmp_path / "hub" / "openai-community" / "gpt2", sizes)
     with serve(tmp_path) as url:
         environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0"}
         done = subprocess.run([sys.executable, "-c", FROM_HUB], capture_output=True, text=True, env=environment)

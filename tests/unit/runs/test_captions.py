@@ -5,9 +5,8 @@ import pytest
 from helpers.generators import karpathy, write_flickr
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.byte_pairs import load_byte_pairs
 from recap.data.corpus import Corpus, build_corpus
-from recap.data.vocabulary import Vocabulary
+from recap.data.vocabulary import Vocabulary, load_byte_pairs
 from recap.runs.inputs import split_captions
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}

@@ -7,15 +7,14 @@ import torch
 import yaml
 
 import recap
-from helpers.byte_pairs import write_byte_pairs
 from helpers.released import expressible, official, write_infos, write_torchtext
 from recap.cli import main
-from recap.data.byte_pairs import load_byte_pairs
-from recap.data.vocabulary import Vocabulary
+from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
 from recap.runs.folder import run_model_config, save_weights
 from recap.runs.inputs import FeatureSources
+from rehearsal.hub import write_byte_pairs
 
 pytestmark = pytest.mark.seconds
 
@@ -79,7 +78,7 @@ class Origin:
 
     def __init__(self, kind, folder, results, tokenizer):
         self.kind, self.folder, self.results = kind, folder, results
-        words = Vocabulary.load(results.data / "vocabulary.json").words
+        words = load_vocabulary(results.data / "vocabulary.json").words
         if kind == "visual_gpt":
             vocabulary = load_byte_pairs(tokenizer.name, inputs=tokenizer.parent, max_length=20)
         else:

@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.refusals import refused
-from helpers.released import write_infos
 from recap.core.errors import ConfigError
 from recap.runs.released import read_options, read_vocabulary, released_tensors
 from recap.settings.models import RELEASED
@@ -39,13 +38,7 @@ def test_a_state_dict_gets_our_names(convert, content):
     found = convert(lambda file: torch.save(content, file))
     assert sorted(found) == ["output.bias", "word_embedding.weight"]
     assert torch.equal(found["word_embedding.weight"], STATE["word_embed.0.weight"])
-
-
-def test_safetensors_are_read_too(convert):
-    assert sorted(convert(lambda file: save_file(STATE, file), name="a.safetensors")) == [
-        "output.bias",
-        "word_embedding.weight",
-    ]
+    assert sorted(convert(lambda file: save_file(STATE, file), name="a.safetensors")) == sorted(found)
 
 
 class Harmful:
@@ -91,20 +84,6 @@ def test_a_file_that_lacks_what_its_kind_needs_is_refused(convert):
     assert "is no released checkpoint of kind 'x_transformer'" in convert(
         saved({"att_embed.0.weight": torch.ones(2, 2)}), kind="x_transformer"
     )
-
-
-def test_a_kind_without_released_checkpoints_is_refused(convert):
-    assert "unknown kind of model with released checkpoints 'up_dwn'; did you mean 'up_down'" in convert(
-        saved(STATE), kind="up_dwn"
-    )
-
-
-def test_random_states_of_numpy_beside_the_tensors_are_read_without_numpy(convert):
-    import numpy as np
-
-    state = np.random.RandomState(1).get_state()
-    found = convert(saved({"state_dict": STATE, "numpy_rng_state": state, "epoch": 3}))
-    assert torch.equal(found["output.bias"], STATE["logit.bias"])
 
 
 def shared():
@@ -173,9 +152,3 @@ def test_words_of_lines_are_read_whatever_the_last_line_ends_with(tmp_path):
         (tmp_path / "words.txt").write_bytes(text.encode())
         words, rows = read_vocabulary(tmp_path / "words.txt", RELEASED.get("up_down"), max_length=20)
         assert words.words == ["a", "b"] and rows == [0, 0, 0, 3, 1, 2]
-
-
-def test_options_of_a_training_are_read(tmp_path):
-    file = tmp_path / "infos.pkl"
-    write_infos(file, ["a", "dog"], num_heads=4, caption_model="aoa")
-    assert read_options(file) == {"num_heads": 4, "caption_model": "aoa"}

@@ -1,23 +1,16 @@
 """A model reads all vectors of a store, or its settings say how many: nothing is truncated silently."""
 
 import pytest
-import torch
 
 from helpers.feature_stores import write_store
-from helpers.model_cases import log_probabilities, random_tokens
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import edited, planned
 from helpers.prepared import prepare
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.inputs import check_vectors
-from recap.settings.models import model_configs
 
-LIMITED = [name for name, kind in model_configs().items() if "max_vectors" in kind.model_fields]
 EXAMPLE = VisualGptModel.example().model_dump()
-VIEW = 49  # cells of a view
 SECOND_VIEWS = "every image has 98 vectors, and the model would read only the first 50 of each"
 
 
@@ -25,34 +18,11 @@ def limited_to(limit):
     return VisualGptModel.model_validate({**EXAMPLE, "max_vectors": limit})
 
 
-@pytest.mark.parametrize("kind", LIMITED)
-def test_no_kind_of_model_truncates_unless_its_settings_say_so(kind):
-    assert model_configs()[kind].model_fields["max_vectors"].default is None
-
-
-@pytest.mark.parametrize("scale", ["photos", "paper"])
-def test_the_planned_models_of_xrays_read_both_views(scale):
-    plan = planned(PARAMS, scale, ["visualgpt/t3"])
-    for row in plan.tables["visualgpt/t3"].rows:
-        config = plan.get("models", row.model)
-        sizes = ("d_model", "heads", "d_feed_forward", "d_encoder_feed_forward", "decoder_layers", "positions")
-        small = {key: EXAMPLE[key] for key in (*sizes, "pretrained")}
-        torch.manual_seed(0)
-        model = build_model(config.model_copy(update=small), InputSpec.of(7, 11)).double().eval()
-        first = torch.randn(1, 2 * VIEW, 7, dtype=torch.float64)
-        other = first.clone()
-        other[:, VIEW + 1 :] = torch.randn(1, VIEW - 1, 7, dtype=torch.float64)
-        tokens, mask = random_tokens(1), torch.ones(1, 2 * VIEW, dtype=torch.bool)
-        before, after = (log_probabilities(model, Images.of(values, mask), tokens) for values in (first, other))
-        assert (before - after).abs().max() > 1e-6
-
-
 @pytest.mark.parametrize(
     ("table", "change", "sentence"),
     [
         ("visualgpt/t3", {"model": {"base": "visual_gpt", "tau": 0}}, SECOND_VIEWS),
         ("acf/t1", {"model": "m2", "features": "swin_l_384_grid"}, "has 144 vectors"),
-        ("acf/t1", {"model": "x_transformer", "features": "grid_feats_x101"}, None),
         ("acf/t1", {"model": "m2", "features": "bottom_up_adaptive"}, None),
     ],
 )

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from helpers.plans import PARAMS
 from recap.plan.jobs import papers_with_claims, read_claims
-from recap.settings.claims import Check, Claim, ClaimsFile
 from recap.settings.params import load_named
+from recap.settings.tables import Check, Claim, ClaimsFile
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "claims.json").read_text())
 CLAIMS = {claim.id: claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)}

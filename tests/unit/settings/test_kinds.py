@@ -2,11 +2,13 @@
 
 from typing import Annotated, Literal
 
+import pytest
+
 from helpers.refusals import refused
+from recap.core.documents import adapter
 from recap.core.errors import ConfigError, UnknownName
-from recap.core.problems import adapter
 from recap.settings.base import Strict
-from recap.settings.kinds import Registry
+from recap.settings.kinds import VARIABLE, Registry, load_plugins
 
 
 class Circle(Strict):
@@ -51,3 +53,31 @@ def test_a_kind_has_one_class():
 
     with refused(ConfigError, "'circle'", "Circle", "Other"):
         shapes.register(Other)
+
+
+def test_the_modules_that_the_variable_names_are_imported_once(tmp_path, monkeypatch):
+    for name in ("first_plugin", "second_plugin"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'log')!r}, 'a').write('{name} ')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(VARIABLE, "first_plugin, second_plugin,")
+    load_plugins()
+    load_plugins()
+    assert (tmp_path / "log").read_text() == "first_plugin second_plugin "
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "named"),
+    [
+        ("no_such_plugin", "", ["PYTHONPATH"]),
+        ("../x", "", []),
+        ("failing_plugin", "x = 1\n1 / 0\n", ["ZeroDivisionError: division by zero"]),
+        ("broken_plugin", "import recap\nx = (\n", ["broken_plugin.py", "line 2", "SyntaxError: '(' was never closed"]),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_is_one_sentence(tmp_path, monkeypatch, name, source, named):
+    if source:
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(VARIABLE, name)
+    with refused(ConfigError, VARIABLE, repr(name), *named):
+        load_plugins()

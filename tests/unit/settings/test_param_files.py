@@ -2,23 +2,16 @@
 
 import pytest
 
-from helpers.plans import PARAMS, edited, planned
+from helpers.plans import edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.settings.params import load_named, load_profile, load_profiles, names, refuse_other_scale
+from recap.settings.params import load_named, load_profile, names, refuse_other_scale
 
 PROFILE = {
     "name": "mine",
     "inputs": "here",
     "scales": {"photos": {"tables": ["mine/t"], "execution": {"threads": 2}}, "paper": {"tables": ["mine/u"]}},
 }
-
-
-def test_an_entry_of_the_scales_may_be_a_further_set_of_tables_at_a_scale():
-    more = {**PROFILE["scales"], "readings": {"scale": "photos", "tables": ["mine/v"]}}
-    profile = load_profile({**PROFILE, "scales": more, "scale": "readings"}, "p")
-    assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
-    assert load_profile({**PROFILE, "scales": more, "scale": "paper"}, "p").scale == "paper"
 
 
 def own_group(params):
@@ -40,15 +33,9 @@ def test_a_group_adds_one_folder_and_edits_no_file(params):
         "flickr8k/full/mobilenetv2_grid/wide@photos",
         "flickr8k/pair_5/mobilenetv2_grid/wide@photos_pairs_5",
     }
-    assert plan.source("recipes", "long") == "params/mine/recipes/long.yaml"
+    assert plan.variant("recipes", "long").layers(plan.params)[-1][0] == "params/mine/recipes/long.yaml"
     assert plan.source_of_seeds("mine/t") == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
     assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(params, "tables")
-
-
-def test_a_recipe_that_a_scale_names_comes_before_that_of_the_subset(params):
-    own_group(params)
-    edited(params, "mine/scales/photos.yaml", recipes={"long": "photos_short"})
-    assert {run.recipe for run in planned(params, "photos", ["mine/t"]).scored()} == {"photos_short"}
 
 
 @pytest.mark.parametrize("folder", ["", "mine/"])
@@ -81,6 +68,9 @@ def test_a_profile_is_that_of_its_scale_and_what_the_command_line_gives_comes_be
     profile = load_profile({**PROFILE, **given}, "mine")
     assert profile.tables == ["mine/v"]
     assert (profile.execution.threads, profile.execution.device) == (2, "cpu")
+    more = {**PROFILE["scales"], "readings": {"scale": "photos", "tables": ["mine/v"]}}
+    profile = load_profile({**PROFILE, "scales": more, "scale": "readings"}, "p")
+    assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
 
 
 @pytest.mark.parametrize(
@@ -104,9 +94,3 @@ def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
     refuse_other_scale({**written, "scale": "photos", "name": "mine"}, written, "demo.yaml")
     refuse_other_scale({**written, "seeds": [1]}, written, "demo.yaml")
     refuse_other_scale({**PROFILE, "scale": "photos"}, PROFILE, "mine.yaml")
-
-
-def test_all_scales_of_a_profile_are_loaded_from_its_file():
-    assert [each.name for each in load_profiles(PARAMS / "demo.yaml")] == ["demo"]
-    scales = [each.scale for each in load_profiles(PARAMS / "xlan" / "profile.yaml")]
-    assert scales == ["paper", "photos", "scenes", "photos", "scenes"]  # the readings are a set of their own at two

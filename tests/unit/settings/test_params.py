@@ -7,7 +7,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, UnknownName
 from recap.plan.run_plan import RunPlan
 from recap.settings import SECTIONS, Profile
-from recap.settings.params import load_named, load_profile, read_mapping, validate
+from recap.settings.params import load_named, read_mapping, validate
 
 PARAMS = Path(__file__).resolve().parents[2] / "workflow" / "params"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -27,9 +27,9 @@ def params(tmp_path):
         ("a: 1\nb: 2\na: 3\n", ["line 3", "'a'"]),
         ("x:\n  - {b: 1}\n  - b: 1\n    b: 2\n", ["line 4", "'b'"]),
         (b"caf\xe9: 1\n", ["UTF-8"]),
-        ("a: 2001-13-45", ["line 1", "2001-13-45"]),
-        ("a: !!bool x", ["line 1", "'x'"]),
-        ("a: 1" + "0" * 5000, ["line 1"]),
+        ("a: 2001-13-45", ["month"]),
+        ("a: !!bool x", ["'x'"]),
+        ("a: 1" + "0" * 5000, ["4300"]),
         ("a: " + "[" * 3000 + "]" * 3000, ["deep"]),
         (BOMB, ["100,000"]),
         ("a: &a [*a]", ["100,000"]),
@@ -56,96 +56,52 @@ def test_folders_and_names_that_are_no_files(tmp_path, params):
             load_named(params, "recipes", name)
 
 
-def test_aliases_and_merges_are_read(tmp_path):
-    (tmp_path / "x.yaml").write_text("a: &a {b: 1, c: 2}\nd: *a\ne:\n  <<: *a\n  c: 3\n")
-    assert read_mapping(tmp_path / "x.yaml") == {"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 2}, "e": {"b": 1, "c": 3}}
-
-
 PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"seeds": [True]}, ["seeds.0"]),
-        ({"seeds": []}, ["seeds"]),
-        ({"seeds": [1, 1]}, ["seeds"]),
-        ({"name": "A B"}, ["name"]),
-        ({"execution": {"device": "gpu"}}, ["execution.device", "'cpu'"]),
-        ({"seedz": [1]}, ["'seedz'", "'seeds'"]),
-    ],
-)
-def test_a_wrong_value_is_refused_with_its_file_and_key(change, named):
-    with refused(ConfigError, "profile demo", *named):
-        load_profile({**PROFILE, **change}, "profile demo")
-
-
 GRID = {"kind": "grid", "backbone": "resnet18", "weights": "random"}
-STAGE = {"epochs": 1, "learning_rate": 1}
-
-
-@pytest.mark.parametrize(
-    ("section", "values", "named"),
-    [
-        ("recipes", {"xe": {"epochs": 1, "schedule": {"kind": "table", "table": {"x": 1}}}}, ["xe.schedule.table.x"]),
-        ("recipes", {"xe": {**STAGE, "schedule": {"kind": "constant", "warmupp": 1}}}, ["'xe.schedule.warmupp'"]),
-        ("datasets", {"kind": "scene"}, ["'scene'", "'scenes'", "RECAP_PLUGINS"]),
-        ("datasets", 5, []),
-        ("models", {"kind": "xlan", "encoder_layers": 2**63 - 1}, ["encoder_layers"]),
-        ("models", {"kind": "transformer", "d_model": 9, "heads": 2}, ["d_model 9", "2 heads"]),
-        ("features", GRID | {"image_size": 10**6}, ["image_size"]),
-        ("datasets", {"kind": "scenes", 5: 1}, ["5"]),
-    ],
-)
-def test_a_wrong_setting_is_refused_with_its_file_and_key(section, values, named):
-    with refused(ConfigError, "x.yaml", *named):
-        validate(SECTIONS[section], values, "x.yaml")
-
-
-COCO = {"kind": "coco", "annotations": ["a.json"], "images": ["i"], "val_list": "v", "test_list": "t"}
-REGIONS = {"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}
 BOXES = {**GRID, "weights": "boxes", "pretraining": {}}
-
-
-@pytest.mark.parametrize(
-    ("section", "values", "change", "named"),
-    [
-        ("datasets", COCO, {"test_list": None}, ["`val_list`", "`test_list`"]),
-        ("features", BOXES, {"weights": "random"}, ["`pretraining`", "weights"]),
-        ("features", BOXES, {"pretraining": None}, ["`pretraining`", "weights"]),
-        ("features", GRID, {"revision": "a" * 40}, ["`revision`", "weights"]),
-        ("features", REGIONS, {"vectors": "fc1"}, ["`vectors`", "grid_feats_x101_c5"]),
-        ("recipes", {"xe": STAGE, "scst": STAGE}, {"scst": {**STAGE, "sampling": "beam", "top_p": 0.5}}, ["`top_p`"]),
-    ],
-)
-def test_a_key_that_goes_with_another_is_refused_without_it(section, values, change, named):
-    assert validate(SECTIONS[section], values, "x.yaml")
-    with refused(ConfigError, "x.yaml", *named):
-        validate(SECTIONS[section], {**values, **change}, "x.yaml")
-
-
+REGIONS = {"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}
+COCO = {"kind": "coco", "annotations": ["a.json"], "images": ["i"], "val_list": "v", "test_list": "t"}
+STAGE = {"epochs": 1, "learning_rate": 1}
+SAMPLED = {"xe": STAGE, "scst": {**STAGE, "sampling": "multinomial", "top_p": 0.5}}
 ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
 TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("section", "right", "change", "named"),
     [
-        ({"baseline": "b"}, ["baseline", "'b'", "known are: a"]),
-        ({"rows": [ROW, ROW]}, ["'a'"]),
-        ({"columns": ["CIDer"]}, ["columns.0", "'CIDEr'"]),
-        ({"rows": [ROW | {"doubt": {"CIDEr": "x"}}]}, ["doubt", "'CIDEr'"]),
+        ("profile", PROFILE, {"seeds": [True]}, ["seeds.0"]),
+        ("profile", PROFILE, {"seeds": []}, ["seeds"]),
+        ("profile", PROFILE, {"seeds": [1, 1]}, ["seeds"]),
+        ("profile", PROFILE, {"name": "A B"}, ["name"]),
+        ("profile", PROFILE, {"execution": {"device": "gpu"}}, ["execution.device", "'cpu'"]),
+        ("profile", PROFILE, {"seedz": [1]}, ["'seedz'", "'seeds'"]),
+        ("recipes", {"xe": STAGE}, {"xe": {"epochs": 1}}, ["xe", "`learning_rate`", "`schedule`"]),
+        ("recipes", {"xe": STAGE}, {"xe": {**STAGE, "schedule": {"kind": "cosine"}}}, ["xe", "`schedule`"]),
+        ("recipes", {"xe": STAGE}, {"xe": {"epochs": 1, "schedule": {"kind": "cosine", "warm": 1}}}, ["schedule.warm"]),
+        ("recipes", SAMPLED, {"scst": {**SAMPLED["scst"], "sampling": "beam"}}, ["`top_p`"]),
+        ("datasets", {"kind": "scenes"}, {"kind": "scene"}, ["'scene'", "'scenes'", "RECAP_PLUGINS"]),
+        ("datasets", {"kind": "scenes"}, {5: 1}, ["5"]),
+        ("datasets", COCO, {"test_list": None}, ["`val_list`", "`test_list`"]),
+        ("models", {"kind": "xlan"}, {"encoder_layers": 2**63 - 1}, ["encoder_layers"]),
+        ("models", {"kind": "transformer"}, {"d_model": 9, "heads": 2}, ["d_model 9", "2 heads"]),
+        ("features", GRID, {"image_size": 10**6}, ["image_size"]),
+        ("features", GRID, {"revision": "a" * 40}, ["`revision`", "weights"]),
+        ("features", BOXES, {"weights": "random"}, ["`pretraining`", "weights"]),
+        ("features", BOXES, {"pretraining": None}, ["`pretraining`", "weights"]),
+        ("features", REGIONS, {"vectors": "fc1"}, ["`vectors`", "grid_feats_x101_c5"]),
+        ("tables", TABLE, {"baseline": "b"}, ["baseline", "'b'", "known are: a"]),
+        ("tables", TABLE, {"rows": [ROW, ROW]}, ["'a'"]),
+        ("tables", TABLE, {"columns": ["CIDer"]}, ["columns.0", "'CIDEr'"]),
+        ("tables", TABLE, {"rows": [ROW | {"printed": {"CIDer": 1}}]}, ["rows.0.printed.CIDer", "'CIDEr'"]),
+        ("tables", TABLE, {"rows": [ROW | {"doubt": {"CIDEr": "x"}}]}, ["doubt", "'CIDEr'"]),
     ],
 )
-def test_a_wrong_table_is_refused(change, named):
-    with refused(ConfigError, "t.yaml", *named):
-        validate(SECTIONS["tables"], {**TABLE, **change}, "t.yaml")
-
-
-def test_a_base_is_a_name(params):
-    (params / "models" / "x.yaml").write_text("base: 5\n")
-    with refused(ConfigError, "x.yaml", "base", "5"):
-        load_named(params, "models", "x")
+def test_a_wrong_setting_is_refused_with_its_file_and_key(section, right, change, named):
+    kind = Profile if section == "profile" else SECTIONS[section]
+    assert validate(kind, right, "x.yaml")
+    with refused(ConfigError, "x.yaml", *named):
+        validate(kind, {**right, **change}, "x.yaml")
 
 
 def test_who_asks_for_a_missing_file_is_said(params):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from recap.core.plugins import resolve
 from recap.settings.datasets import DATASETS
 from recap.settings.features import FEATURES, FORMATS
 from recap.settings.figures import FIGURES
+from recap.settings.kinds import resolve
 from recap.settings.metrics import METRICS
 from recap.settings.models import EXPLAINED, MODELS, RELEASED
 

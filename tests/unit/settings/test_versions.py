@@ -38,8 +38,8 @@ def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("d/a,1,own,http://x/a,,,,none,,from there", ["line 2", "`url`", "role"]),
-        ("d/a,1,primary,,,,,none,,", ["line 2", "`url`", "role"]),
+        ("d/a,1,own,http://x/a,,,,none,,from there", ["line 2", "`urls`", "role"]),
+        ("d/a,1,primary,,,,,none,,", ["line 2", "`urls`", "role"]),
         ("d/a,1,own,,,,,none,,", ["line 2", "'own'", "note"]),
         ("d/a,1,unpacked,,,,,none,,", ["line 2", "`archive`", "unpacked"]),
         ("d/a,1,primary,http://x/a,md5,,,none,,", ["line 2", "`algorithm`", "`hash`"]),
@@ -52,22 +52,6 @@ def test_lines_that_contradict_themselves(tmp_path, line, named):
     path.write_text(f"name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n{line}\n")
     with refused(ConfigError, "list.csv", *named):
         read_versions(path)
-
-
-@pytest.mark.parametrize("name", ["coco", "coco_plain", "coco_2017"])
-def test_coco_can_be_fetched_whole(name):
-    files = read_versions(PARAMS / "data_versions.csv")
-    spec = load_named(PARAMS, "datasets", name)
-    lists = [file for file in (spec.val_list, spec.test_list) if file is not None]
-    needed = [*spec.annotations, *lists, *spec.images]
-    assert {file for file in needed if file not in files} == set()
-    assert all(files[file].hash and files[file].bytes for file in needed)
-
-
-def test_no_two_files_share_a_hash_or_an_address():
-    files = read_versions(PARAMS / "data_versions.csv").values()
-    for values in ([file.hash for file in files if file.hash], [url for file in files for url in file.urls]):
-        assert len(set(values)) == len(values)
 
 
 def test_what_rows_load_from_the_hub_is_listed_with_bytes_and_licence():

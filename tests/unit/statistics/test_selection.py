@@ -7,7 +7,7 @@ import pytest
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.checksums import record
-from recap.core.errors import ChangedFile, MetricError, MissingFile, RecapError
+from recap.core.errors import ChangedFile, MetricError, RecapError
 from recap.settings.specs import SelectedRows
 from recap.settings.tables import Selection
 from recap.statistics.compare import choose, compare_table, read_selections, write_selections
@@ -64,14 +64,6 @@ def test_a_record_is_read_back_and_refused_where_it_is_damaged_or_of_other_rows(
     recorded.write_text(recorded.read_text().replace("0.9", "0.1"))
     with refused(ChangedFile, "selection.json"):
         read_selections(recorded, [SELECTION])
-
-
-def test_a_training_without_its_record_is_refused(tmp_path):
-    spec = trainings(tmp_path, transformer={1: 0.9}, zodiac={1: 0.5})
-    (tmp_path / "zodiac" / "1" / "training.json").unlink()
-    with refused(MissingFile, "zodiac/1/training.json"):
-        write_selections(spec, runs=tmp_path, out=tmp_path / "selection.json")
-    assert not (tmp_path / "selection.json").exists()
 
 
 def test_the_table_shows_the_choice_and_tests_no_more_than_before(recorded, tmp_path):

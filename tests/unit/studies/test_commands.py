@@ -16,13 +16,14 @@ def world(tmp_path, monkeypatch):
     return tmp_path
 
 
-def sheets(*captions):
+def sheets():
     words = ["--study", "recap/objects", "--params", str(ROOT / "params"), "--corpus", "corpus.parquet"]
+    captions = ["demo/transformer=transformer.json", "demo/acf=acf.json"]
     main(["study", "sheets", *words, "--images", "photos", "--out", "s", "--captions", *captions])
 
 
 def test_from_captions_to_a_table(world):
-    sheets("demo/transformer=transformer.json", "demo/acf=acf.json")
+    sheets()
     main(["study", "simulate", "--sheets", "s/sheets.json", "--out", "simulated.json"])
     main(["study", "import", "--sheets", "s/sheets.json", "--responses", "simulated.json", "--out", "responses.json"])
     analyse = ["study", "analyse", "--sheets", "s/sheets.json", "--responses", "responses.json"]
@@ -32,31 +33,8 @@ def test_from_captions_to_a_table(world):
     assert {file.suffix for file in (world / "tables").glob("objects.*")} == {".tex", ".csv", ".html", ".md"}
 
 
-@pytest.mark.parametrize(
-    ("captions", "named"),
-    [
-        (["transformer.json"], "SETUP/SYSTEM=FILE"),
-        (["demo/transformer=transformer.json"], "--captions demo/acf=FILE"),
-        (["demo/transformer=gone.json", "demo/acf=acf.json"], "gone.json: "),
-    ],
-)
-def test_captions_that_are_named_wrongly(world, capsys, captions, named):
-    with pytest.raises(SystemExit) as caught:
-        sheets(*captions)
-    assert caught.value.code == 2 and named in capsys.readouterr().err
-    assert not (world / "s").exists()
-
-
-def test_power_is_printed_in_sentences(capsys):
-    words = ["--study", "visualgpt/t6", "--params", str(ROOT / "params"), "--shares", "0.172", "0.244", "0.22", "0.364"]
-    main(["study", "power", *words])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("250 answers per setup") and lines[-1] == "Power 0.8 needs 137 answers."
-    assert "w = 0.283, power 0.975" in lines[2]
-
-
 def test_forms_that_name_nobody_are_not_served_to_people(world, capsys):
-    sheets("demo/transformer=transformer.json", "demo/acf=acf.json")
+    sheets()
     path = world / "s" / "sheets.json"
     path.write_text(path.read_text().replace('"responses": "simulated"', '"responses": null'))
     (world / "s" / "SHA256SUMS").unlink()
@@ -64,9 +42,3 @@ def test_forms_that_name_nobody_are_not_served_to_people(world, capsys):
         main(["study", "serve", "--sheets", "s/sheets.json", "--responses", "r.sqlite", "--links", "l.csv"])
     assert "`contact`" in capsys.readouterr().err
     assert not (world / "l.csv").exists()
-
-
-def test_the_file_of_the_server_must_have_the_ending_by_which_it_is_read(world, capsys):
-    with pytest.raises(SystemExit):
-        main(["study", "serve", "--sheets", "s/sheets.json", "--responses", "r.db", "--links", "l.csv"])
-    assert ".sqlite" in capsys.readouterr().err

@@ -17,9 +17,8 @@ from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
 from recap.core.errors import ConfigError, DamagedData, DataError
 from recap.studies.make import read_pictures
-from recap.studies.responses import import_responses
-from recap.studies.server import MAX_BYTES, links, make_app, public_host, serve
-from recap.studies.store import Store, read_store
+from recap.studies.responses import import_responses, read_responses
+from recap.studies.server import MAX_BYTES, Store, links, make_app, public_host, serve
 
 pytestmark = pytest.mark.seconds
 
@@ -65,12 +64,9 @@ def test_what_is_no_response_of_the_link_is_refused(server, responses):
     assert server.send(second, link=link).status_code == 422
     for change in ({"finished": False}, {"simulated": True}, {"study": "0"}, {"consent": False}, {"answers": {}}):
         assert server.send(first.model_copy(update=change)).status_code == 422, change
-    assert server.send(first, headers={"Content-Type": "text/plain"}).status_code == 415
-    json = {"Content-Type": "application/json"}
-    assert requests.post(link, data=b"{", headers=json, timeout=30).status_code == 415
-    assert requests.post(link, data=b"[" * 100_000, headers=json, timeout=30).status_code == 415
-    assert requests.post(link, data=b"[]", headers=json, timeout=30).status_code == 422
-    assert requests.post(link, data=b" " * (MAX_BYTES + 1), headers=json, timeout=30).status_code == 413
+    for damaged in (b"{", b"[" * 100_000, b"[]", b"\xff"):
+        assert requests.post(link, data=damaged, timeout=30).status_code == 422
+    assert requests.post(link, data=b" " * (MAX_BYTES + 1), timeout=30).status_code == 413
     assert requests.put(link, data=b"", timeout=30).status_code == 405
     for host in ("evil.example", "127.0.0.1.evil.example"):
         assert requests.get(link, headers={"Host": host}, timeout=30).status_code == 400
@@ -94,15 +90,10 @@ def test_links_are_kept_over_restarts_and_only_their_owner_reads_them(server, fo
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert all(len(token) >= 22 for token in before)
     token = next(iter(before))
-    path.write_text(path.read_text().replace(token, token[:5]))
-    with refused(DamagedData, "links.csv", "token"):
-        links(forms.sheets, path, "https://x.example")
-    path.write_text("sheet,token,link\n001,a,b\n")
-    with refused(DataError, "links.csv", "another study"):
-        links(forms.sheets, path, "https://x.example")
-    path.write_text("x\n")
-    with refused(DataError, "links.csv"):
-        links(forms.sheets, path, "https://x.example")
+    for damaged in (path.read_text().replace(token, token[:5]), "sheet,token,link\n001,a,b\n", "x\n"):
+        path.write_text(damaged)
+        with refused(DataError, "links.csv"):
+            links(forms.sheets, path, "https://x.example")
 
 
 def test_a_port_that_is_used_or_none_is_one_sentence():
@@ -176,10 +167,9 @@ def test_an_upload_that_stalls_is_refused_in_time(forms, tmp_path, monkeypatch):
         async def send(message):
             sent.append(message)
 
-        with closing(Store(tmp_path / "r.sqlite")) as store:
-            headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
-            scope = {"type": "http", "method": "POST", "path": "/token", "headers": headers, "query_string": b""}
-            await app_of(forms, store)(scope, receive, send)
+        headers = [(b"host", b"127.0.0.1")]
+        scope = {"type": "http", "method": "POST", "path": "/token", "headers": headers, "query_string": b""}
+        await app_of(forms, Store(tmp_path / "r.sqlite"))(scope, receive, send)
         return sent[0]["status"]
 
     began = time.monotonic()
@@ -187,9 +177,9 @@ def test_an_upload_that_stalls_is_refused_in_time(forms, tmp_path, monkeypatch):
 
 
 def test_a_locked_file_of_responses_is_a_sentence_to_the_rater(forms, responses, tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.studies.store._WAIT_SECONDS", 0.2)
-    with closing(Store(tmp_path / "r.sqlite")) as store, closing(sqlite3.connect(tmp_path / "r.sqlite")) as other:
-        client = client_of(forms, store)
+    monkeypatch.setattr("recap.studies.server.LOCKED_SECONDS", 0.2)
+    client = client_of(forms, Store(tmp_path / "r.sqlite"))
+    with closing(sqlite3.connect(tmp_path / "r.sqlite")) as other:
         other.execute("BEGIN IMMEDIATE")
         answer = client.post("/token", json=responses[0].model_dump(mode="json"))
         assert answer.status_code == 503 and "could not be stored. Try again" in answer.text
@@ -197,23 +187,20 @@ def test_a_locked_file_of_responses_is_a_sentence_to_the_rater(forms, responses,
         assert client.post("/token", json=responses[0].model_dump(mode="json")).text == "received\n"
 
 
-@pytest.mark.parametrize("ending", ["", "-wal"])
-def test_nothing_is_received_when_the_file_of_responses_was_removed(forms, responses, tmp_path, caplog, ending):
-    store = Store(tmp_path / "r.sqlite")
-    client = client_of(forms, store)
-    values = responses[0].model_dump(mode="json")
-    assert client.post("/token", json=values).text == "received\n"
-    (tmp_path / f"r.sqlite{ending}").rename(tmp_path / "away")
-    for _ in range(2):
-        answer = client.post("/token", json=values)
-        assert answer.status_code == 503 and "could not be stored" in answer.text
-    assert f"{tmp_path / 'r.sqlite'}: " in caplog.text
-    (tmp_path / f"r.sqlite{ending}").write_bytes(b"")
-    assert client.post("/token", json=values).status_code == 503
-    (tmp_path / "away").rename(tmp_path / f"r.sqlite{ending}")
-    assert client.post("/token", json=values).text == "received\n"
-    store.close()
-    assert len(list(read_store(tmp_path / "r.sqlite"))) == 1
+def test_nothing_is_received_when_the_file_of_responses_was_removed(forms, responses, tmp_path, caplog):
+    path = tmp_path / "r.sqlite"
+    client = client_of(forms, Store(path))
+    values = [response.model_dump(mode="json") for response in responses]
+    assert client.post("/token", json=values[0]).text == "received\n"
+    path.rename(tmp_path / "away")
+    answer = client.post("/token", json=values[0])
+    assert answer.status_code == 503 and "could not be stored" in answer.text and not path.exists()
+    assert f"{path}: " in caplog.text
+    path.write_bytes(b"")
+    assert client.post("/token", json=values[0]).status_code == 503
+    (tmp_path / "away").rename(path)
+    assert client.post("/token", json=values[0]).text == "received\n"
+    assert len(list(read_responses([path], forms.sheets.digest))) == 1
 
 
 def client_of(forms, store):

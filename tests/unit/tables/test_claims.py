@@ -8,7 +8,7 @@ import pytest
 from helpers.plans import PARAMS, planned
 from recap.cli import main
 from recap.plan.jobs import planned_claims, read_claims
-from recap.settings.claims import Claim
+from recap.settings.tables import Claim
 from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
 from recap.tables.claims import claim_line, verdict_text, write_claims
 

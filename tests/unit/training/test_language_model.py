@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DamagedData, DataError, MissingData, TrainingError
+from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
 from recap.data.corpus import Caption, write_corpus
 from recap.data.texts import read_texts, texts_outside
 from recap.data.tokenizer import tokenize
@@ -21,7 +21,7 @@ from recap.runs.inputs import caption_tensor
 from recap.settings.models import LanguageModel as Settings
 from recap.training import language_model
 from recap.training.language_model import pretrain_language_model, token_losses
-from recap.training.loop import STATE, OptimizerStep
+from recap.training.loop import OptimizerStep
 
 pytestmark = pytest.mark.seconds
 
@@ -85,19 +85,19 @@ def test_texts_of_every_form_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "kind", "named"),
+    ("name", "content", "kind"),
     [
-        ("missing.txt", None, MissingData, ["`texts`"]),
-        ("a.csv", b"x", DataError, [".txt, .tsv, .json and .zip"]),
-        ("a.txt.gz", b"no gzip", DamagedData, ["gzipped"]),
-        ("a.txt", b"\xff\xfe\x00", DamagedData, ["UTF-8"]),
-        ("captions_a.json", b'{"annotations": [{"text": 1}]}', DataError, ["annotations"]),
+        ("missing.txt", None, MissingData),
+        ("a.csv", b"x", DataError),
+        ("a.txt.gz", b"no gzip", DamagedData),
+        ("a.txt", b"\xff\xfe\x00", DamagedData),
+        ("captions_a.json", b'{"annotations": [{"text": 1}]}', DataError),
     ],
 )
-def test_broken_files_of_texts_are_refused(tmp_path, name, content, kind, named):
+def test_broken_files_of_texts_are_refused(tmp_path, name, content, kind):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with refused(kind, name, *named):
+    with refused(kind, name):
         list(read_texts(tmp_path / name))
 
 
@@ -123,12 +123,6 @@ def test_a_language_model_learns_and_says_what_it_was_made_of(files, tmp_path):
     assert (tmp_path / "SHA256SUMS").read_text().count("lm.") == 2
 
 
-def test_equal_trainings_give_equal_files(files, tmp_path):
-    one, other = (pretrain(files, tmp_path / name) for name in "ab")
-    assert one.read_bytes() == other.read_bytes()
-    assert one.with_suffix(".json").read_bytes() == other.with_suffix(".json").read_bytes()
-
-
 def test_a_stopped_training_continues_to_the_same_bits(files, tmp_path, monkeypatch):
     whole = pretrain(files, tmp_path / "whole")
     step, steps = OptimizerStep.__call__, []
@@ -149,47 +143,27 @@ def test_a_stopped_training_continues_to_the_same_bits(files, tmp_path, monkeypa
     assert steps[6:8] == [7, 8]
 
 
-def test_the_state_of_other_settings_is_set_aside(files, tmp_path, caplog):
-    pretrain(files, tmp_path)
-    pretrain(files, tmp_path, SPEC.model_copy(update={"dropout": 0.0}))
-    assert "the state of another training (settings.dropout" in caplog.text
-    assert (tmp_path / "state" / f"previous.{STATE}").exists()
-
-
-def losses(model, texts):
-    return token_losses(model, caption_tensor([[text] for text in texts]))
-
-
-def test_padding_and_other_texts_of_a_batch_change_no_loss():
+@pytest.fixture
+def losses():
     torch.manual_seed(0)
-    model = language_model.LanguageModel(
-        vocabulary_size=40, d_model=16, heads=2, d_feed_forward=24, layers=2, positions=24, dropout=0.0
-    )
+    sizes = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "layers": 2, "positions": 24, "dropout": 0.0}
+    model = language_model.LanguageModel(vocabulary_size=40, **sizes).double()
+    return lambda texts: token_losses(model, caption_tensor([[text] for text in texts]))
+
+
+def test_padding_and_other_texts_of_a_batch_change_no_loss(losses):
     texts = [[5, 6, 7, 8, 9, 10], [11, 12], [13]]
-    together = losses(model.double(), texts)
+    together = losses(texts)
     assert len(together) == 7 + 3 + 2  # each with its end
-    alone = torch.cat([losses(model, [text]) for text in texts])
+    alone = torch.cat([losses([text]) for text in texts])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
 
 
-def test_words_without_an_id_are_read_but_not_predicted():
-    torch.manual_seed(0)
-    model = language_model.LanguageModel(
-        vocabulary_size=40, d_model=16, heads=2, d_feed_forward=24, layers=2, positions=24, dropout=0.0
-    )
-    unknown, known = (losses(model.double(), [text]) for text in ([5, 3, 6], [5, 7, 6]))
+def test_words_without_an_id_are_read_but_not_predicted(losses):
+    unknown, known = (losses([text]) for text in ([5, 3, 6], [5, 7, 6]))
     assert (len(unknown), len(known)) == (3, 4)  # 5, 6 and the end; and 7
     torch.testing.assert_close(unknown[0], known[0])
     assert unknown[1] != known[2]  # what was read before 6 differs
-
-
-def test_settings_that_cannot_be_trained_are_refused(files, tmp_path):
-    with pytest.raises(ValueError, match="is missing, and so is"):
-        Settings()
-    with pytest.raises(ValueError, match="not divisible by 3 heads"):
-        Settings(texts=["a.txt"], d_model=16, heads=3)
-    with refused(TrainingError, "validation_texts"):
-        pretrain(files, tmp_path, SPEC.model_copy(update={"validation_texts": 10_000}))
 
 
 def test_a_captioner_begins_with_it_and_another_vocabulary_is_refused(files, tmp_path):

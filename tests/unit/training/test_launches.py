@@ -1,6 +1,6 @@
 """What a GPU is asked for in a step of cross-entropy: kernels and waits, counted on a device that computes nothing.
 
-docs/explanation/gpu.md has the numbers. Not counted: clipping and the optimizer, which take a few launches of many
+docs/development/gpu.md has the numbers. Not counted: clipping and the optimizer, which take a few launches of many
 tensors each. Counted too high: dropout, three kernels here and one on a GPU.
 """
 
@@ -10,8 +10,8 @@ import torch
 from helpers.counting_device import DEVICE, CountingDevice
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
-from recap.nn.fast import attention
-from recap.nn.masks import causal_mask
+from recap.nn import attention
+from recap.nn.rows import causal_mask
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective

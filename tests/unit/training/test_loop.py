@@ -1,19 +1,16 @@
 """The loop on a tiny captioning task: it learns, it keeps the best weights, it names what went wrong."""
 
-import json
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from helpers.refusals import refused
-from helpers.training import CAPTIONS, STAGES, training
+from helpers.training import STAGES, training
 from recap.core.errors import TrainingError
 from recap.decoding.step import NonFiniteLogits
 from recap.runs.folder import history_text
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.objectives import Logged
-from recap.training.run import warn_if_no_better
 
 pytestmark = pytest.mark.seconds
 
@@ -37,12 +34,8 @@ def test_patience_ends_the_training(tmp_path):
 
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_plateau_drops_the_rate(tmp_path, patience):
-    stage = CrossEntropy(
-        epochs=9,
-        learning_rate=0.01,
-        images_per_batch=5,
-        schedule={"kind": "plateau", "factor": 0.1, "patience": patience},
-    )
+    schedule = {"kind": "plateau", "learning_rate": 0.01, "factor": 0.1, "patience": patience}
+    stage = CrossEntropy(epochs=9, images_per_batch=5, schedule=schedule)
     scores = [0.3, 0.2, 0.4, 0.1, 0.40002, 0.40003, 0.1, 0.2, 0.3]
     history = training(tmp_path, stage=stage, scores=scores).run().history
     weight = torch.nn.Parameter(torch.zeros(1))
@@ -57,9 +50,9 @@ def test_plateau_drops_the_rate(tmp_path, patience):
 
 
 def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
-    schedule = {"kind": "step_then_plateau", "factor": 0.5, "step_size": 2, "plateau_from": 3}
-    schedule |= {"plateau_factor": 0.1, "patience": 1}
-    stage = CrossEntropy(epochs=8, learning_rate=0.01, images_per_batch=5, schedule=schedule)
+    schedule = {"kind": "step_then_plateau", "learning_rate": 0.01, "factor": 0.5, "step_size": 2}
+    schedule |= {"plateau_from": 3, "plateau_factor": 0.1, "patience": 1}
+    stage = CrossEntropy(epochs=8, images_per_batch=5, schedule=schedule)
     history = training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.1, 0.2]).run().history
     expected = [0.01, 0.01, 0.005, 0.005, 0.005, 0.0005, 0.0005, 0.0005]
     assert [line["learning_rate"] for line in history] == pytest.approx(expected)
@@ -82,9 +75,8 @@ def test_a_gradient_that_is_no_number_is_not_stepped_with_and_its_images_are_nam
         return gradient * lost if loop.progress.step == 4 else gradient
 
     loop.model.output.bias.register_hook(spoiled)
-    with refused(TrainingError, "step 5", loop.batches.order(1)[1]):
+    with refused(TrainingError, "step 5", ", ".join(map(str, loop.batches.order(1)[1]))):
         loop.run()
-    assert json.loads((tmp_path / "failed_step.json").read_text())["step"] == 5
     state = torch.load(tmp_path / "last.pt", weights_only=True)
     assert state["counters"]["step"] == 4
     for name, value in loop.model.state_dict().items():
@@ -105,14 +97,12 @@ def test_a_validation_without_numbers_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
-def test_a_model_without_numbers_stops_with_step_and_images_saved(tmp_path, stage):
+def test_a_model_without_numbers_stops_before_a_step_is_taken(tmp_path, stage):
     loop = training(tmp_path, stage=stage)
     with torch.no_grad():
         loop.model.output.bias[4] = torch.nan
-    with refused(TrainingError, "failed_step.json"):
+    with refused(TrainingError, "images", "learning rate"):
         loop.run()
-    failed = json.loads((tmp_path / "failed_step.json").read_text())
-    assert failed["step"] == 1 and failed["image_ids"] == loop.batches.order(0)[0]
     assert not (tmp_path / "last.pt").exists()
 
 
@@ -127,7 +117,7 @@ def test_both_stages_learn(tmp_path):
 
 
 @pytest.mark.parametrize(("scores", "best", "epoch"), [([0.4, 0.1, 0.3], 0.4, 0), ([0.4, 0.1, 0.5], 0.5, 2)])
-def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path, capsys, scores, best, epoch):
+def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path, scores, best, epoch):
     stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
     loop = training(tmp_path, stage=stage, scores=scores, trained=True)
     start = {name: value.clone() for name, value in loop.model.state_dict().items()}
@@ -136,8 +126,6 @@ def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path
     assert [(line["epoch"], line["val_cider_d"]) for line in counters.history] == [*enumerate(scores)]
     kept = load_file(loop.best_weights)
     assert all(torch.equal(kept[name], start[name]) for name in start) is (epoch == 0)
-    warn_if_no_better("tiny", counters)
-    assert ("no epoch was better than the weights it began with" in capsys.readouterr().err) is (epoch == 0)
     text = history_text(counters.history).splitlines()
     assert text[0].startswith("epoch,step,loss,") and text[1].startswith("0,0,,") and len(text) == 4
 
@@ -155,13 +143,6 @@ def test_of_equal_scores_the_last_epoch_is_kept_and_said(tmp_path, capsys, train
     assert (again.run().epoch, again.progress.best_epoch) == (counters.epoch, counters.best_epoch)
 
 
-def test_rewards_that_are_all_equal_are_not_blamed_on_the_rate(tmp_path, capsys):
-    one = {"captions": {0: CAPTIONS[0]}, "trained": True, "scores": [0.3, 0.2]}
-    warn_if_no_better("tiny", training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01), **one).run())
-    advice = capsys.readouterr().err
-    assert "one training image" in advice and "learning rate" not in advice
-
-
 def test_every_third_epoch_is_validated_and_the_last(tmp_path):
     stage = CrossEntropy(epochs=5, learning_rate=0.01, images_per_batch=5, validate_every=3)
     loop = training(tmp_path, stage=stage, scores=[0.5, 0.1])
@@ -172,5 +153,4 @@ def test_every_third_epoch_is_validated_and_the_last(tmp_path):
 
 def test_patience_counts_validations(tmp_path):
     stage = CrossEntropy(epochs=20, learning_rate=0.01, images_per_batch=5, validate_every=2, patience=2)
-    counters = training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3]).run()
-    assert counters.epoch == 6
+    assert training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3]).run().epoch == 6

@@ -10,8 +10,7 @@ from helpers.prepared import XE, prepare
 from helpers.training import CONFIG, training
 from recap.core import device as precision
 from recap.core.errors import TrainingError
-from recap.settings.recipes import CrossEntropy
-from recap.settings.run import CrossEntropyRun
+from recap.settings.recipes import CrossEntropy, CrossEntropyRun
 from recap.training.distributed import Group
 from recap.training.run import with_precision
 
@@ -38,12 +37,6 @@ def test_a_training_keeps_what_it_began_with_and_another_one_decides_again(chose
     assert chosen(spec, unit="avx512_bf16") == "bf16"
     assert chosen(spec, unit=None) == "bf16"
     assert chosen(spec.model_copy(update={"seed": 2}), unit=None) == "float32"
-
-
-def test_nothing_is_written_where_nothing_is_decided(chosen, spec, tmp_path):
-    settings = spec.stage_settings.model_copy(update={"precision": "bf16"})
-    assert chosen(spec.model_copy(update={"stage_settings": settings}), unit=None) == "bf16"
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("bf16", TrainingError), ("float32", RuntimeError)])

@@ -14,7 +14,7 @@ from recap.data.vocabulary import BANNED, BOS, EOS, PAD
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import sample
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.nn import masks
+from recap.nn import rows
 from recap.runs.folder import Counters
 from recap.settings import SelfCritical
 from recap.settings.recipes import DecodingSettings
@@ -62,7 +62,7 @@ def as_on_a_gpu(monkeypatch):
             self.sum().item()
         return asked(self)
 
-    monkeypatch.setattr(masks, "asks", lambda mask: False)
+    monkeypatch.setattr(rows, "asks", lambda mask: False)
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
 
 

@@ -1,21 +1,25 @@
-"""What readers of data sets share: their interface, Karpathy's form, the check that every picture is there once."""
+"""What readers of data sets share: their interface, the check that every picture is there once, and Karpathy's form.
+
+Flickr8k, Flickr30k and whatever is written alike need no more than this form.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
 from recap.core.errors import DataError
+from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.corpus import VIEWS, Caption, Captions, DrawnFrom, need_splits
+from recap.data.corpus import VIEWS, Caption, DrawnFrom, need_splits
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
+from recap.data.files.images import ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
-
-if TYPE_CHECKING:
-    from recap.data.files.images import ImageSource
+from recap.settings.datasets import KarpathyDataset
 
 
 class Built(NamedTuple):
@@ -76,6 +80,9 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
             )
 
 
+# ---- Karpathy's form
+
+
 class Sentence(Entry):
     """A caption of an image."""
 
@@ -95,12 +102,21 @@ class KarpathyImage(Entry):
     imgid: Id | None = None
 
 
-def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> Captions:
+def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str) -> Built:
+    """Read a data set as its settings say; arguments and errors as of a `Reader`."""
+    annotations = inputs / spec.annotations
+    captions = read_karpathy(annotations, merge_restval=spec.merge_restval, member=spec.member)
+    source = ImageSource([inputs / images for images in spec.images])
+    check_pictures({row.file: row.image_id for row in captions}, source, annotations)
+    return Built(captions, sha256_file(annotations))
+
+
+def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
     """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
 
     ``merge_restval`` counts COCO's ``restval`` images as training images; otherwise they are left out.
     """
-    captions = Captions()
+    captions: list[Caption] = []
     splits: dict[int, str] = {}
     files: dict[str, int] = {}
     owners: dict[int, int] = {}  # caption id -> image id
@@ -122,17 +138,18 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
             )
         splits[image_id] = split
         for sentence in image.sentences:
-            where = f"{annotations}: image id {image_id}, sentid {sentence.sentid}"
-            if owners.setdefault(sentence.sentid, image_id) != image_id or len(owners) != len(captions) + 1:
-                raise DataError(
-                    f"{where}: a caption of image id {owners[sentence.sentid]} has this id, too; give each caption a "
-                    "different one"
+            # Interned, words take no memory of their own.
+            words = [*map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))]
+            twice = sentence.sentid in owners
+            if twice or not sentence.raw.strip() or not words:
+                wrong = (
+                    f"image id {owners[sentence.sentid]} has a caption of this id, too" if twice else "no word in it"
                 )
-            words = clean_tokens(sentence.tokens or []) or tokenize(sentence.raw)
-            if not sentence.raw.strip() or not words:
                 raise DataError(
-                    f"{where}: the caption is empty or has no word in it ({sentence.raw!r}); write one or remove it"
+                    f"{annotations}: image id {image_id}, sentid {sentence.sentid}: {sentence.raw!r}: {wrong}; correct "
+                    "or remove it"
                 )
+            owners[sentence.sentid] = image_id
             captions.append(Caption(image_id, file, split, sentence.sentid, sentence.raw, words))
     need_splits(set(splits.values()), str(annotations))
     return captions

@@ -7,8 +7,10 @@ of test2014 become rows of the corpus whose caption is empty.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from pydantic import Field
 from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import SPLITS, Caption, Captions, need_splits
+from recap.data.corpus import SPLITS, Caption, need_splits
 from recap.data.datasets.base import Built, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
@@ -71,15 +73,17 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
         captions = read_plain(annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial)
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
     need_splits({caption.split for caption in captions}, where)
-    # The names that the pictures at hand have; a picture under none of them keeps the name of its annotation.
-    tried = {row.image_id: (row.file, *picture_names(row.image_id)) for row in captions}
-    captions.rename({image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()})
+    # Pictures of 2014 and of 2017 have other names; one that is under none of them keeps that of its annotation.
+    forms = ("train2014/COCO_train2014_{:012d}.jpg", "val2014/COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
+    tried = {row.image_id: [row.file, *(form.format(row.image_id) for form in forms)] for row in captions}
+    files_of = {image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()}
+    captions = [replace(row, file=files_of[row.image_id]) for row in captions]
     check_pictures({row.file: row.image_id for row in captions}, source, files[0])
     hashes = [sha256_file(file) for file in files]
-    return Built(captions.by_id(), hashes[0] if len(hashes) == 1 else value_hash(hashes))
+    return Built(captions, hashes[0] if len(hashes) == 1 else value_hash(hashes))
 
 
-def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> Captions:
+def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> list[Caption]:
     """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
 
     Pictures on no list are for training; with ``partial``, listed ones may be absent. Words are those of `tokenize`:
@@ -90,7 +94,7 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
         raise DataError(f"image id {min(both)} is on the val list and on the test list; an image is in one split")
     split_of = {image_id: split for split, names in lists.items() for image_id in names}
     names: dict[int, str] = {}
-    captions, caption_ids = Captions(), set[int]()
+    captions, caption_ids = list[Caption](), set[int]()
     for path in annotations:
         contents = read_jsons(path, "captions_*.json")
         if not contents:
@@ -99,14 +103,12 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
             file = parsed(Annotations, content, str(path))
             _add_names(names, file, path)
             for entry in file.annotations:
-                where = f"{path}: caption id {entry.id}"
-                if entry.id in caption_ids:
-                    raise DataError(f"{where} is duplicated; give each caption a different id")
-                if entry.image_id not in names:
-                    raise DataError(f"{where} names image id {entry.image_id}, which is not there; remove it")
-                words = tokenize(entry.caption)
-                if not words:
-                    raise DataError(f"{where} of image id {entry.image_id} has no word in it; remove it")
+                words = [*map(sys.intern, tokenize(entry.caption))]
+                if entry.id in caption_ids or entry.image_id not in names or not words:
+                    wrong = "is duplicated" if entry.id in caption_ids else "has no such image, or no word in it"
+                    raise DataError(
+                        f"{path}: caption id {entry.id} of image id {entry.image_id} {wrong}; correct or remove it"
+                    )
                 caption_ids.add(entry.id)
                 split = split_of.get(entry.image_id, "train")
                 captions.append(Caption(entry.image_id, names[entry.image_id], split, entry.id, entry.caption, words))
@@ -131,7 +133,8 @@ def read_list(path: Path) -> dict[int, str]:
         if not line.strip():
             continue
         name, *rest = line.split()
-        image_id = image_id_of(name)
+        match = _NAME.fullmatch(name.rpartition("/")[2])
+        image_id = int(match[2]) if match else None
         if image_id is None or rest not in ([], [str(image_id)]) or image_id in names:
             form = "'val2014/COCO_val2014_<12 digits>.jpg id', each picture once"
             raise DataError(f"{path} line {number}: expected {form}, got {line!r}; correct it")
@@ -141,26 +144,13 @@ def read_list(path: Path) -> dict[int, str]:
     return names
 
 
-def image_id_of(name: str) -> int | None:
-    """Return the image id in a file name of 2014 or of 2017, with or without its folder; None if there is none."""
-    match = _NAME.fullmatch(name.rpartition("/")[2])
-    return int(match[2]) if match else None
-
-
-def picture_names(image_id: int) -> tuple[str, ...]:
-    """Return the names that the picture of an annotated image has in the files of 2014 and of 2017."""
-    in_2014 = (f"{part}/COCO_{part}_{image_id:012d}.jpg" for part in ("train2014", "val2014"))
-    return (*in_2014, f"{image_id:012d}.jpg")
-
-
 def _add_names(names: dict[int, str], listing: Listing, path: Path) -> dict[int, str]:
     """Add the file of each image id; names of 2014 get their folder."""
     for image in listing.images:
         match = _NAME.fullmatch(image.file_name)
-        if match is None or int(match[2]) != image.id:
-            raise DataError(f"{path}: image id {image.id} has the file name {image.file_name!r}, which is not COCO's")
-        if image.id in names:
-            raise DataError(f"{path}: image id {image.id} is duplicated in the annotations; name each file once")
+        if match is None or int(match[2]) != image.id or image.id in names:
+            wrong = "is duplicated" if image.id in names else "has a file name that is not COCO's"
+            raise DataError(f"{path}: image id {image.id} ({image.file_name!r}) {wrong}; name each file of COCO once")
         names[image.id] = f"{match[1]}/{image.file_name}" if match[1] else image.file_name
     return names
 
@@ -184,10 +174,7 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
         )
     if karpathy and words not in WORDS:
         raise DataError(f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the file again")
-    log.info(
-        f"COCO: papers write '5 captions each' (5 x {most:,} = {5 * most:,}); {CAPTIONS - 5 * most} captions more are "
-        "there, because some pictures have more than five"
-    )
+    log.info(f"COCO: papers write 5 x {most:,} = {5 * most:,} captions; some pictures have more than five")
     log.info("COCO: papers print 9,487 words with <unk> counted among them, 9,488 with the end counted too")
 
 

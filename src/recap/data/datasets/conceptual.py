@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recap.core.errors import DamagedData, DataError, MissingData, counted
+from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
@@ -26,6 +26,7 @@ from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, C
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
+_READ = ("row", "url", "status", "bytes")  # what the corpus needs of a record
 
 
 class Row(NamedTuple):
@@ -61,12 +62,10 @@ class Record:
 
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`."""
-    for file in map(inputs.joinpath, spec.outside_files()):
-        if not file.is_file():
-            raise MissingData(f"{file}: no such file; fetch it (lists: `recap data conceptual-download`)")
-    rows = count_rows(inputs / spec.train)
-    warn_of_part(inputs / spec.train, rows, TRAINING_ROWS, "rows")
-    warn_of_part(inputs / spec.validation, count_rows(inputs / spec.validation), VALIDATION_ROWS, "rows")
+    train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
+    rows = _count_records(images / "train" / SURVIVORS)  # of the TSV, too, or the lists do not belong together
+    warn_of_part(train, rows, TRAINING_ROWS, "rows")
+    warn_of_part(validation, _count_records(images / "validation" / SURVIVORS), VALIDATION_ROWS, "rows")
     drawn_from = DrawnFrom(rows, spec.val_pairs, spec.seed, spec.survival) if spec.survival is not None else None
     captions = read_conceptual(spec, inputs=inputs, dataset=name, drawn_from=drawn_from)
     return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
@@ -85,10 +84,10 @@ def read_conceptual(
     """
     train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
     survivors = {part: images / part / SURVIVORS for part in ("train", "validation")}
-    tests = {record.url for record in read_records(survivors["validation"]) if record.ok}
+    tests = {record.url for record in read_records(survivors["validation"], _READ) if record.ok}
     if not tests:
         raise DataError(f"{survivors['validation']}: lists no picture, so there is no test split; fetch more")
-    rows = _fetched(train, survivors["train"], read_records(survivors["train"]))
+    rows = _fetched(train, survivors["train"], read_records(survivors["train"], _READ))
     usable = np.fromiter((row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64)
     if len(usable) <= spec.val_pairs:
         raise DataError(
@@ -131,17 +130,17 @@ def _fetched(tsv: Path, survivors: Path, records: Iterable[Record]) -> Iterator[
 
 def _present(survivors: Path) -> Iterator[Record]:
     """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size."""
-    for _, group in groupby(read_records(survivors), key=lambda record: record.row // SHARD):
-        sizes: dict[str, int] | None = None
+    for shard, group in groupby(read_records(survivors, _READ), key=lambda record: record.row // SHARD):
+        folder = (survivors.parent / file_of(shard * SHARD)).parent
+        entries = os.scandir(folder) if folder.is_dir() else ()
+        sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
         for record in group:
-            path = survivors.parent / file_of(record.row)
-            if sizes is None:
-                entries = os.scandir(path.parent) if path.parent.is_dir() else ()
-                sizes = {entry.name: entry.stat().st_size for entry in entries}
-            if record.ok and sizes.get(path.name) != record.bytes:
-                size = sizes.get(path.name)
+            if record.ok and (size := sizes.get(file_of(record.row))) != record.bytes:
                 wrong = "is missing" if size is None else f"has {size} bytes, not {record.bytes}"
-                raise DataError(f"{path}: the picture {wrong}; run `recap data conceptual-download` again")
+                raise DataError(
+                    f"{survivors.parent / file_of(record.row)}: the picture {wrong}; run "
+                    "`recap data conceptual-download` again"
+                )
             yield record
 
 
@@ -152,15 +151,22 @@ def file_of(row: int) -> str:
 
 def read_tsv(path: Path) -> Iterator[Row]:
     """Yield the rows of a plain or gzipped TSV, one at a time."""
-    if not path.is_file():
-        raise MissingData(f"{path}: no such TSV; fetch it, or correct the path")
     number = -1
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-            for number, line in enumerate(lines):
-                yield _row(line, number, path)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DamagedData(f"{path}: cannot be read after line {number + 1} ({error}); fetch it again") from error
+    with (
+        reading(path, DataError, missing="fetch it, or correct the path", damaged="fetch it again"),
+        gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines,
+    ):
+        for number, line in enumerate(lines):
+            try:
+                caption, url = map(str.strip, line.decode().split("\t"))
+                if not (caption and url):
+                    raise ValueError("an empty field")
+            except ValueError as error:
+                raise DamagedData(
+                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8 ({error}); correct the line, or "
+                    "fetch the file again if it ends there"
+                ) from error
+            yield Row(number, caption, url)
     if number < 0:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 
@@ -170,41 +176,28 @@ def count_rows(path: Path) -> int:
     return sum(1 for _ in read_tsv(path))
 
 
-def _row(line: bytes, number: int, path: Path) -> Row:
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DamagedData(f"{path}: line {number + 1}: not valid UTF-8 ({error}); fetch it again") from error
-    parts = text.rstrip("\r\n").split("\t")
-    caption, _, url = (part.strip() for part in text.partition("\t"))
-    if not (caption and url) and not text.endswith("\n"):
-        raise DamagedData(f"{path}: ends within line {number + 1}: the file is cut off; fetch it again")
-    if len(parts) != 2:
-        count = counted(len(parts), "field")
-        raise DataError(f"{path}: line {number + 1}: {count} where caption TAB url is expected; correct the line")
-    if not caption or not url:
-        raise DataError(f"{path}: line {number + 1}: the {'url' if caption else 'caption'} is empty; correct the line")
-    return Row(number, caption, url)
-
-
-def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a shard or of a survivors list in bounded memory."""
+def read_records(path: Path, names: Iterable[str] = tuple(field.name for field in fields(Record))) -> Iterator[Record]:
+    """Yield the records of a shard or of a survivors list, or some columns of them, in bounded memory."""
     import pyarrow.parquet as pq
 
     last = -1
-    with (
-        reading(
-            path,
-            DataError,
-            missing="run `recap data conceptual-download` first",
-            damaged="delete it and download again",
-        ),
-        pq.ParquetFile(path, page_checksum_verification=True) as file,
-    ):
-        for batch in file.iter_batches(batch_size=10_000, columns=[field.name for field in fields(Record)]):
+    with _list_of_records(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for batch in file.iter_batches(batch_size=10_000, columns=list(names)):
             for record in (Record(**values) for values in batch.to_pylist()):
                 if record.row <= last:
                     wrong = "is duplicated" if record.row == last else f"comes after row {last}"
                     raise DataError(f"{path}: row {record.row} {wrong}; delete it and download again")
                 last = record.row
                 yield record
+
+
+def _count_records(path: Path) -> int:
+    import pyarrow.parquet as pq
+
+    with _list_of_records(path):
+        return int(pq.read_metadata(path).num_rows)
+
+
+def _list_of_records(path: Path) -> AbstractContextManager[None]:
+    again = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
+    return reading(path, DataError, **again)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin
 
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DataError, MissingData
-from recap.core.files import atomic_path, exclusive, writing
+from recap.core.errors import DataError
+from recap.core.files import atomic_path, exclusive, reading, writing
 from recap.core.log import log
 from recap.data.datasets.conceptual import SHARD, Record, Row, file_of, read_records, read_tsv
 from recap.data.files.download import MOST, PASSING, redirect_problem
@@ -31,7 +31,6 @@ from recap.data.files.images import BrokenPicture, TooManyPixels, decode_rgb
 from recap.settings.datasets import SURVIVORS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from aiohttp import ClientResponse
 
 OK, NOT_ASKED = "ok", "not asked"
@@ -70,9 +69,7 @@ def download(
     is 0.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
-    with writing(out / LOCK):
-        out.mkdir(parents=True, exist_ok=True)
-    with exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
+    with writing(out / LOCK), exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
         settings = out / "download.json"
         if settings.exists() and (before := read_json(settings).get("edge")) != min_side:
             raise DataError(
@@ -88,12 +85,8 @@ def download(
 
 def _numbers(path: Path) -> frozenset[int]:
     """Read a list of rows."""
-    if not path.is_file():
-        raise MissingData(f"{path}: no such list of rows; correct --only")
-    lines = path.read_text(encoding="utf-8", errors="replace").split()
-    if bad := next((line for line in lines if not (line.isascii() and line.isdigit())), None):
-        raise DataError(f"{path}: {bad[:40]!r} is no number of a row; write one per line")
-    return frozenset(map(int, lines))
+    with reading(path, DataError, missing="correct --only", damaged="write the number of a row per line"):
+        return frozenset(map(int, path.read_text(encoding="ascii").split()))
 
 
 def _shards(tsv: Path, rows: Collection[int] | None = None) -> Iterator[tuple[int, list[Row]]]:
@@ -107,14 +100,6 @@ def _shards(tsv: Path, rows: Collection[int] | None = None) -> Iterator[tuple[in
 # ---- records
 
 
-def schema() -> pa.Schema:
-    """Return the Arrow schema of shard records and of the survivors list."""
-    import pyarrow as pa
-
-    types = {"int": pa.int64(), "str": pa.string()}
-    return pa.schema([(field.name, types[str(field.type)]) for field in fields(Record)])
-
-
 def shard_path(out: Path, shard: int) -> Path:
     """Return the file with the records of a shard; it is written when the shard is through."""
     return out / "shards" / f"{shard:05d}.parquet"
@@ -122,11 +107,7 @@ def shard_path(out: Path, shard: int) -> Path:
 
 def write_shard(out: Path, shard: int, records: Mapping[int, Record]) -> None:
     """Write the records of a shard, atomically."""
-    import pyarrow.parquet as pq
-
-    with atomic_path(shard_path(out, shard)) as temporary:
-        table = _table([records[row] for row in sorted(records)])
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    _write_records(shard_path(out, shard), [[records[row] for row in sorted(records)]])
 
 
 def read_shard(out: Path, shard: int) -> dict[int, Record]:
@@ -140,34 +121,36 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
 
     A row without a record of its url has the status NOT_ASKED; the success rate is of those that were asked for.
     """
-    import pyarrow.parquet as pq
-
     statuses: Counter[str] = Counter()
     size = 0
-    with (
-        atomic_path(out / SURVIVORS) as temporary,
-        pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
-    ):
+
+    def joined() -> Iterator[list[Record]]:
+        nonlocal size
         for shard, rows in shards:
-            before = read_shard(out, shard)
-            records = [Record(row.number, row.url, NOT_ASKED) for row in rows]
-            records = [
-                before[record.row] if record.row in before and before[record.row].url == record.url else record
-                for record in records
-            ]
-            writer.write_table(_table(records))
+            before = {(record.row, record.url): record for record in read_shard(out, shard).values()}
+            records = [before.get((row.number, row.url), Record(row.number, row.url, NOT_ASKED)) for row in rows]
             statuses.update(record.status for record in records)
             size += sum(record.bytes for record in records)
-    total = statuses.total()
-    asked = total - statuses[NOT_ASKED]
-    rate = round(statuses[OK] / asked, 6) if asked else 0.0
-    return {"rows": total, "ok": statuses[OK], "bytes": size, "statuses": dict(statuses), "success_rate": rate}
+            yield records
+
+    _write_records(out / SURVIVORS, joined())
+    asked = statuses.total() - statuses[NOT_ASKED]
+    counts = {"rows": statuses.total(), "ok": statuses[OK], "bytes": size, "statuses": dict(statuses)}
+    return {**counts, "success_rate": round(statuses[OK] / asked, 6) if asked else 0.0}
 
 
-def _table(records: Sequence[Record]) -> pa.Table:
+def _write_records(path: Path, groups: Iterable[Sequence[Record]]) -> None:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    return pa.Table.from_pylist([asdict(record) for record in records], schema=schema())
+    types = {"int": pa.int64(), "str": pa.string()}
+    schema = pa.schema([(field.name, types[str(field.type)]) for field in fields(Record)])
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for records in groups:
+            writer.write_table(pa.Table.from_pylist([asdict(record) for record in records], schema=schema))
 
 
 # ---- one run
@@ -178,6 +161,8 @@ class Failure(Exception):
 
     def __init__(self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None) -> None:
         super().__init__(status)
+        # Addresses of memory differ from run to run.
+        detail = re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", detail)
         self.status, self.detail, self.passing, self.wait = status, " ".join(detail.split())[:200], passing, wait
 
 
@@ -187,7 +172,7 @@ class _Download:
     def __init__(self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float) -> None:
         self.out, self.min_side = out, min_side
         self.workers, self.attempts, self.backoff = workers, attempts, backoff
-        self.counts = {"kept": 0, "gone": 0, "fetched": 0, "failures": 0, "requests": 0}
+        self.counts = {"kept": 0, "fetched": 0, "requests": 0}
 
     async def all_rounds(self, tsv: Path, rows: Collection[int] | None, rounds: int, timeout: float) -> dict[str, int]:
         """Ask for all rows, or for some, then for those that failed; return what was done."""
@@ -211,18 +196,13 @@ class _Download:
 
     async def _round(self, tsv: Path, rows: Collection[int] | None, *, first: bool) -> set[int]:
         """Go through shards, a few at once; return the rows that failed, but for those known to fail."""
-        busy: set[asyncio.Task[set[int]]] = set()
-        failed: set[int] = set()
-        try:
-            for shard, members in _shards(tsv, rows):
-                busy.add(asyncio.create_task(self._shard(shard, members, rows, first=first)))
-                if len(busy) >= _IN_FLIGHT:
-                    done, busy = await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
-                    failed.update(*(task.result() for task in done))
-            failed.update(*await asyncio.gather(*busy))
-        finally:
-            for task in busy:
-                task.cancel()
+        shards, failed = _shards(tsv, rows), set[int]()
+
+        async def take() -> None:
+            for shard, members in shards:  # which all that run at once share
+                failed.update(await self._shard(shard, members, rows, first=first))
+
+        await asyncio.gather(*(take() for _ in range(_IN_FLIGHT)))
         return failed
 
     async def _shard(self, shard: int, members: list[Row], rows: Collection[int] | None, *, first: bool) -> set[int]:
@@ -231,33 +211,22 @@ class _Download:
         settled = {number for number, record in before.items() if record.ok or record.status in GONE}
         missing = [row for row in members if row.number not in settled and (rows is None or row.number in rows)]
         fetched = await asyncio.gather(*map(self._record, missing))
-        records = before | {record.row: record for record in fetched}
-        await self._threaded(write_shard, self.out, shard, records)
-        survived = sum(record.ok for record in fetched)
-        if first:
-            kept = sum(before[number].ok for number in settled)
-            self.counts["kept"] += kept
-            self.counts["gone"] += len(settled) - kept
-            self.counts["failures"] += len(fetched)
-        self.counts["fetched"] += survived
-        self.counts["failures"] -= survived
+        await self._threaded(write_shard, self.out, shard, before | {record.row: record for record in fetched})
+        self.counts["kept"] += sum(record.ok for record in before.values()) if first else 0
+        self.counts["fetched"] += sum(record.ok for record in fetched)
         # What failed in an earlier run and fails again is no news; within a run it is asked again.
         known = before.keys() if first else ()
         return {r.row for r in fetched if not r.ok and r.status not in GONE and r.row not in known}
 
     def _intact(self, shard: int, members: Sequence[Row]) -> dict[int, Record]:
         """Return the records of earlier runs that still hold: same url, and the picture is there as recorded."""
-        for leftover in (self.out / file_of(shard * SHARD)).parent.glob(".*.part"):
-            leftover.unlink()
         urls = {row.number: row.url for row in members}
         intact = {}
         for record in read_shard(self.out, shard).values():
-            if urls.get(record.row) != record.url:
-                continue
             path = self.out / file_of(record.row)
             if record.ok and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != record.sha256:
                 path.unlink()
-            if not record.ok or path.is_file():
+            if urls.get(record.row) == record.url and (not record.ok or path.is_file()):
                 intact[record.row] = record
         return intact
 
@@ -283,17 +252,18 @@ class _Download:
 
     async def _fetch(self, url: str) -> bytes:
         """Return the bytes behind a url; a failure that may pass is tried again after a growing backoff."""
-        for attempt in range(self.attempts):
+        attempt = 0
+        while True:
             try:
                 async with self._free:
                     self.counts["requests"] += 1
                     return await self._get(url)
             except Failure as failure:
-                if not failure.passing or attempt + 1 == self.attempts:
-                    raise
                 wait = self.backoff * 2**attempt if failure.wait is None else failure.wait
-                await asyncio.sleep(min(wait, LONGEST_WAIT))
-        raise AssertionError("no attempts")
+                attempt += 1
+                if not failure.passing or attempt == self.attempts:
+                    raise
+            await asyncio.sleep(min(wait, LONGEST_WAIT))
 
     async def _get(self, url: str) -> bytes:
         """Return the bytes behind a url, which may name another few times, though not one within this network."""
@@ -311,18 +281,12 @@ class _Download:
                     raise Failure("redirect", problem)
         except TimeoutError as error:
             raise Failure("timeout", "not whole within the time limit", passing=True) from error
-        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-            raise Failure("bad url", _words(error)) from error
-        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-            raise Failure("cut", _words(error), passing=True) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Failure("connection", _words(error), passing=True) from error
+            bad = isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError))
+            cut = isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError))
+            status = "bad url" if bad else "cut" if cut else "connection"
+            raise Failure(status, str(error) or type(error).__name__, passing=not bad) from error
         raise Failure("redirect", f"more than {MOST} in a row")
-
-
-def _words(error: Exception) -> str:
-    """Return what an exception says, without addresses of memory, which differ from run to run."""
-    return re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", str(error)).strip() or type(error).__name__
 
 
 async def _body(answer: ClientResponse) -> bytes:
@@ -330,12 +294,10 @@ async def _body(answer: ClientResponse) -> bytes:
         seconds = answer.headers.get("Retry-After", "")
         wait = float(seconds) if seconds.isascii() and seconds.isdigit() else None
         raise Failure(f"http {answer.status}", answer.reason or "", passing=answer.status in PASSING, wait=wait)
-    if (answer.content_length or 0) > MAX_DOWNLOAD:
-        raise Failure("too large", f"{answer.content_length} bytes announced")
     content = bytearray()
     async for piece in answer.content.iter_any():
         content += piece
-        if len(content) > MAX_DOWNLOAD:
+        if max(len(content), answer.content_length or 0) > MAX_DOWNLOAD:
             raise Failure("too large", f"more than {MAX_DOWNLOAD} bytes")
     return bytes(content)
 
@@ -351,12 +313,10 @@ def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tu
         raise Failure("empty", "0 bytes")
     try:
         picture = decode_rgb(content, "picture")
-    except BrokenPicture as error:
-        raise Failure("no picture", f"{error}, begins {content[:16]!r}") from error
     except TooManyPixels as error:
         raise Failure("too large", str(error)) from error
-    except DataError as error:
-        raise Failure("no picture", str(error)) from error
+    except (BrokenPicture, DataError) as error:
+        raise Failure("no picture", f"{error}, begins {content[:16]!r}") from error
     original = picture.size
     scale = min_side / min(original)
     if 0 < scale < 1:

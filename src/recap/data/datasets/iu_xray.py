@@ -67,8 +67,6 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
         ]
     rows = csv_entries(inputs / spec.projections, Projection) if spec.projections else ()
     views = {"CXR" + row.filename.partition(".")[0]: row.projection.lower() for _, row in rows}
-    if spec.projections and not views:
-        raise DataError(f"{inputs / spec.projections}: holds no views; fetch it again")
     wanted = {picture for study in candidates for picture in study.pictures}
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")
     absent = {study.uid: [name for name in study.pictures if name not in files] for study in candidates}
@@ -82,7 +80,7 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     studies = [study for study in candidates if study.uid not in lacking]
     if not spec.annotations:
         studies = drawn(studies, seed=spec.split_seed)
-    _write_studies(reports, studies, lacking, views, candidates if spec.annotations else [], spec, out)
+    _write_studies(reports, studies, candidates, lacking, views, spec, out)
     warn_of_part(inputs / spec.reports, len(studies), STUDIES, "studies in use")
     need_splits({study.split for study in studies}, "iu_xray")
     captions = []
@@ -103,16 +101,14 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
     studies: dict[str, Study] = {}
     for split in SPLITS:
         for entry in getattr(annotation, split):
-            where, report = f"{path}: the study {entry.id}", reports.get(entry.id.partition("_")[0])
-            if report is None:
-                raise DataError(f"{where} has no report; fetch all reports")
-            if report.uid in studies:
-                first = studies[report.uid].split
-                raise DataError(f"{where} is duplicated (in {first!r} and {split!r}); list it once")
+            report = reports.get(entry.id.partition("_")[0])
+            if report is None or report.uid in studies:
+                wrong = "has no report" if report is None else f"is duplicated (in {studies[report.uid].split!r})"
+                raise DataError(f"{path}: the study {entry.id} of {split!r} {wrong}; correct the annotation")
             numbers = [int(PurePosixPath(file).stem) for file in entry.image_path]
             if max(numbers) >= len(report.pictures):
                 raise DataError(
-                    f"{where}: asks for view {max(numbers)}, but its report {report.uid} refers to "
+                    f"{path}: the study {entry.id}: asks for view {max(numbers)}, but its report refers to "
                     f"{len(report.pictures)} pictures, counted from 0; correct the annotation"
                 )
             pictures = tuple(report.pictures[number] for number in numbers)
@@ -153,10 +149,10 @@ def pack_pictures(sources: Sequence[Path], wanted: Container[str], out: Path) ->
 
 def _write_studies(
     reports: Mapping[str, Study],
-    studies: Sequence[Study],
-    lacking: Mapping[str, list[str]],
+    studies: Sequence[Study],  # those in use
+    candidates: Sequence[Study],
+    lacking: Mapping[str, list[str]],  # pictures of candidates that are not there
     views: Mapping[str, str],
-    named: Sequence[Study],
     spec: IuXrayDataset,
     out: Path,
 ) -> None:
@@ -170,26 +166,25 @@ def _write_studies(
         return [views.get(picture, "unknown") for picture in study.pictures]
 
     used = {study.uid: study for study in studies}
-    rows, reasons = [], Counter[str]()
+    rows, reasons = [["report", "split", "left_out", "pictures", "views"]], Counter[str]()
     for uid, report in reports.items():
         study, why = used.get(uid, report), ""
-        if uid not in used:
-            if uid in lacking:
-                why = "a picture is missing from the images"
-            elif not report.findings:
-                why = "no findings"
-            elif len(report.pictures) < spec.views:
-                why = f"findings, but fewer than {spec.views} pictures"
-            else:
-                why = "not in the annotation"
-            reasons[why] += 1
-            why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
+        if uid in lacking:
+            why = "a picture is missing from the images"
+        elif uid not in used and not report.findings:
+            why = "no findings"
+        elif uid not in used and len(report.pictures) < spec.views:
+            why = f"findings, but fewer than {spec.views} pictures"
+        elif uid not in used:
+            why = "not in the annotation"
+        reasons.update([why] if why else [])
+        why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
         rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])
-    write_text(out / "studies.csv", csv_text([["report", "split", "left_out", "pictures", "views"], *rows]))
+    write_text(out / "studies.csv", csv_text(rows))
     referred, shown = (sum(len(study.pictures) for study in group) for group in (reports.values(), studies))
     lines = [f"{len(reports):,} reports refer to {referred:,} pictures"]
-    if named:
-        lines.append(f"the annotation names {len(named):,} studies ({by_split(named)})")
+    if spec.annotations:
+        lines.append(f"the annotation names {len(candidates):,} studies ({by_split(candidates)})")
     lines += [f"{count:,} reports left out: {why}" for why, count in reasons.most_common()]
     lines += [f"{uid} left out, no picture {', '.join(lacking[uid])}" for uid in reports if uid in lacking]
     lines.append(f"{len(studies):,} studies in use ({by_split(studies)}), with {shown:,} of the {referred:,} pictures")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
@@ -52,8 +53,7 @@ def parse_report(content: bytes, where: str) -> Study:
     except (ParseError, ValueError, LookupError) as error:
         raise DamagedData(f"{where}: not valid XML ({error}); fetch it again") from error
     uid = next((marker.get("id", "") for marker in root.findall("uId")), "")
-    digits = uid.removeprefix("CXR")
-    if not (uid.startswith("CXR") and digits.isascii() and digits.isdigit() and len(digits) < 10):
+    if not re.fullmatch(r"CXR[0-9]{1,9}", uid):
         raise DataError(f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1'); remove it")
     sections = {section.get("Label"): section.text or "" for section in root.iter("AbstractText")}
     pictures = tuple(picture.get("id", "") for picture in root.iter("parentImage"))

@@ -15,7 +15,6 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import takewhile
@@ -59,11 +58,10 @@ def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
             yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(file.open, "rb"))
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            if names:
-                for entry in archive.infolist():
-                    # An entry written on a system without Unix modes has 0 here.
-                    regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
-                    names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())
+            for entry in archive.infolist() if names else ():
+                # An entry written on a system without Unix modes has 0 here.
+                regular = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+                names.check(entry.orig_filename, regular=regular, folder=entry.is_dir())  # type: ignore[union-attr]
             for entry in archive.infolist():
                 if not entry.is_dir():
                     yield Member(entry.filename, entry.file_size, partial(archive.open, entry))
@@ -116,51 +114,35 @@ def damage(path: Path, error: Exception) -> DataError:
 def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None = None) -> int:
     """Unpack members of a zip, tar or tgz below a folder, and return how many there are.
 
-    They are written to a hidden folder beside it, and get their places when the whole archive has been read. What a
-    kill or a full disk leaves there, the next unpacking goes on from. A file that has its place already is kept.
-    By default they may have 1 GiB together, or 100 times the archive if that is more.
+    They are written to a hidden folder beside it, and get their places when the whole archive has been read. The next
+    unpacking of the same archive goes on from what a kill or a full disk leaves there. A file that has its place
+    already is kept. By default they may have 1 GiB together, or 100 times the archive if that is more.
     """
     if not archive.is_file():
         raise MissingData(f"{archive}: no such archive; fetch it first")
-    limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * archive.stat().st_size) if limit is None else limit
-    with writing(into), _private_folder(into, archive) as folder:
-        places = _unpack(archive, folder, into, members, limit)
-        # One flush for all files: a file that has its place has its bytes on the disk.
-        os.sync()
-        if not into.exists() or (into.is_dir() and not any(into.iterdir())):
-            folder.replace(into)
-        else:
-            for place in filter(lambda place: (folder / place).exists(), places):
-                (into / place).parent.mkdir(parents=True, exist_ok=True)
-                (folder / place).replace(into / place)
-    return len(places)
-
-
-@contextmanager
-def _private_folder(into: Path, archive: Path) -> Iterator[Path]:
-    """Yield a folder beside the one to fill, held by one process at a time; what came of the same archive is in it.
-
-    What is refused leaves nothing; a kill, Ctrl-C and the disk leave what has been unpacked.
-    """
-    place = into.with_name(f".{into.name}.part")
-    folder, mark = place / "files", place / "archive.json"
-    place.mkdir(parents=True, exist_ok=True)
-    with exclusive(place / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"):
-        status = archive.stat()
-        about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
+    status, part = archive.stat(), into.with_name(f".{into.name}.part")
+    limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * status.st_size) if limit is None else limit
+    about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
+    folder, mark = part / "files", part / "archive.json"
+    with writing(into), exclusive(part / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"):
         if not mark.is_file() or read_json(mark) != about:
             shutil.rmtree(folder, ignore_errors=True)
             write_json(mark, about)
         folder.mkdir(exist_ok=True)
         try:
-            yield folder
+            places = _write_members(archive, folder, into, members, limit)
         except DataError:
-            shutil.rmtree(place)
+            shutil.rmtree(part)
             raise
-        shutil.rmtree(place)
+        os.sync()  # one flush for all files: a file that has its place has its bytes on the disk
+        for place in filter(lambda place: (folder / place).exists(), places):
+            (into / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).replace(into / place)
+        shutil.rmtree(part)
+    return len(places)
 
 
-def _unpack(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:
+def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:
     """Write every member that fits and is nowhere yet below ``folder``; return the places of all.
 
     A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv` writes
@@ -219,36 +201,26 @@ class MemberNames:
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
-        self._files: dict[str, str] = {}
-        self._folders: set[str] = set()
+        self._files, self._folders = set[str](), set[str]()
 
     def check(self, name: str, *, regular: bool, folder: bool) -> None:
         """Take note of the next name."""
         path = PurePosixPath(name)
         drive = len(name) > 1 and name[1] == ":"
         unprintable = any(unicodedata.category(character) in _REFUSED for character in name)
+        wrong = None
         if not name or path.is_absolute() or ".." in path.parts or "\\" in name or unprintable or drive:
-            raise self._refusal(f"holds the unsafe name {name!r}")
-        if any(len(part.encode()) > _LONGEST for part in path.parts):
-            raise DataError(
-                f"{self._archive}: the name {name!r} is too long for most disks ({_LONGEST} bytes); unpack it by hand"
-            )
-        if not regular:
-            raise self._refusal(f"{name!r} is a link or a device")
-        key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", str(path)).casefold())
-        parents = {str(parent) for parent in PurePosixPath(key).parents}
-        if parents & self._files.keys() or (key in self._files if folder else key in self._folders):
-            raise self._refusal(f"{str(path)!r} needs a folder where a file has the same name")
-        self._folders |= {key, *parents} if folder else parents
-        if not folder and key in self._files:
-            twin = self._files[key]
-            raise self._refusal(
-                f"holds {twin!r} twice"
-                if twin == str(path)
-                else f"{twin!r} and {str(path)!r} are one file on disks that ignore case or forms of Unicode"
-            )
-        if not folder:
-            self._files[key] = str(path)
-
-    def _refusal(self, what: str) -> DataError:
-        return DataError(f"{self._archive}: {what}; do not use this archive")
+            wrong = f"holds the unsafe name {name!r}"
+        elif any(len(part.encode()) > _LONGEST for part in path.parts):
+            wrong = f"the name {name!r} is longer than most disks allow ({_LONGEST} bytes)"
+        elif not regular:
+            wrong = f"{name!r} is a link or a device"
+        else:
+            key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", str(path)).casefold())
+            parents = {str(parent) for parent in PurePosixPath(key).parents}
+            if ({key, *parents} & self._files) or (not folder and key in self._folders):
+                wrong = f"{name!r} and a member before it have the same place, at least on disks that ignore case"
+            self._folders |= {key, *parents} if folder else parents
+            self._files |= set() if folder else {key}
+        if wrong is not None:
+            raise DataError(f"{self._archive}: {wrong}; do not use this archive")

@@ -10,10 +10,10 @@ import os
 import random
 import re
 import socket
-import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -40,61 +40,23 @@ class DownloadError(RecapError):
 
 @dataclass(frozen=True)
 class Transfer:
-    """How to fetch: seconds without a byte before a try is given up, unit of the back-off, who is told the position."""
+    """How to fetch: seconds without a byte before a try is given up, unit of the back-off, who is told of new bytes."""
 
     timeout: float = 60.0
     pause: float = 1.0
-    progress: Callable[[int], object] = lambda position: None
-    stop: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True)
-class Version:
-    """What a part file is the beginning of: address, strong ETag or else date, and bytes of the whole."""
-
-    url: str
-    validator: str | None
-    total: int | None
-
-    @classmethod
-    def offered(cls, url: str, response: Response) -> Version:
-        """Return what a response is of; If-Range takes no weak ETag (RFC 9110, 13.1.5)."""
-        etag = response.headers.get("ETag", "W/")
-        validator = response.headers.get("Last-Modified") if etag.startswith("W/") else etag
-        ranged = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range", ""))
-        length = ranged[1] if ranged else response.headers.get("Content-Length", "")
-        whole = length.isdecimal() and (ranged is not None or response.status_code == 200)
-        return cls(url, validator, int(length) if whole else None)
-
-    def differs(self, other: Version) -> bool:
-        """Say whether both cannot be of the same bytes; what one of the two does not say is no difference."""
-        pairs: list[tuple[object, object]] = [(self.total, other.total)]
-        if self.url == other.url:
-            pairs.append((self.validator, other.validator))
-        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
-
-
-@contextmanager
-def locked_part(part: Path) -> Iterator[Part]:
-    """Open a part file for appending, held by one process at a time."""
-    part.parent.mkdir(parents=True, exist_ok=True)
-    with part.open("ab") as file:
-        # The other process may have given the file its name between our open and our lock.
-        if not try_lock(file.fileno()) or not part.exists() or os.fstat(file.fileno()).st_ino != part.stat().st_ino:
-            raise DataError(f"{part}: another process is fetching it; wait for that one, then run this again")
-        yield Part(part, file)
+    progress: Callable[[int], object] = lambda count: None
 
 
 @dataclass(frozen=True)
 class Part:
-    """The beginning of a file, and beside it ``<part>.json``, which says what it is the beginning of."""
+    """The beginning of a file; ``<part>.json`` says which version of which address it is the beginning of."""
 
     path: Path
     file: IO[bytes]
 
     @property
     def record(self) -> Path:
-        """The file that says what this is the beginning of."""
+        """The file that says so."""
         return self.path.with_name(self.path.name + ".json")
 
     @property
@@ -103,16 +65,27 @@ class Part:
         return self.file.seek(0, os.SEEK_END)
 
     @property
-    def version(self) -> Version | None:
-        """What this is the beginning of, where that is known."""
-        with suppress(RecapError, TypeError):
-            return Version(**read_json(self.record))
-        return None
+    def version(self) -> dict[str, Any]:
+        """Address, strong ETag or else date, and bytes of the whole; empty where nothing is known."""
+        with suppress(RecapError):
+            return read_json(self.record, dict[str, str | int | None])  # type: ignore[no-any-return]
+        return {}
 
     def restart(self) -> None:
         """Empty it; what is fetched next is fetched whole."""
         self.record.unlink(missing_ok=True)
         self.file.truncate(0)
+
+
+@contextmanager
+def locked_part(path: Path) -> Iterator[Part]:
+    """Open a part file for appending, held by one process at a time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        # The other process may have given the file its name between our open and our lock.
+        if not try_lock(file.fileno()) or not path.exists() or os.fstat(file.fileno()).st_ino != path.stat().st_ino:
+            raise DataError(f"{path}: another process is fetching it; wait for that one, then run this again")
+        yield Part(path, file)
 
 
 def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: Transfer) -> bool:
@@ -127,6 +100,8 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
     joined, failures, most = False, 0, part.size
     with guarded_session(url) as session:
         while True:
+            if part.size and part.size == part.version.get("total"):
+                return True  # a process that was killed before it gave the file its name
             pause = 0.0
             try:
                 headers = _headers(url, part, hashed)
@@ -148,20 +123,16 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
             if failures >= TRIES:
                 raise DownloadError(f"{url}: {problem}, {TRIES} times in a row")
             backoff = min(LONGEST_PAUSE, transfer.pause * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
-            if transfer.stop.wait(pause or backoff):
-                raise DownloadError(f"{url}: stopped")
+            time.sleep(pause or backoff)
 
 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
     """Ask for the rest only if something will notice a changed file: the server by If-Range, or the hash at the end."""
-    headers = {"Accept-Encoding": "identity", "User-Agent": "recap"}
-    before = part.version
-    if part.size and before is not None:
-        validator = before.validator if before.url == url else None
-        if validator or hashed:
-            headers["Range"] = f"bytes={part.size}-"
-        if validator:
-            headers["If-Range"] = validator
+    headers, before = {"Accept-Encoding": "identity", "User-Agent": "recap"}, part.version
+    validator = before.get("validator") if before.get("url") == url else None
+    if part.size and before and (validator or hashed):
+        headers["Range"] = f"bytes={part.size}-"
+        headers |= {"If-Range": validator} if validator else {}
     return headers
 
 
@@ -182,42 +153,52 @@ def _patience(url: str, response: Response) -> float:
 
 def _receive(url: str, response: Response, part: Part, size: int | None, transfer: Transfer) -> bool:
     """Append a response's bytes to the part file; return False if the part had to be dropped for another try."""
-    offered, before, position = Version.offered(url, response), part.version, part.size
-    if response.status_code == 416:
-        # The server's own word on the size here counts more than a Content-Length of before.
-        whole = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
-        if before is not None and position == (int(whole[1]) if whole else before.total):
-            return True
-        part.restart()
-        return False
     name = part.path.name.removesuffix(".part")
     # Not asked for, but sent by some servers: it is unpacked, and cannot be continued.
     encoded = "Content-Encoding" in response.headers and not name.endswith(_PACKED)
-    if size is not None and offered.total is not None and offered.total != size and not encoded:
-        raise DownloadError(f"{url}: offers {offered.total} bytes where the list of files says {size}")
+    offered, position = _offered(url, response), part.size
+    if size is not None and offered["total"] not in (None, size) and not encoded:
+        raise DownloadError(f"{url}: offers {offered['total']} bytes where the list of files says {size}")
     if response.headers.get("Content-Type", "").startswith("text/html") and not name.endswith(".html"):
         raise DownloadError(f"{url}: answers with a web page, not with the file")
-    if response.status_code == 206:
-        # Some servers do not know If-Range and continue whatever they have now.
-        begins = re.match(rf"bytes {position}-", response.headers.get("Content-Range", ""))
-        if encoded or before is None or not begins or before.differs(offered):
-            part.restart()
-            return False
-    else:
+    if response.status_code == 200:
         part.restart()
-        position = 0
         if not encoded:
-            write_json(part.record, asdict(offered))
+            write_json(part.record, offered)
+    elif (
+        response.status_code == 416
+        or encoded
+        or not response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
+        # Some servers do not know If-Range and continue whatever they have now.
+        or _differ(part.version, offered)
+    ):
+        part.restart()
+        return False
     # Whatever has come is written at once: a reset connection or a killed process loses nothing of it.
     while content := response.raw.read1(CHUNK, decode_content=encoded):
-        position += part.file.write(content)
+        part.file.write(content)
         part.file.flush()
-        transfer.progress(position)
-        if size is not None and position > size:
+        transfer.progress(len(content))
+        if size is not None and part.size > size:
             raise DownloadError(f"{url}: sends more than the {size} bytes that the list of files says")
-        if transfer.stop.is_set():
-            raise DownloadError(f"{url}: stopped")
     return True
+
+
+def _offered(url: str, response: Response) -> dict[str, Any]:
+    """Return the version that a response is of; If-Range takes no weak ETag (RFC 9110, 13.1.5)."""
+    etag = response.headers.get("ETag", "W/")
+    validator = response.headers.get("Last-Modified") if etag.startswith("W/") else etag
+    ranged = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range", ""))
+    length = response.headers.get("Content-Length", "") if response.status_code == 200 else ""
+    total = ranged[1] if ranged else length
+    return {"url": url, "validator": validator, "total": int(total) if total.isdecimal() else None}
+
+
+def _differ(before: dict[str, Any], offered: dict[str, Any]) -> bool:
+    """Say whether both cannot be of the same bytes; what one of the two does not say is no difference."""
+    keys = ("total", "validator") if before.get("url") == offered["url"] else ("total",)
+    pairs = [(before.get(key), offered[key]) for key in keys]
+    return not before or any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 def guarded_session(url: str) -> Session:

@@ -6,23 +6,21 @@ import csv
 import json
 import re
 import zipfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from recap.core.errors import DamagedData, DataError, MissingData, listed
-from recap.core.problems import first_problem
-from recap.core.process import cause
-from recap.data.files.archives import DAMAGED
+from recap.core.documents import first_problem
+from recap.core.errors import DataError, listed
+from recap.core.files import reading
 from recap.data.tokenizer import is_storable
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_PARSER = json.JSONDecoder()
+_SEPARATOR = re.compile(r"\s*([,\]])\s*")
+_DECODER = json.JSONDecoder()
 
 
 def _storable(text: str) -> str:
@@ -75,34 +73,31 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
 
     The separator is the one that the first line uses most (Excel writes semicolons where a comma is the decimal point).
     """
-    if not path.is_file():
-        raise MissingData(f"{path}: no such CSV file; correct its name or the inputs folder")
-    line, columns = 1, None
-    try:
-        # A byte that is no UTF-8 becomes half of a surrogate pair, which is refused with the number of the line.
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
-            header = lines.readline()
-            form |= {"delimiter": max(separators, key=header.count), "strict": True}
-            rows = csv.reader(lines, **form)
+    line, columns = 1, 0
+    # A byte that is no UTF-8 becomes half of a surrogate pair, which is refused with the number of the line.
+    with (
+        reading(path, DataError, missing="correct its name or the inputs folder"),
+        path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
+    ):
+        header = lines.readline()
+        form |= {"delimiter": max(separators, key=header.count), "strict": True}
+        rows = csv.reader(lines, **form)
+        try:
             for values in chain(csv.reader([header or "\n"], **form), rows):
-                where = f"{path}: line {line}"
                 if not is_storable("".join(values)):
-                    raise DataError(f"{where}: not UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')")
+                    raise DataError(f"{path}: line {line}: not UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')")
                 cells = [value.strip() for value in values]
-                if columns is None or any(cells):
-                    columns = len(cells) if columns is None else columns
-                    if len(cells) != columns:
-                        raise DataError(
-                            f"{where}: {len(cells)} columns where the first line has {columns}; put double quotes "
-                            "around a caption with a separator in it"
-                        )
+                if columns and any(cells) and len(cells) != columns:
+                    raise csv.Error(f"{len(cells)} columns where the first line has {columns}")
+                if not columns or any(cells):
+                    columns = len(cells) or 1
                     yield line, cells
                 line = rows.line_num + 2
-    except (OSError, csv.Error) as error:
-        raise DataError(
-            f"{path}: line {line}: not a valid CSV row ({error}); put double quotes around a caption with a separator "
-            "or a quote in it, and double each quote in it"
-        ) from error
+        except csv.Error as error:
+            raise DataError(
+                f"{path}: line {line}: not a valid CSV row ({error}); put double quotes around a caption with a "
+                "separator or a quote in it, and double each quote in it"
+            ) from error
 
 
 # ---- JSON
@@ -110,14 +105,13 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
 
 def read_json_of(path: Path, pattern: str = "*.json") -> Any:
     """Return the content of a JSON file, or of the one file in a zip whose base name fits the pattern."""
-    values = read_jsons(path, pattern)
-    _need_one(path, values)
-    return next(iter(values.values()))
+    with _reading(path):
+        return json.loads(_only(path, pattern))
 
 
 def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
     """Return the contents of all JSON files in a zip whose base name fits a pattern, by name; a lone JSON as is."""
-    with _readable(path):
+    with _reading(path):
         return {name: json.loads(content) for name, content in _contents(path, pattern)}
 
 
@@ -126,52 +120,37 @@ def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:
 
     Memory holds the text and one element; COCO's captions, read whole, take six times their text.
     """
-    with _readable(path):
-        texts = {
-            name: _Text(content.decode(json.detect_encoding(content), "surrogatepass"))
-            for name, content in _contents(path, pattern)
-        }
-    _need_one(path, texts)
-    (text,) = texts.values()
-    lists, empty = 0, True
-    with _readable(path):
-        if text.next() != "{":
-            text.value()
-            raise DataError(f"{path}: the file must be a JSON object; is this the JSON that the settings name?")
-        for _ in text.parts("{", "}"):
-            name = text.value() if text.next() == '"' else text.refuse("property name")
-            text.take(":")
-            if name != key:
-                text.value()
-                continue
-            lists += 1
-            if lists > 1 or text.next() != "[":
-                break
-            for _ in text.parts("[", "]"):
-                empty = False
-                yield text.value()
-        else:
-            if text.next():
-                text.refuse("end")
-    if lists != 1 or empty:
-        raise DataError(f"{path}: no list of {key} under the key {key!r}, or several; is this a Karpathy JSON?")
+    with _reading(path):
+        content = _only(path, pattern)
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+        del content
+        opening = re.search(rf'"{key}"\s*:\s*\[\s*', text)
+        start = place = opening.end() if opening else 0
+        more = opening is not None and text[place : place + 1] != "]"
+        while more:
+            value, place = _DECODER.raw_decode(text, place)
+            yield value
+            separator = _SEPARATOR.match(text, place)
+            if separator is None:
+                raise json.JSONDecodeError("Expecting ',' or ']'", text, place)
+            more = separator[1] == ","
+            place = separator.end() if more else separator.start(1)
+        # What is left has the list without its elements, and nothing else under this key.
+        rest = json.loads(text[:start] + text[place:])
+    if not isinstance(rest, dict) or rest.get(key) != [] or start == place:
+        raise DataError(f"{path}: is no JSON object with one list under the key {key!r}; is this the right file?")
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one sentence."""
-    if not path.is_file():
-        raise MissingData(f"{path}: no such annotation file; correct the key 'annotations' or the inputs folder")
-    try:
-        yield
-    except DAMAGED as error:
-        raise DamagedData(f"{path}: not valid JSON, or a damaged zip ({cause(error)}); fetch the file again") from error
+def _reading(path: Path) -> Any:
+    return reading(path, DataError, missing="correct the key 'annotations' or the inputs folder")
 
 
-def _need_one(path: Path, files: Collection[str]) -> None:
+def _only(path: Path, pattern: str) -> bytes:
+    files = dict(_contents(path, pattern))
     if len(files) != 1:
         names = ", ".join(files) or "none"
-        raise DataError(f"{path}: expected one JSON in the zip, found {names}; name one JSON instead")
+        raise DataError(f"{path}: expected one JSON in the zip, but there are {names}; name one JSON instead")
+    return files.popitem()[1]
 
 
 def _contents(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
@@ -183,43 +162,3 @@ def _contents(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
         for name in archive.namelist():
             if not name.startswith("__MACOSX/") and fnmatchcase(name.rsplit("/", 1)[-1], pattern):
                 yield name, archive.read(name)
-
-
-class _Text:
-    """A JSON text and the place up to which it was read; JSONDecodeError where it is not valid."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
-
-    def next(self) -> str:
-        """Return the next character that is no white space without reading it; '' at the end."""
-        self.place += len(_SPACE.match(self.text, self.place)[0])  # type: ignore[index]  # it may match nothing
-        return self.text[self.place : self.place + 1]
-
-    def refuse(self, expected: str) -> NoReturn:
-        """Refuse the text at this place."""
-        raise json.JSONDecodeError(f"Expecting {expected}", self.text, self.place)
-
-    def take(self, *characters: str) -> str:
-        """Read the next character, which must be one of some."""
-        character = self.next()
-        if character not in characters:
-            self.refuse(" or ".join(characters))
-        self.place += 1
-        return character
-
-    def value(self) -> Any:
-        """Read a value of any kind."""
-        self.next()
-        value, self.place = _PARSER.raw_decode(self.text, self.place)
-        return value
-
-    def parts(self, opening: str, closing: str) -> Iterator[None]:
-        """Read a list or an object; whoever takes the next part must read it before the next one."""
-        self.take(opening)
-        if self.next() == closing:
-            self.take(closing)
-            return
-        yield
-        while self.take(",", closing) == ",":
-            yield

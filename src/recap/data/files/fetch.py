@@ -13,13 +13,12 @@ import shutil
 import threading
 import zipfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
-from typing import Any
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, RecapError
@@ -54,24 +53,22 @@ def fetch_files(
     """
     lock = threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
-    with closing(byte_bar("fetch", total=total)) as bar:
+    with closing(byte_bar("fetch", total=total)) as bar, ThreadPool(workers) as pool:
+
+        def moved(count: int) -> None:
+            with lock:
+                bar.update(count)
 
         def one(file: OutsideFile) -> Fetched | RecapError:
             try:
                 with writing(into / file.name):
-                    moved = replace(transfer, progress=_mover(bar, lock))
-                    return fetch_file(file, into=into, source=source, transfer=moved)
+                    return fetch_file(file, into=into, source=source, transfer=replace(transfer, progress=moved))
             except RecapError as error:
                 return error
             except OSError as error:
                 return DataError(f"{into / file.name}: cannot be read or written ({error}); correct the folder")
 
-        with ThreadPool(workers) as pool:
-            try:
-                results = list(pool.imap(one, files))
-            except BaseException:
-                transfer.stop.set()  # downloads that are left behind end at their next byte
-                raise
+        results = list(pool.imap(one, files))
     failed = [result for result in results if isinstance(result, RecapError)]
     for error in failed[1:]:
         log.error(f"recap: {error}")
@@ -79,19 +76,6 @@ def fetch_files(
         others = f" (and {len(failed) - 1} other files failed)" if len(failed) > 1 else ""
         raise DataError(f"{failed[0]}{others}")
     return [result for result in results if isinstance(result, Fetched)]
-
-
-def _mover(bar: Any, lock: threading.Lock) -> Callable[[int], None]:
-    """Return what is told the position in one file, and moves the bar of all; bytes that come again do not count."""
-    most = 0
-
-    def progress(position: int) -> None:
-        nonlocal most
-        with lock:
-            bar.update(max(0, position - most))
-        most = max(most, position)
-
-    return progress
 
 
 def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: Transfer) -> Fetched:
@@ -110,8 +94,6 @@ def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: 
                 return _download(file, url, part, target, transfer)
             except DownloadError as error:
                 problems.append(str(error))
-                if transfer.stop.is_set():
-                    break
         if not part.size:
             part.path.unlink()
             part.record.unlink(missing_ok=True)
@@ -185,7 +167,7 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
     if file.bytes is not None and size != file.bytes:
         raise DataError(f"{path}: has {size} bytes where the list of files says {file.bytes}; {again}")
     sha256 = sha256_file(path)
-    if file.algorithm is not None and file.hash is not None:
+    if file.algorithm is not None:
         digest = sha256 if file.algorithm == "sha256" else _digest(path, file.algorithm)
         if digest != file.hash:
             raise DataError(f"{path}: its {file.algorithm} is {digest}, not {file.hash} as published; {again}")
@@ -212,10 +194,8 @@ def _check_form(path: Path, name: str) -> None:
     """Refuse what cannot be the file before its hash is recorded, which would be defended from then on."""
     with path.open("rb") as file:
         head = file.read(512).lstrip().lower()
-    if not head:
-        raise DataError(f"{path}: is empty; remove it and fetch it again")
-    if head.startswith((b"<!doctype html", b"<html")) and not name.endswith(".html"):
-        raise DataError(f"{path}: is a web page, not {name}; remove it and fetch it again")
+    if not head or (head.startswith((b"<!doctype html", b"<html")) and not name.endswith(".html")):
+        raise DataError(f"{path}: is empty, or a web page in place of {name}; remove it and fetch it again")
     try:
         if name.endswith((".zip", ".jar")):
             with zipfile.ZipFile(path) as archive:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.process import cause
 from recap.data.files.archives import DAMAGED
 
 if TYPE_CHECKING:
@@ -24,11 +23,8 @@ if TYPE_CHECKING:
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")
 MAX_PIXELS = 100_000_000
 MAX_BYTES = 512 * 2**20
-# Pillow lets out what Python says of an offset that is no number, or of a tag that is not there.
-_BROKEN = (
-    *(OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error),
-    *(TypeError, LookupError, OverflowError, AttributeError),
-)
+# Beside what it raises itself, Pillow lets out what Python says of an offset or a tag that is none.
+_BROKEN = (*DAMAGED, SyntaxError, TypeError, AttributeError)
 _BRIGHTEST = 2**16 - 1
 # Below this, 16-bit values would leave 16 greys of 256: more likely 12 bits were stored in 16.
 _DARKEST = 2**12
@@ -69,7 +65,7 @@ def decode_rgb(content: bytes, file: str) -> Image:
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
-        words = str(error).partition(" <_io.")[0]  # without the address of a buffer that no format fits
+        words = cause(error).partition(" <_io.")[0]  # without the address of a buffer that no format fits
         raise BrokenPicture(f"truncated or no picture ({words}; {len(content)} bytes)") from error
 
 
@@ -78,41 +74,29 @@ def _of_eight_bits(picture: Image, file: str) -> Image:
     from PIL import Image
 
     values = np.asarray(picture)  # [height, width]
-    # Older Pillows read a PNG of 16 bits as 32-bit integers.
-    if picture.mode in ("I", "F") and not (picture.mode == "I" and picture.format == "PNG"):
-        kind = "fractions" if picture.mode == "F" else "whole numbers"
-        raise DataError(f"{file}: holds {kind} of 32 bits, and nothing says which is white; save it with 8 or 16 bits")
     most = int(values.max(initial=0))
-    if 0 < most < _DARKEST:
+    # Older Pillows read a PNG of 16 bits as 32-bit integers.
+    sixteen = picture.mode not in ("I", "F") or (picture.mode == "I" and picture.format == "PNG")
+    if not sixteen or 0 < most < _DARKEST:
+        wrong = f"16-bit values up to {most} only, as pictures of 12 bits do" if sixteen else "values of 32 bits"
         raise DataError(
-            f"{file}: its 16-bit values reach {most} only, as those of pictures of 12 bits do, and nothing says which "
-            "is white; save it with 8 bits, or with 16 that use the whole range"
+            f"{file}: holds {wrong}, and nothing says which is white; save it with 8 bits, or with 16 that use the "
+            "whole range"
         )
-    scaled = np.rint(values.astype(np.float64) * (255 / _BRIGHTEST))
-    return Image.fromarray(scaled.astype(np.uint8))
+    return Image.fromarray(np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8))
 
 
 class ImageSource:
-    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
-
-    Pickles as its paths alone; zips are opened lazily, once per process, so that forked workers share no file position.
-    """
+    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        """Check that every root is a folder or a zip."""
-        self.__setstate__({"roots": [Path(root) for root in roots]})
+        """Check that every root is a folder or a zip; zips are opened when they are first looked into."""
+        self.roots, self._opened = [Path(root) for root in roots], dict[Path, zipfile.ZipFile]()
         for root in self.roots:
             if not root.exists():
                 raise MissingData(f"{root}: no such folder or zip of images; correct the paths of the images")
             if not root.is_dir() and not zipfile.is_zipfile(root):
                 raise DataError(f"{root}: neither a folder nor a whole zip of images; fetch it again")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"roots": self.roots}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.roots: list[Path] = state["roots"]
-        self._process, self._opened = os.getpid(), dict[Path, zipfile.ZipFile]()
 
     def read(self, file: str) -> bytes:
         """Return the bytes of a picture."""
@@ -170,8 +154,6 @@ class ImageSource:
         return names
 
     def _zip(self, root: Path) -> zipfile.ZipFile:
-        if self._process != os.getpid():
-            self._process, self._opened = os.getpid(), {}
         if root not in self._opened:
             try:
                 self._opened[root] = zipfile.ZipFile(root)

@@ -1,25 +1,20 @@
 """Products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order at most.
 
 **oneDNN.** torch's linear layers multiply through MKL, which takes AVX2 on processors of other makers than its own. On
-one core of an EPYC with AVX-512 (Zen 5) a product of 500 rows of 1,024 runs at 95 GFLOP/s by MKL and at 200 to 220 by
-oneDNN, forward and for both gradients, one of 50 rows at 75 and 125 to 150; on Zen 4 oneDNN is 5 to 20 % faster.
+one core of Zen 5 500 rows of 1,024 run at 95 GFLOP/s by MKL, at 200 to 220 by oneDNN; on Zen 4 it is 5 to 20 % faster.
 
 **Gradients of a loop.** Left to itself, autograd makes a gradient of the weight's size at every time step and adds them
-up; with 50 rows per step, writing them costs more than multiplying. Within `deferred_weight_grad` there is one product
-after the loop per weight. Who calls whom, for one weight in a loop of two steps:
+up, which costs more than multiplying 50 rows. Within `deferred_weight_grad` there is one product after the loop:
 
     forward    weight -> _Collect -> _DeferredProduct(x_1) -> _DeferredProduct(x_2)     each records its input
     backward   _DeferredProduct(x_2) -> _DeferredProduct(x_1) -> _Collect -> weight     each records its output's
                                                                gradient, _Collect returns sum_t gradient_t^T x_t
 
-A product may take some columns of the weight; the gradients of all columns are written into one tensor. Autograd would
-make one of the whole weight's size for every part, nearly all zeros, and add them up.
-
 **Packed weights.** MKL packs the whole weight again for every product; with the few rows of decoding this costs as much
-as the product. Within `fixed_weights` oneDNN packs a weight once, at its second use (measured on one core of Zen 4, 50
-rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70): packing costs what it saves in five to ten uses, and an encoder has
-one per batch. Outside of that scope nothing is kept: torch's fused optimizers change weights without raising their
-version, so that no layer could tell by itself whether its weight is still the one that was packed.
+as the product. Within `fixed_weights` oneDNN packs a weight once, at its second use (one core of Zen 4, 50 rows: 65 to
+80 -> 100 GFLOP/s; 10 rows: 32 -> 70), for an encoder has one use per batch. Outside of that scope nothing is kept:
+torch's fused optimizers change weights without raising their version, so that no layer could tell whether its weight is
+still the one that was packed.
 """
 
 from __future__ import annotations
@@ -33,11 +28,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from recap.nn.fast.switch import as_autocast, fast, uncompiled
 
 MIN_PRODUCTS = 2**23  # multiplications of a product from which it is worth a call from Python
+MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
 
 
 def multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -47,15 +42,9 @@ def multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return onednn_product(unbroken(x), unbroken(weight), bias)
 
 
-def learned_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """As `multiplied`, x [..., P] -> [..., Q], with gradients of all three."""
-    if x.numel() * len(weight) < MIN_PRODUCTS or not suits_onednn(x, weight):
-        return linear(x, weight, bias)
-    out: Tensor = _OneDnnProduct.apply(x.reshape(-1, x.shape[-1]), weight, bias)
-    return out.view(*x.shape[:-1], len(weight))
-
-
 class _OneDnnProduct(torch.autograd.Function):
+    """`multiplied`, with gradients."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -106,15 +95,9 @@ def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-def packed(weight: Tensor) -> Tensor:
-    """Return a copy of a weight [Q, P] in oneDNN's layout."""
-    found: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-    return found
-
-
-_Loop = dict[tuple[int, tuple[int, ...]], "DeferredWeightGrad"]  # by a weight's address and shape
+WeightKey = tuple[int, tuple[int, ...]]  # a weight's address and shape
 Columns = tuple[int, int]  # the first one, and the one after the last
-_loop: ContextVar[_Loop | None] = ContextVar("loop", default=None)
+_loop: ContextVar[dict[WeightKey, DeferredWeightGrad] | None] = ContextVar("loop", default=None)
 
 
 @contextmanager
@@ -123,7 +106,7 @@ def deferred_weight_grad() -> Iterator[None]:
     if not fast() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
         yield
         return
-    weights: _Loop = {}
+    weights: dict[WeightKey, DeferredWeightGrad] = {}
     token = _loop.set(weights)
     try:
         yield
@@ -131,19 +114,6 @@ def deferred_weight_grad() -> Iterator[None]:
         _loop.reset(token)
         for deferred in weights.values():
             deferred.close()
-
-
-def deferred_product(x: Tensor, weight: Tensor, first: int) -> Tensor | None:
-    """x [..., P] times P columns of weight, from `first` on -> [..., Q]; None outside of `deferred_weight_grad`."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        return None
-    weights = _loop.get()
-    if weights is None:
-        return None
-    key = (weight.data_ptr(), tuple(weight.shape))
-    if key not in weights:
-        weights[key] = DeferredWeightGrad(weight)
-    return weights[key].product(x, first)
 
 
 class DeferredWeightGrad:
@@ -224,9 +194,6 @@ class _DeferredProduct(torch.autograd.Function):
         return multiplied(grad, part.mT), None, None, None
 
 
-MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
-
-
 @dataclass
 class UsedWeight:
     """A weight [Q, P] that was used, which is held, so that its memory is not used again, and in oneDNN's layout."""
@@ -236,50 +203,50 @@ class UsedWeight:
     packed: Tensor | None = None
 
 
-_Used = dict[tuple[int, tuple[int, ...]], UsedWeight]  # by a weight's address and shape
-_used: ContextVar[_Used | None] = ContextVar("used", default=None)
+_used: ContextVar[dict[WeightKey, UsedWeight] | None] = ContextVar("used", default=None)
 
 
 @contextmanager
 def fixed_weights() -> Iterator[None]:
-    """Within, no gradient is kept and weights do not change, so that each is packed at most once; scopes may be nested.
+    """Within, no gradient is kept and no optimizer steps, so that each weight is packed at most once.
 
-    For the length of a decoding. Should an optimizer take a step all the same, everything is packed again.
+    For the length of a decoding; scopes may be nested.
     """
     outer = _used.get()
-    weights: _Used = {} if outer is None else outer
-    token = _used.set(weights)
-    hook = register_optimizer_step_post_hook(lambda *_: weights.clear())
+    token = _used.set({} if outer is None else outer)
     try:
         with torch.no_grad():
             yield
     finally:
-        hook.remove()
         _used.reset(token)
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -> Tensor:
     """x [..., P] times the P columns of weight [Q, W] from `first` on, plus bias [Q] -> [..., Q]."""
-    deferred = deferred_product(x, weight, first)
-    if deferred is not None:
-        return deferred if bias is None else deferred + bias
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        loop = _loop.get()
+        if loop is not None:
+            key = (weight.data_ptr(), tuple(weight.shape))
+            if key not in loop:
+                loop[key] = DeferredWeightGrad(weight)
+            out = loop[key].product(x, first)
+            return out if bias is None else out + bias
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
-    weights = _used.get() if should_prepack(x, weight) else None
-    if weights is None:
-        return learned_product(x, weight, bias)
-    out = onednn_product(x.reshape(-1, x.shape[-1]), _packed_if_used(weight, weights), bias)
+    fixed = weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    used = _used.get() if fixed else None
+    large = used is not None or x.numel() * len(weight) >= MIN_PRODUCTS
+    if not large or not x.numel() or not suits_onednn(x, weight):
+        return linear(x, weight, bias)
+    flat = x.reshape(-1, x.shape[-1])
+    if used is None:
+        out = _OneDnnProduct.apply(flat, weight, bias)
+    else:
+        out = onednn_product(flat, _packed_if_used(weight, used), bias)
     return out.view(*x.shape[:-1], len(weight))
 
 
-def should_prepack(x: Tensor, weight: Tensor) -> bool:
-    """Return whether a packed weight is faster and this torch can multiply with one."""
-    return (
-        weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and suits_onednn(x, weight) and x.numel() > 0
-    )
-
-
-def _packed_if_used(weight: Tensor, weights: _Used) -> Tensor:
+def _packed_if_used(weight: Tensor, weights: dict[WeightKey, UsedWeight]) -> Tensor:
     """Return a weight as it is, from its second use on packed; on Zen 4 products with both have the same bits."""
     key = (weight.data_ptr(), tuple(weight.shape))
     used = weights.get(key)
@@ -287,7 +254,7 @@ def _packed_if_used(weight: Tensor, weights: _Used) -> Tensor:
         weights[key] = UsedWeight(weight.detach(), weight._version)
         return unbroken(weight.detach())
     if used.packed is None:
-        used.packed = packed(used.weight)
+        used.packed = torch.ops.mkldnn._reorder_linear_weight(used.weight, None)
     return used.packed
 
 

@@ -1,8 +1,7 @@
-"""Whether the fast paths of this folder and the fast RAdam are taken; `RECAP_FAST=0` in the environment: plain torch.
+"""Whether fast paths and the fast RAdam are taken; `RECAP_FAST=0` in the environment: plain torch.
 
 Without them results agree up to rounding, but for the dropout of X-Linear's joint layer, whose masks are drawn in other
-pieces. Beside it what hand-written functions need: inputs in the type of autocast, and marks for what a compiler must
-not follow.
+pieces. Beside it what hand-written functions need.
 """
 
 from __future__ import annotations

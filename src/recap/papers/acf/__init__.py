@@ -14,4 +14,4 @@ NOT_IMPORTED = (
     "train the model acf_released, which has its equations on a causal decoder"
 )
 RELEASED.register("acf", "recap.papers.acf:NOT_IMPORTED")
-EXPLAINED.register("acf", "recap.papers.acf.figures:EXPLAINED")
+EXPLAINED.register("acf", "recap.papers.acf.figures:cluster_notes")

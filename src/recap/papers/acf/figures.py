@@ -23,15 +23,14 @@ from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary import BOS
-from recap.evaluation.figures import DrawnModels, caption_images, shown_images
+from recap.evaluation.figures import DrawnModels, caption_images, shown_images, vector_boxes
 from recap.models.base import Captioner
-from recap.models.explained import Explained, Note
+from recap.models.explained import Note
 from recap.models.images import Images, Stream
 from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.papers.acf.model import grid_size, region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
-from recap.papers.transformer.model import cross_attentions
 from recap.runs.folder import run_model_config
 from recap.tables.attention import Box, grid_boxes
 from recap.tables.text import plain
@@ -131,8 +130,7 @@ def clusters_of_vectors(
         boxes, cells = grid_boxes(height), torch.arange(vectors)
     else:
         assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
-        fractions = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
-        boxes = [(left, top, right, bottom) for left, top, right, bottom in fractions.tolist()]
+        boxes = vector_boxes(stream, "a figure of clusters")
         cells = region_cells(stream.boxes, stream.mask, height)[0]
     place = torch.argsort(cells)[: int((cells < vectors).sum())]  # the cell of each vector, in the vectors' own order
     ordered = {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
@@ -166,9 +164,6 @@ def cluster_notes(model: Captioner, images: Images, tokens: Tensor, words: Seque
         lines = [f"layer {layer}: {len(clusters)} clusters" for layer, clusters in patches.items()]
         notes.append(Note("clusters of patches", lines=lines))
     return notes
-
-
-EXPLAINED = Explained(cross_attentions, notes=cluster_notes)
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, Past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.layers import NORMS, Stack
-from recap.nn.masks import MASKED_SCORE
-from recap.nn.rows import Rows, fold, fold_mask, unfold
+from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, unfold
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
 
@@ -78,8 +77,8 @@ class ClusterAttention(MultiHeadAttention):
         if self.reading == "renormalize":
             return super().forward(query, key_value, attn_mask=attn_mask, attn_bias=log_clusters[:, :, None])
         q = query.map(self.query).split_heads(self.heads)  # [B, C, H, T, K]
-        captions, shared = q.shape[1], key_value[0].shape[1] < q.shape[1]
-        k, v = (x[:, 0] if shared else x.flatten(0, 1) for x in key_value)  # [B', H, N, K]
+        captions = q.shape[1]
+        k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
         mask = None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)  # [B', 1, R or 1, N]
         c = fold(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
         scores = (fold(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
@@ -318,16 +317,27 @@ class GridClusters(AdaptiveClusters):
         return log_c[:, None], carried
 
 
-class LineWindow(nn.Module):
-    """C = 1 up to a distance of `window` elements, and 0 beyond: FS@2 of section 4.2; nothing is stacked."""
+class Window(nn.Module):
+    """C = 1 up to a distance of `window` elements, along rows and columns of a grid, and 0 beyond: FS@2 of section 4.2.
 
-    def __init__(self, *, window: int) -> None:
+    Nothing is stacked. `height` is that of the grid, 1 of a line; None: a square grid.
+    """
+
+    def __init__(self, *, window: int, height: int | None) -> None:
         super().__init__()
-        self.window = window
+        self.window, self.height = window, height
 
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
-        """As `LineClusters.forward`."""
-        return _log_window(distances(x.shape[2], x.values.device).abs(), self.window, x.values)[None, None], ()
+        """As `LineClusters.forward` or `GridClusters.forward`."""
+        height, width = grid_size(x.shape[2], self.height)
+        down, across = (distances(n, x.values.device).abs() for n in (height, width))
+        farthest = torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)
+        return self._within(farthest, x.values)[None, None], ()
+
+    def _within(self, distance: Tensor, like: Tensor) -> Tensor:
+        """Return 0 within the window and a finite minus infinity beyond."""
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        return torch.where(distance <= self.window, 0.0, MASKED_SCORE).to(dtype)
 
     def empty(self, like: Tensor) -> TokenClusters:
         """As `LineClusters.empty`."""
@@ -338,28 +348,8 @@ class LineWindow(nn.Module):
         """As `LineClusters.step`."""
         images, captions, length = past.log_row.shape
         distance = torch.arange(length, -1, -1, device=x.values.device)
-        row = _log_window(distance, self.window, x.values).expand(images, captions, -1)
+        row = self._within(distance, x.values).expand(images, captions, -1)
         return row, (), past._replace(log_row=row)
-
-
-class GridWindow(nn.Module):
-    """C = 1 for cells at most `window` rows and columns from each other, and 0 beyond; nothing is stacked."""
-
-    def __init__(self, *, window: int, height: int | None) -> None:
-        super().__init__()
-        self.window, self.height = window, height
-
-    def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
-        """As `GridClusters.forward`."""
-        height, width = grid_size(x.shape[2], self.height)
-        down, across = (distances(n, x.values.device).abs() for n in (height, width))
-        farthest = torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)
-        return _log_window(farthest, self.window, x.values)[None, None], ()
-
-
-def _log_window(distance: Tensor, window: int, like: Tensor) -> Tensor:
-    """Return 0 within the window and a finite minus infinity beyond."""
-    return torch.where(distance <= window, 0.0, MASKED_SCORE).to(torch.promote_types(like.dtype, torch.float32))
 
 
 def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
@@ -419,7 +409,7 @@ class ClusterEncoderLayer(Clustered, EncoderLayer):
 class ClusterDecoderLayer(Clustered, DecoderLayer):
     """The Transformer's decoder layer, whose self-attention is under a clustering matrix."""
 
-    clusters: LineClusters | LineWindow
+    clusters: LineClusters | Window
 
     def begin(self, like: Tensor) -> TokenClusters:
         """Return the clusters of no tokens."""
@@ -463,12 +453,12 @@ class Acf(Transformer):
             return ClusterAttention(d_model=settings.d_model, heads=settings.heads, reading=settings.reading)
 
         def line(rate: int) -> nn.Module:
-            return LineClusters(**adaptive, rate=rate) if window is None else LineWindow(window=window)
+            return LineClusters(**adaptive, rate=rate) if window is None else Window(window=window, height=1)
 
         def grid() -> nn.Module:
             if window is None:
                 return GridClusters(**adaptive, **on_grid, rate=rate)
-            return GridWindow(window=window, height=region_rows)
+            return Window(window=window, height=region_rows)
 
         super().__init__(inputs, settings, make_attention=attention)
         self.region_rows = region_rows

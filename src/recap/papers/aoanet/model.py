@@ -23,11 +23,10 @@ from torch.nn.functional import glu
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
-from recap.nn.attention import Attention, DotProductAttention, KeyValue, head_width
+from recap.nn.attention import Attention, DotProductAttention, KeyValue
 from recap.nn.fast import Linear
 from recap.nn.layers import LSTMCell, Residual, Stack, UnbiasedLayerNorm
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask
 from recap.papers.aoanet.settings import AoANetModel
 
 ORDER = "attended_query"  # of what the AoA concatenates
@@ -56,10 +55,7 @@ class AoAAttention(Attention):
 
     def __init__(self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float) -> None:
         super().__init__()
-        width = head_width(d_model, heads)
-        self.attention = DotProductAttention(
-            d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
-        )
+        self.attention = DotProductAttention(d_model=d_model, heads=heads, dropout=attention_dropout)
         self.aoa = AttentionOnAttention(d_model=d_model, order=order, dropout=aoa_dropout)
 
     def key_value(self, source: Rows) -> KeyValue:
@@ -90,7 +86,7 @@ class AoANet(ContextCaptioner):
 
     def __init__(self, inputs: InputSpec, settings: AoANetModel) -> None:
         super().__init__()
-        d_model, heads, width = settings.d_model, settings.heads, settings.d_model // settings.heads
+        d_model, heads = settings.d_model, settings.heads
         attention_dropout, aoa_dropout = settings.attention_dropout, settings.aoa_dropout
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
@@ -114,9 +110,7 @@ class AoANet(ContextCaptioner):
         self.word_dropout = nn.Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
-        self.attention = DotProductAttention(
-            d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=attention_dropout
-        )
+        self.attention = DotProductAttention(d_model=d_model, heads=heads, dropout=attention_dropout)
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
         self.context_dropout, self.output_dropout = (nn.Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -25,28 +26,15 @@ NAMES = [
     (r"^core\.attention\.norm\.", "query_norm."),
     (r"^core\.attention\.linears\.0\.", "attention.query."),
     (r"^core\.att2ctx\.0\.", "aoa.linear."),
+    (r"^ctx2att\.", "attention.value+key."),
     (r"^logit\.", "output."),
     *BLOCK_RULES,
     (r"\.a_2$", ".weight"),
     (r"\.b_2$", ".bias"),
 ]
-KNOWN = (
-    r"(feature_embedding|word_embedding|refiner_norm|query_norm|aoa\.linear|attention\.(query|key|value)|output"
-    r"|refiner\.\d+\.(around\.norm|attention\.(aoa\.linear|attention\.(query|key|value))))\.(weight|bias)"
-    r"|lstm\.(weight|bias)_[ih]h"
-)
 
 
-def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the names; `ctx2att`, which makes values and keys in this order, is split."""
-    split: dict[str, Tensor] = {}
-    for name, value in state.items():
-        if name.startswith("ctx2att."):
-            kind = name.removeprefix("ctx2att.")
-            split[f"attention.value.{kind}"], split[f"attention.key.{kind}"] = value.chunk(2)
-        else:
-            split[name] = value
-    return rename(split, NAMES, known=KNOWN)
+rename_official = partial(rename, rules=NAMES)
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
@@ -65,5 +53,4 @@ RELEASE = Release(
     rename=rename_official,
     settings=settings,
     decoding={"beam": 2, "max_length": 20, "finished": "set_aside"},
-    option_of={"max_length": ["max_length", "seq_length"]},
 )

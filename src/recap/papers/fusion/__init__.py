@@ -4,11 +4,9 @@ Guo et al., "Fusion Transformer for Image Captioning". `model` follows its equat
 """
 
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
-from recap.settings.models import EXPLAINED, RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["FusionModel", "JoinedTransformerModel"]
 
 NOT_IMPORTED = "no checkpoint of the Fusion Transformer was released; train the models in params/fusion"
 RELEASED.register("fusion", "recap.papers.fusion:NOT_IMPORTED")
-EXPLAINED.register("fusion", "recap.papers.fusion.model:EXPLAINED")
-EXPLAINED.register("joined_transformer", "recap.papers.transformer.model:EXPLAINED")

@@ -24,16 +24,13 @@ import torch
 from torch import Tensor, nn
 
 from recap.core.errors import ConfigError, DataError
-from recap.models.cache import KeyValueCache
-from recap.models.explained import Explained
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.state import Memory
-from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, own_mask
+from recap.models.state import KeyValueCache, Memory
+from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, extended, own_mask
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import FeedForward, Residual, Stack, grid_table
-from recap.nn.masks import key_mask, needed
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask, needed
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
 
@@ -251,8 +248,8 @@ class PositionedAttention(MultiHeadAttention):
         positions: Tensor | None = None,
     ) -> Rows:
         """As `MultiHeadAttention.forward`, with `positions` on the queries; log Omega' is `attn_bias`."""
-        projected = self._positioned(query, self.query, positions)
-        return self.attend(projected, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
+        q = self._positioned(query, self.query, positions).split_heads(self.heads)
+        return query.merge_heads(self.attend(q, key_value, attn_mask, attn_bias)).map(self.output)
 
     def _positioned(self, rows: Rows, projection: Linear, positions: Tensor | None) -> Rows:
         if positions is None:
@@ -323,22 +320,15 @@ class StreamEncoder(nn.Module):
         """Vectors [B, N, F] -> encoded [B, N, D] and their absolute positions [B, N, D]."""
         boxes, positions = self.geometry(stream)
         # A grid's bias is computed once for all images.
-        biases = [spatial(boxes).expand(len(stream), -1, -1, -1, -1) for spatial in self.spatial]
+        biases = [spatial(boxes).expand(len(stream.values), -1, -1, -1, -1) for spatial in self.spatial]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
         rows, attn_mask = Rows(embedded[:, None]), needed(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
             rows = run_layer(layer, rows, attn_mask, biases[index % len(biases)], positions)
-        return rows.values[:, 0], positions[:, 0].expand(len(stream), -1, -1)
+        return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
 
 
 # 3.4 Fusion attention and 3.5 fusion gate. a are the words after self-attention, R the second stream, G the grid.
-
-
-class Source(NamedTuple):
-    """A stream that is attended to: vectors [B, N, D], and positions [B, N, D] for its keys or None."""
-
-    values: Tensor
-    positions: Tensor | None = None
 
 
 class FusionKeyValues(NamedTuple):
@@ -350,11 +340,7 @@ class FusionKeyValues(NamedTuple):
     grid: KeyValue
 
 
-class Masks(NamedTuple):
-    """Which vectors of each stream may be attended to, broadcastable to [B, C, T, N]; None: all."""
-
-    second: Tensor | None
-    grid: Tensor | None
+Masks = tuple[Tensor | None, Tensor | None]  # of R and of G, broadcastable to [B, C, T, N]; None: all are attended to
 
 
 class FusionAttention(nn.Module):
@@ -372,26 +358,28 @@ class FusionAttention(nn.Module):
         self.gate = FusionGate(d_model=d_model, bias=gate_bias)
         self.around = nn.ModuleDict({name: residual() for name in FusionKeyValues._fields} if residual else {})
 
-    def key_value(self, second: Source, grid: Source) -> FusionKeyValues:
-        """Project both streams, once per image."""
+    def key_value(
+        self, second: Tensor, grid: Tensor, positions: tuple[Tensor | None, Tensor | None] = (None, None)
+    ) -> FusionKeyValues:
+        """Project both streams, [B, N, D] each, once per image; `positions` are those of their keys, [B, N, D]."""
 
-        def project(attention: PositionedAttention, source: Source) -> KeyValue:
-            positions = None if source.positions is None else source.positions[:, None]
-            return attention.key_value(Rows(source.values[:, None]), positions)
+        def project(attention: PositionedAttention, values: Tensor, of_keys: Tensor | None) -> KeyValue:
+            return attention.key_value(Rows(values[:, None]), None if of_keys is None else of_keys[:, None])
 
         return FusionKeyValues(
-            project(self.guidance_second, second),
-            project(self.guidance_grid, grid),
-            project(self.second, second),
-            project(self.grid, grid),
+            project(self.guidance_second, second, positions[0]),
+            project(self.guidance_grid, grid, positions[1]),
+            project(self.second, second, positions[0]),
+            project(self.grid, grid, positions[1]),
         )
 
     def forward(self, words: Rows, image: FusionKeyValues, masks: Masks) -> Rows:
         """Rows of [B, C, T, D], keys and values of the image, and its masks -> rows of [B, C, T, D]."""
-        l_r = self._attend("guidance_second", words, image.guidance_second, masks.second)  # MHA(a, R, R)         (18)
-        l_g = self._attend("guidance_grid", words, image.guidance_grid, masks.grid)  # MHA(a, G, G)               (18)
-        g_t = self._attend("grid", l_r, image.grid, masks.grid)  # MHA(l_r, G, G)                                 (19)
-        r_t = self._attend("second", l_g, image.second, masks.second)  # MHA(l_g, R, R)                           (19)
+        second_mask, grid_mask = masks
+        l_r = self._attend("guidance_second", words, image.guidance_second, second_mask)  # MHA(a, R, R)         (18)
+        l_g = self._attend("guidance_grid", words, image.guidance_grid, grid_mask)  # MHA(a, G, G)               (18)
+        g_t = self._attend("grid", l_r, image.grid, grid_mask)  # MHA(l_r, G, G)                                 (19)
+        r_t = self._attend("second", l_g, image.second, second_mask)  # MHA(l_g, R, R)                           (19)
         return words.like(self.gate(words.values, (l_r.values, l_g.values), (r_t.values, g_t.values)))  #      (20-21)
 
     def _attend(self, name: str, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Rows:
@@ -451,18 +439,14 @@ class FusionDecoderLayer(TokenLayer):
 
     def image(self, memory: FusionMemory) -> FusionKeyValues:
         """Return keys and values of both streams."""
-        second, grid = memory.positions or (None, None)
-        return self.fusion.key_value(Source(memory.second.values, second), Source(memory.values, grid))
+        return self.fusion.key_value(memory.second.values, memory.values, memory.positions or (None, None))
 
     def forward(self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None) -> Rows:
         """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
 
         def attend(y: Tensor) -> Tensor:
             rows = x.like(y)
-            key_value = self.attention.key_value(rows)
-            if past is not None:
-                key_value = past.extend(key_value)
-            return self.attention(rows, key_value, attn_mask=self_mask).values
+            return self.attention(rows, extended(past, self.attention.key_value(rows)), attn_mask=self_mask).values
 
         def fuse(y: Tensor) -> Tensor:
             return self.fusion(x.like(y), image, cross_mask).values
@@ -482,7 +466,7 @@ class Fusion(TransformerDecoder[FusionMemory]):
     """The Fusion Transformer."""
 
     def __init__(self, inputs: InputSpec, settings: FusionModel) -> None:
-        super().__init__(fusion_masks)
+        super().__init__()
         d_model, sizes, boxes = settings.d_model, inputs.sizes, settings.second_geometry == "boxes"
         _, self.second_stream = self.reads(inputs)
         self.decoder_positions = settings.decoder_positions
@@ -518,15 +502,13 @@ class Fusion(TransformerDecoder[FusionMemory]):
         positions = (region_positions, grid_positions) if self.decoder_positions else None
         return FusionMemory(cells, grid.mask, Memory(regions, second.mask), positions)
 
+    def masks(self, x: Rows, memory: FusionMemory, cache: KeyValueCache | None) -> tuple[Tensor, Masks]:
+        """Return the masks of the tokens and of both streams."""
+        return own_mask(x, cache), (needed(key_mask(memory.second.mask)), needed(key_mask(memory.mask)))
 
-def fusion_masks(x: Rows, memory: FusionMemory, cache: KeyValueCache | None) -> tuple[Tensor, Masks]:
-    """Return the masks of the tokens and of both streams; see `recap.models.transformer.MakeMasks`."""
-    streams = Masks(*(needed(key_mask(stream.mask)) for stream in (memory.second, memory)))
-    return own_mask(x, cache), streams
-
-
-# What it looked at in its grid: the fusion attention G_t of all decoder layers (Eq. 19).
-EXPLAINED = Explained(lambda model: [layer.fusion.grid for layer in model.layers])
+    def attention_modules(self) -> list[nn.Identity]:
+        """Return where the fusion attentions over the grid, G_t of Eq. 19, pass their weights."""
+        return [layer.fusion.grid.weights for layer in self.layers]
 
 
 class JoinedTransformer(Transformer):

@@ -28,15 +28,14 @@ from torch.nn.functional import pad
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory, first_vectors
 from recap.models.transformer import DecoderLayer, EncoderLayer, Past, TransformerDecoder
-from recap.nn.attention import KeyValue, ProjectedAttention
+from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import FeedForward, Residual, Stack, sinusoid_table
-from recap.nn.masks import key_mask, needed
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask, needed
 from recap.papers.m2.settings import M2Model
 
 
-class MemoryAttention(ProjectedAttention):
+class MemoryAttention(MultiHeadAttention):
     """Multi-head attention over N vectors and m memory slots: learned keys and values, which no mask hides.
 
     K = [W_k X ; sqrt(d_k) M_k],   V = [W_v X ; sqrt(m) M_v]
@@ -44,11 +43,12 @@ class MemoryAttention(ProjectedAttention):
     The scales are the released code's; M_k begins normal with standard deviation 1 / d_k, M_v with 1 / m.
     """
 
-    def __init__(self, *, d_model: int, heads: int, d_key: int, d_value: int, slots: int) -> None:
-        super().__init__(d_model=d_model, heads=heads, d_key=d_key, d_value=d_value)
+    def __init__(self, *, slots: int, **sizes: Any) -> None:
+        super().__init__(**sizes)
         self.slots = slots
-        self.memory_key = nn.Parameter(torch.randn(1, slots, heads * d_key) / d_key)  # [1, m, H * d_key]
-        self.memory_value = nn.Parameter(torch.randn(1, slots, heads * d_value) / slots)
+        keys, values = self.key.out_features, self.value.out_features  # H * d_key, H * d_value
+        self.memory_key = nn.Parameter(torch.randn(1, slots, keys) / (keys // self.heads))
+        self.memory_value = nn.Parameter(torch.randn(1, slots, values) / slots)
 
     def key_value(self, source: Rows) -> KeyValue:
         """Rows of [B, C or 1, N, D] -> keys and values of these and of the slots, [B, C or 1, H, N + m, K]."""
@@ -61,10 +61,12 @@ class MemoryAttention(ProjectedAttention):
         key_memory, value_memory = self.memory_key * math.sqrt(key.shape[-1]), self.memory_value * math.sqrt(self.slots)
         return extended(key, key_memory), extended(value, value_memory)
 
-    def attend(self, q: Tensor, key_value: KeyValue, attn_mask: Tensor | None) -> Tensor:
+    def attend(
+        self, q: Tensor, key_value: KeyValue, attn_mask: Tensor | None, attn_bias: Tensor | None = None
+    ) -> Tensor:
         """As `DotProductAttention.attend`; the mask is of the N vectors without the slots."""
         mask = None if attn_mask is None else pad(attn_mask, (0, self.slots), value=True)
-        return super().attend(q, key_value, mask)
+        return super().attend(q, key_value, mask, attn_bias)
 
 
 class MeshedGate(nn.Module):
@@ -90,7 +92,7 @@ class MeshedDecoderLayer(DecoderLayer):
     There is no other residual connection around the cross-attention.
     """
 
-    cross: ProjectedAttention
+    cross: MultiHeadAttention
 
     def __init__(self, *, mesh: MeshedGate, **parts: Any) -> None:  # the parts of a `DecoderLayer`
         super().__init__(**parts)
@@ -114,8 +116,7 @@ class M2(TransformerDecoder[LevelMemory]):
 
     def __init__(self, inputs: InputSpec, settings: M2Model) -> None:
         super().__init__()
-        d_model, dropout, width = settings.d_model, settings.dropout, settings.d_model // settings.heads
-        sizes = {"d_model": d_model, "heads": settings.heads, "d_key": width, "d_value": width}
+        d_model, heads, dropout = settings.d_model, settings.heads, settings.dropout
         residual = partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
         feed_forward = partial(
             FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout
@@ -126,7 +127,7 @@ class M2(TransformerDecoder[LevelMemory]):
         self.feature_norm = nn.LayerNorm(d_model)
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(
-                attention=MemoryAttention(**sizes, slots=settings.memory_slots),
+                attention=MemoryAttention(d_model=d_model, heads=heads, slots=settings.memory_slots),
                 feed_forward=feed_forward(),
                 residual=residual,
             )
@@ -140,8 +141,8 @@ class M2(TransformerDecoder[LevelMemory]):
         self.register_buffer("positions", table[1:].clone(), persistent=settings.positions == "noise")
         self.decoder = Stack[MeshedDecoderLayer](
             MeshedDecoderLayer(
-                attention=ProjectedAttention(**sizes),
-                cross=ProjectedAttention(**sizes),
+                attention=MultiHeadAttention(d_model=d_model, heads=heads),
+                cross=MultiHeadAttention(d_model=d_model, heads=heads),
                 mesh=MeshedGate(d_model=d_model, levels=settings.encoder_layers),
                 feed_forward=feed_forward(),
                 residual=residual,
@@ -172,7 +173,3 @@ class M2(TransformerDecoder[LevelMemory]):
         """Token ids [...] and their positions -> [..., D]."""
         embedded = self.word_embedding(tokens)
         return embedded + self.positions[positions].to(embedded.dtype)
-
-    def attention_modules(self) -> list[nn.Identity]:
-        """Return where each decoder layer passes its weights over each level; see `recap.models.explained`."""
-        return [layer.cross.weights for layer in self.decoder]

@@ -34,16 +34,11 @@ WORD_RULES = [
     (r"^decoder\.pos_emb\.weight$", "positions"),
     (r"^decoder\.fc\.", "output."),
 ]
-KNOWN = (
-    r"(feature_embedding|feature_norm|word_embedding|output|(encoder|decoder)\.\d+\.(attention|cross|feed_forward)\.\w+"
-    r"|(encoder|decoder)\.\d+\.around_(attention|cross|feed_forward)\.norm|decoder\.\d+\.mesh\.gates\.\d)\.(weight|bias)"
-    r"|encoder\.\d+\.attention\.memory_(key|value)|positions"
-)
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Map the names, for `positions: noise`; row 0 of its table of positions is of padding and left out."""
-    renamed = rename(state, [*LAYER_RULES, *WORD_RULES], known=KNOWN)
+    renamed = rename(state, [*LAYER_RULES, *WORD_RULES])
     if "positions" in renamed:
         renamed["positions"] = renamed["positions"][1:]
     return renamed

@@ -5,9 +5,8 @@ other papers change, are in `recap.models`.
 """
 
 from recap.papers.transformer.settings import TransformerModel
-from recap.settings.models import EXPLAINED, RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["TransformerModel"]
 
-RELEASED.register("transformer", "recap.papers.transformer.released:RELEASE")
-EXPLAINED.register("transformer", "recap.papers.transformer.model:EXPLAINED")
+RELEASED.register("transformer", "recap.papers.transformer.model:RELEASE")

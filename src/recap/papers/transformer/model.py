@@ -11,22 +11,21 @@ Expected: 54.9 M parameters with 2048-d features, D 512, 6+6 layers and COCO's 9
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from recap.models.explained import Explained
 from recap.models.images import Images, InputSpec
+from recap.models.released import SINUSOID, Options, Release, agree, layers, rename_annotated
 from recap.models.state import Memory
-from recap.models.transformer import DecoderLayer, EncoderLayer, MakeMasks, TransformerDecoder, make_masks
+from recap.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import NORMS, FeedForward, Residual, Stack, grid_table
-from recap.nn.masks import key_mask, needed
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask, needed
 from recap.papers.transformer.settings import TransformerSizes
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
@@ -35,21 +34,16 @@ MakeAttention = Callable[[str], Attention]  # builds the attention of a place: e
 class Transformer(TransformerDecoder[Memory]):
     """Encoder-decoder Transformer; other papers give it attentions, masks and a decoder layer of their own.
 
-    `make_attention` builds the attention of a place; `keep_masks` gives the encoder masks that hide nothing, too.
+    `make_attention` builds the attention of a place.
     """
 
     decoder_layer = DecoderLayer
+    keep_masks = False  #: whether the encoder gets masks that hide nothing, too
 
     def __init__(
-        self,
-        inputs: InputSpec,
-        settings: TransformerSizes,
-        *,
-        make_attention: MakeAttention | None = None,
-        make_masks: MakeMasks = make_masks,
-        keep_masks: bool = False,
+        self, inputs: InputSpec, settings: TransformerSizes, *, make_attention: MakeAttention | None = None
     ) -> None:
-        super().__init__(make_masks)
+        super().__init__()
         d_model, dropout = settings.d_model, settings.dropout
         make = make_attention or (lambda place: MultiHeadAttention(d_model=d_model, heads=settings.heads))
         residual = partial(
@@ -65,7 +59,7 @@ class Transformer(TransformerDecoder[Memory]):
         final_norm: Callable[..., nn.Module] = NORMS[settings.layer_norm] if settings.norm == "pre" else nn.Identity
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(settings.feature_dropout)
-        self.visual_positions, self.keep_masks = settings.visual_positions, keep_masks
+        self.visual_positions = settings.visual_positions
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(settings.encoder_layers)
@@ -108,9 +102,30 @@ class Transformer(TransformerDecoder[Memory]):
         return x, images.main.mask
 
 
-def cross_attentions(model: Any) -> Sequence[Attention]:
-    """Return the cross-attentions of all decoder layers."""
-    return [layer.cross for layer in model.layers]
+# Released checkpoints: ruotianluo/ImageCaptioning.pytorch's Transformer, also ZoDIAC's baseline
+
+# For `layer_norm: unbiased` (docs/reference/parameters.md).
+rename_official = partial(rename_annotated, projections=("query", "key", "value", "output"))
 
 
-EXPLAINED = Explained(cross_attentions)
+def annotated_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of a Transformer in the annotated form: sizes from shapes, heads from `infos`."""
+    inner = tensors["encoder.0.feed_forward.inner.weight"]
+    sizes = {"d_model": inner.shape[1], "d_feed_forward": inner.shape[0]}
+    depths = {"encoder_layers": layers(tensors, "encoder"), "decoder_layers": layers(tensors, "decoder")}
+    agree(options, {"N_enc": depths["encoder_layers"], "N_dec": depths["decoder_layers"], "use_bn": 0})
+    return {**sizes, **depths, "heads": options.get("num_att_heads", 8), "layer_norm": "unbiased"}
+
+
+def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the Transformer that tensors belong to."""
+    agree(options, {"caption_model": "transformer"})
+    return {"kind": "transformer", **annotated_settings(tensors, options)}
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=released_settings,
+    decoding={"beam": 5, "max_length": 20, "finished": "set_aside"},
+    unused=[SINUSOID],
+)

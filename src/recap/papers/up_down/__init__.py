@@ -9,4 +9,4 @@ from recap.settings.models import RELEASED
 
 __all__ = ["UpDownModel"]
 
-RELEASED.register("up_down", "recap.papers.up_down.released:RELEASE")
+RELEASED.register("up_down", "recap.papers.up_down.model:RELEASE")

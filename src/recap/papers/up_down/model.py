@@ -11,7 +11,9 @@ padding they are equal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,12 +21,11 @@ from torch import Tensor, nn
 
 from recap.models.images import Images, InputSpec
 from recap.models.recurrent import RecurrentCaptioner, RecurrentState
+from recap.models.released import Options, Release, agree, rename
 from recap.models.state import PER_BEAM, GlobalMemory, masked_mean
 from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import LSTMCell, make_activation
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.layers import ACTIVATIONS, LSTMCell
 from recap.papers.up_down.settings import UpDownModel
 
 
@@ -46,7 +47,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         d_model, d_feature = settings.d_model, settings.d_feature
         width = d_feature or inputs.feature_size
         self.d_model = d_model
-        self.word_activation = make_activation(settings.word_activation, known=("none", "relu"))
+        self.word_activation = ACTIVATIONS[settings.word_activation]()
         self.feature_embedding = nn.Linear(inputs.feature_size, d_feature) if d_feature else None
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, settings.d_word)
         self.attention_lstm = LSTMCell(d_model + width + settings.d_word, d_model)
@@ -92,8 +93,45 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         attention_lstm, language_lstm = self.attention_lstm, self.language_lstm
         projected = token + state.image[:, None] + attention_lstm.project_input(state.h2, 0)
         h1, c1 = attention_lstm.step(projected, state.h1, state.c1)
-        query, mask = Rows(h1[:, :, None]), key_mask(state.memory.mask)
-        attended = self.attention(query, state.key_value, attn_mask=mask).values[:, :, 0]
+        attended = self.attend(h1, state)
         projected = language_lstm.project_input(attended, 0) + language_lstm.project_input(h1, attended.shape[-1])
         h2, c2 = language_lstm.step(projected, state.h2, state.c2)
         return replace(state, position=state.position + 1, h1=h1, c1=c1, h2=h2, c2=c2)
+
+
+# Released checkpoints: of the X-LAN code base's class (JDAI-CV/image-captioning)
+
+RULES = [
+    (r"^att_embed\.0\.", "feature_embedding."),
+    (r"^word_embed\.0\.", "word_embedding."),
+    (r"^lstm1\.", "attention_lstm."),
+    (r"^lstm2\.", "language_lstm."),
+    (r"^p_att_feats\.", "attention.key."),
+    (r"^att\.Wah\.", "attention.query."),
+    (r"^att\.alpha\.", "attention.score."),
+    (r"^logit\.", "output."),
+]
+rename_official = partial(rename, rules=RULES)
+
+
+def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, activations from `config.yml`."""
+    agree(options, {"MODEL.TYPE": "UpDown"})
+    embedding = tensors.get("feature_embedding.weight")
+    return {
+        "kind": "up_down",
+        "d_model": tensors["attention_lstm.weight_hh"].shape[1],
+        "d_word": tensors["word_embedding.weight"].shape[1],
+        "d_attention": len(tensors["attention.query.weight"]),
+        "d_feature": 0 if embedding is None else len(embedding),
+        "attention_activation": str(options.get("MODEL.ATT_ACT", "RELU")).lower(),
+        "word_activation": str(options.get("MODEL.WORD_EMBED_ACT", "NONE")).lower(),
+    }
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=released_settings,
+    decoding={"beam": 3, "max_length": 17},
+    features=("feature_embedding.weight", "attention.key.weight"),
+)

@@ -10,4 +10,4 @@ from recap.settings.models import EXPLAINED, RELEASED
 __all__ = ["GateFunctionsFigure", "GatesFigure", "PartsOfSpeechFigure", "VisualGptModel"]
 
 RELEASED.register("visual_gpt", "recap.papers.visualgpt.released:RELEASE")
-EXPLAINED.register("visual_gpt", "recap.papers.visualgpt.model:EXPLAINED")
+EXPLAINED.register("visual_gpt", "recap.papers.visualgpt.model:gate_notes")

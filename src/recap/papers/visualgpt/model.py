@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -24,18 +25,15 @@ from torch.nn.functional import gelu, leaky_relu
 
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
-from recap.models.cache import KeyValueCache
-from recap.models.explained import Explained, Note
-from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize
-from recap.models.gpt2_weights import load_pretrained
+from recap.models.explained import Note
+from recap.models.gpt2 import DEVIATION, Gpt2Block, Gpt2Decoder, initialize, load_pretrained
 from recap.models.images import Images, InputSpec
-from recap.models.state import LevelMemory, Memory, first_vectors
+from recap.models.state import KeyValueCache, LevelMemory, Memory, first_vectors
 from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, own_mask
-from recap.nn.attention import Attention, KeyValue, MultiHeadAttention, ProjectedAttention, head_width
+from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import FeedForward, Residual, Stack
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows
+from recap.nn.rows import Rows, key_mask
 from recap.papers.aoanet.model import AttentionOnAttention
 from recap.papers.m2.model import MemoryAttention, MeshedGate
 from recap.papers.visualgpt.settings import VisualGptModel
@@ -162,10 +160,7 @@ class VisualBlock(Gpt2Block, TokenLayer):
             dropout=settings.dropout,
             feed_forward=fusion.feed_forward,
         )
-        width = head_width(d_model, heads)
-        self.cross = ProjectedAttention(
-            d_model=d_model, heads=heads, d_key=width, d_value=width, dropout=settings.cross_dropout
-        )
+        self.cross = MultiHeadAttention(d_model=d_model, heads=heads, dropout=settings.cross_dropout)
         self.fusion = fusion
 
     def image(self, memory: LevelMemory) -> KeyValue:
@@ -198,22 +193,21 @@ class AoaEncoderLayer(nn.Module):
         return x.like(self.aoa(x.values, y))
 
 
-def encoder_layer(
-    kind: str, *, d_model: int, heads: int, d_feed_forward: int, memory_slots: int, dropout: float, aoa_dropout: float
-) -> nn.Module:
+def encoder_layer(settings: VisualGptModel) -> nn.Module:
     """Return a layer of the image encoder: "plain", with "memory" slots (M2), or that of the "aoa_baseline"."""
-    if kind == "aoa_baseline":
-        return AoaEncoderLayer(d_model=d_model, heads=heads, dropout=dropout, aoa_dropout=aoa_dropout)
-    width = d_model // heads
-    attention: Attention = (
-        MemoryAttention(d_model=d_model, heads=heads, d_key=width, d_value=width, slots=memory_slots)
-        if kind == "memory"
-        else MultiHeadAttention(d_model=d_model, heads=heads)
-    )
+    sizes: dict[str, int] = {"d_model": settings.d_model, "heads": settings.heads}
+    if settings.encoder == "aoa_baseline":
+        return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
+    memory = settings.encoder == "memory"
     return EncoderLayer(
-        attention=attention,
-        feed_forward=FeedForward(d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout),
-        residual=lambda: Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout),
+        attention=MemoryAttention(**sizes, slots=settings.memory_slots) if memory else MultiHeadAttention(**sizes),
+        feed_forward=FeedForward(
+            d_model=settings.d_model,
+            d_hidden=settings.d_encoder_feed_forward,
+            activation="relu",
+            dropout=settings.dropout,
+        ),
+        residual=partial(Residual, d_model=settings.d_model, norm="post", norm_kind="biased", dropout=settings.dropout),
     )
 
 
@@ -230,24 +224,13 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
     decoder: Gpt2Decoder[VisualBlock]
 
     def __init__(self, inputs: InputSpec, settings: VisualGptModel) -> None:
-        super().__init__(masks)
+        super().__init__()
         d_model = settings.d_model
         self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.encoder = nn.ModuleList(
-            encoder_layer(
-                settings.encoder,
-                d_model=d_model,
-                heads=settings.heads,
-                d_feed_forward=settings.d_encoder_feed_forward,
-                memory_slots=settings.memory_slots,
-                dropout=settings.dropout,
-                aoa_dropout=settings.aoa_dropout,
-            )
-            for _ in range(settings.encoder_layers)
-        )
+        self.encoder = nn.ModuleList(encoder_layer(settings) for _ in range(settings.encoder_layers))
         self.decoder = Gpt2Decoder[VisualBlock](
             vocabulary_size=inputs.vocabulary_size,
             d_model=d_model,
@@ -309,22 +292,12 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         """[..., D] -> [..., V], with the word table."""
         return self.decoder.logits(hidden)
 
-    def attention_modules(self) -> list[nn.Identity]:
-        """Return where the cross-attentions pass their weights; see `recap.models.explained`."""
-        return [block.cross.weights for block in self.decoder.blocks]
-
-
-def masks(x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
-    """Return the masks of the tokens and of the image; see `recap.models.transformer.MakeMasks`."""
-    return own_mask(x, cache), key_mask(memory.mask)
+    def masks(self, x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+        """As `TransformerDecoder.masks`; the image's is always given."""
+        return own_mask(x, cache), key_mask(memory.mask)
 
 
 # 5.6 Visual scores: how much of each word the gates of the last layer took from the image
-
-
-def gates_of(model: nn.Module) -> list[SelfResurrecting]:
-    """Return the gates of all layers; there are none with other fusions than SRAU."""
-    return [module for module in model.modules() if isinstance(module, SelfResurrecting)]
 
 
 @torch.no_grad()
@@ -334,34 +307,27 @@ def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tens
     The visual score of a word is B_vis of the last layer. Tokens [B, C, T] begin with <bos>; entry t is the gate behind
     token t + 1.
     """
-    gates = gates_of(model)
+    gates = [module for module in model.modules() if isinstance(module, SelfResurrecting)]
     if not gates:
         raise ConfigError(f"{type(model).__name__} has no visual gates; take kind visual_gpt with fusion srau")
-    visual: list[Tensor] = []
-    language: list[Tensor] = []
+    means: dict[str, list[Tensor]] = {"visual": [], "language": []}
 
-    def reader(means: list[Tensor]) -> Callable[..., None]:
-        def read(_module: object, _inputs: object, gate: Tensor) -> None:
-            means.append(gate.mean(-1))
-
-        return read
+    def read(side: str, _module: object, _inputs: object, gate: Tensor) -> None:
+        means[side].append(gate.mean(-1))
 
     with ExitStack() as hooks:
         for gate in gates:
-            hooks.enter_context(gate.visual.register_forward_hook(reader(visual)))
-            hooks.enter_context(gate.language.register_forward_hook(reader(language)))
+            hooks.enter_context(gate.visual.register_forward_hook(partial(read, "visual")))
+            hooks.enter_context(gate.language.register_forward_hook(partial(read, "language")))
         model.decode(tokens, memory)
     # A layer's gates are called once per level.
-    per_layer = [torch.stack(means).unflatten(0, (len(gates), -1)).mean(1) for means in (visual, language)]
-    return per_layer[0], per_layer[1]
+    visual, language = (torch.stack(side).unflatten(0, (len(gates), -1)).mean(1) for side in means.values())
+    return visual, language
 
 
 def gate_notes(model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]) -> list[Note]:
     """Return the visual gate of the last layer behind each word."""
-    if not gates_of(model):
-        return []
+    if not any(isinstance(module, SelfResurrecting) for module in model.modules()):
+        return []  # of another fusion
     visual, _ = visual_gates(model, tokens, model.encode(images))
     return [Note("visual gate of the last layer", values=visual[-1, 0, 0, : len(words)].tolist())]
-
-
-EXPLAINED = Explained(notes=gate_notes)

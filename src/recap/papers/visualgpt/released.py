@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recap.models.gpt2_weights import rename_gpt2
+from recap.models.gpt2 import rename_gpt2
 from recap.models.released import BUFFERS, Options, Release, layers, rename
 from recap.papers.m2.released import LAYER_RULES
 
@@ -25,12 +25,6 @@ BLOCK = [
     (r"\.(?:enc_dec_attn\.)?aoa_layer\.0\.", ".fusion.aoa.linear."),
     *((rf"\.fc_alpha{level + 1}\.", f".fusion.gate.gates.{level}.") for level in range(3)),
 ]
-KNOWN = (
-    r"(feature_embedding|feature_norm)\.(weight|bias)"
-    r"|encoder\.\d+\.(attention|around_attention|feed_forward|around_feed_forward|aoa)\."
-    r"(((query|key|value|output|norm|inner|outer|linear)\.)(weight|bias)|memory_(key|value))"
-    r"|decoder\.blocks\.\d+\.(cross\.(query|key|value|output)|fusion\.(aoa\.linear|gate\.gates\.[012]))\.(weight|bias)"
-)
 ADDED = re.compile(r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\.")  # parts of a block that GPT-2 does not have
 # What no forward pass reads; the square matrices of the decoder have 21.3 M numbers.
 UNUSED = [
@@ -54,7 +48,7 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             gpt2[short] = value
     renamed = {f"decoder.{name}": value for name, value in rename_gpt2(gpt2).items()}
-    return rename(encoder, ENCODER, known=KNOWN) | rename(added, BLOCK, known=KNOWN) | renamed
+    return rename(encoder, ENCODER) | rename(added, BLOCK) | renamed
 
 
 def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from torch import Tensor
 from recap.core.errors import ConfigError
 from recap.models.released import Options, Release, agree, layers, rename
 from recap.nn.layers import sinusoid_table
-from recap.papers.xlan.x_transformer import MAX_POSITIONS
+from recap.papers.xlan.model import MAX_POSITIONS
 
 BLOCK = "MODEL.BILINEAR"  # options of the blocks
-OPTION_OF = {"beam": ["INFERENCE.BEAM_SIZE"], "max_length": ["MODEL.SEQ_LEN"]}
 X_LINEAR = [  # names within an X-Linear block, whatever their prefix
     (r"in_proj_k\.", "key."),
     (r"in_proj_q\.", "query_key."),
@@ -44,7 +43,6 @@ XLAN_RULES = [
     (r"^logit\.", "output."),
     *X_LINEAR,
 ]
-XLAN_NAMES = r"(feature_embedding|encoder|word_embedding|lstm|attention|attended|output)\..*(weight|bias)(_[ih]h)?"
 X_TRANSFORMER_RULES = [
     (r"^att_embed\.0\.", "feature_embedding."),
     (r"^att_embed\.2\.", "feature_norm."),
@@ -72,11 +70,6 @@ X_TRANSFORMER_RULES = [
     (r"^decoder\.generator\.", "output."),
     *X_LINEAR,
 ]
-X_TRANSFORMER_NAMES = (
-    r"(feature_embedding|feature_norm|global_projection|global_norm|word_embedding|word_norm|read_off|output_norm|output"
-    r"|(image|word)_side\.(linear|norm)|encoder\.\d+\.(block|update)\..+|decoder\.\d+\.(words|image|update)\..+"
-    r"|decoder\.\d+\.(words|image)_norm)\.(weight|bias)"
-)
 POSITIONS = re.compile(r"position|(^|\.)pe$")
 
 
@@ -86,7 +79,7 @@ def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     It is computed where the state has none, or one that is the beginning of ours.
     """
     own = {name: value for name, value in state.items() if not POSITIONS.search(name)}
-    renamed = rename(own, X_TRANSFORMER_RULES, known=X_TRANSFORMER_NAMES)
+    renamed = rename(own, X_TRANSFORMER_RULES)
     width = renamed["word_embedding.weight"].shape[1]
     tables = (value for name, value in state.items() if POSITIONS.search(name))
     table = next(tables, torch.empty(0)).reshape(-1, width)[:MAX_POSITIONS]
@@ -140,14 +133,12 @@ def x_transformer_settings(tensors: Mapping[str, Tensor], options: Options) -> d
 
 
 XLAN = Release(
-    rename=partial(rename, rules=XLAN_RULES, known=XLAN_NAMES),
+    rename=partial(rename, rules=XLAN_RULES),
     settings=xlan_settings,
     decoding={"beam": 3, "max_length": 17, "finished": "set_aside"},
-    option_of=OPTION_OF,
 )
 X_TRANSFORMER = Release(
     rename=rename_x_transformer,
     settings=x_transformer_settings,
     decoding={"beam": 2, "max_length": 17},
-    option_of=OPTION_OF,
 )

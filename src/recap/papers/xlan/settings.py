@@ -52,7 +52,7 @@ class XLanModel(XLinearSizes):
 class XTransformerModel(XLinearSizes):
     """The X-Transformer."""
 
-    implementation: ClassVar[str] = "recap.papers.xlan.x_transformer:XTransformer"
+    implementation: ClassVar[str] = "recap.papers.xlan.model:XTransformer"
 
     kind: Literal["x_transformer"]
     d_model: Width = 768

@@ -1,9 +1,8 @@
 """ZoDIAC-Transformer: refined attention, scaled by its intensity ("ZoDIAC: Zoneup Dropout Injection Attention...")."""
 
 from recap.papers.zodiac.settings import ZodiacModel
-from recap.settings.models import EXPLAINED, RELEASED
+from recap.settings.models import RELEASED
 
 __all__ = ["ZodiacModel"]
 
-RELEASED.register("zodiac", "recap.papers.zodiac.released:RELEASE")
-EXPLAINED.register("zodiac", "recap.papers.zodiac.model:EXPLAINED")
+RELEASED.register("zodiac", "recap.papers.zodiac.model:RELEASE")

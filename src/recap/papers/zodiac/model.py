@@ -35,26 +35,26 @@ Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from recap.core.errors import ConfigError
 from recap.models.base import token_mask
-from recap.models.cache import KeyValueCache
-from recap.models.explained import Explained
 from recap.models.images import Images, InputSpec
-from recap.models.state import PER_BEAM, Memory
-from recap.models.transformer import DecoderLayer, Past, TransformerState, make_masks, own_mask
+from recap.models.released import SINUSOID, Options, Release, rename_annotated
+from recap.models.state import PER_BEAM, KeyValueCache, Memory
+from recap.models.transformer import DecoderLayer, Past, TransformerState, extended, own_mask
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear
-from recap.nn.layers import make_activation
-from recap.nn.masks import key_mask
-from recap.nn.rows import Rows, shared_product
-from recap.papers.transformer.model import Transformer, cross_attentions
+from recap.nn.layers import ACTIVATIONS
+from recap.nn.rows import Rows, key_mask, shared_product
+from recap.papers.transformer.model import Transformer, annotated_settings
 from recap.papers.zodiac.settings import ZodiacModel
 
 
@@ -64,13 +64,6 @@ def refined_map(q1: Tensor, k: Tensor, *, mask: Tensor | None, activation: Calla
     if mask is not None:  # after the GELU: unmasked keys keep a score of at least -0.17
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return scores.softmax(-1)
-
-
-def refined_attention(
-    q1: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, activation: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Eq. 3 before dropout: as `refined_map`, with G(V) [B, C or 1, H, N, K] -> [B, C, H, T, K]."""
-    return shared_product(refined_map(q1, k, mask=mask, activation=activation), v)
 
 
 class RunningPool(NamedTuple):
@@ -125,13 +118,14 @@ class ZodiacMultiHead(Attention):
     ) -> None:
         super().__init__()
         self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
-        self.gate = None if gate == "none" else make_activation(gate)
-        self.gelu: Callable[[Tensor], Tensor] = make_activation("gelu" if gelu else "none")
+        self.gate = None if gate == "none" else ACTIVATIONS[gate]()
+        self.gelu: Callable[[Tensor], Tensor] = ACTIVATIONS["gelu" if gelu else "none"]()
         self.query = Linear(d_model, d_model)
         self.intensity_query = Linear(d_model, d_model)
         self.key = Linear(d_model, d_model)
         self.value = Linear(d_model, d_model)
         self.output = Linear(d_model, d_model)
+        self.weights = nn.Identity()  # of a word's attention, without the intensity
 
     def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
         """Project and activate what is attended to: rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
@@ -161,8 +155,8 @@ class ZodiacMultiHead(Attention):
         token_mask = None if query.token_mask is None else query.token_mask[:, :, None]
         x, (k, v) = query.map(self.gelu), key_value
         q1 = self.activated(self.query, x)  # [B, C, H, T, K]
-        attended = refined_attention(q1, k, v, mask=mask, activation=self.gelu)
-        attended = dropout(attended, self.dropout, self.training)  # Eq. 3
+        weights = self.weights(refined_map(q1, k, mask=mask, activation=self.gelu))
+        attended = dropout(shared_product(weights, v), self.dropout, self.training)  # Eq. 3
         if self.gate is not None:
             q2 = self.activated(self.intensity_query, x)
             intensity_map = self.gelu(shared_product(q2 / math.sqrt(v.shape[-1]), v.mT))  # Eq. 4
@@ -188,7 +182,7 @@ class ZodiacDecoderLayer(DecoderLayer):
         if past is None:
             return super().self_attend(x, attn_mask, past, **others)
         pool, cross_pool = past.carried
-        out, pool = self.attention.attend(x, past.extend(self.attention.key_value(x)), attn_mask, pool)
+        out, pool = self.attention.attend(x, extended(past, self.attention.key_value(x)), attn_mask, pool)
         past.carried = pool, cross_pool
         return out
 
@@ -200,14 +194,6 @@ class ZodiacDecoderLayer(DecoderLayer):
         out, pool = self.cross.attend(x, image, attn_mask, pool)
         past.carried = own_pool, pool
         return out
-
-
-def counted_masks(x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
-    """Return masks whose size the released average divides by, as the release has them; see `MakeMasks`."""
-    own = own_mask(x, cache)  # one for all beams; a caption's padding is hidden, an image's mask counts per caption
-    if x.token_mask is not None:
-        own = own & x.token_mask[:, :, None]
-    return own, key_mask(memory.mask).expand(-1, x.shape[1], -1, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,23 +223,25 @@ class Zodiac(Transformer):
                 gelu=settings.gelu,
             )
 
+        super().__init__(inputs, settings, make_attention=attention)
         # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
-        counts_masks = rap_scope == "as_released"
-        super().__init__(
-            inputs,
-            settings,
-            make_attention=attention,
-            make_masks=counted_masks if counts_masks else make_masks,
-            keep_masks=counts_masks,
-        )
-        self.counts_masks = counts_masks
+        self.keep_masks = rap_scope == "as_released"
         # Only a prefix holds no padding and can be cached: other scopes average over padded and later rows, too.
         self.packs = rap_scope == "head"
+
+    def masks(self, x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor | None]:
+        """As `Transformer.masks`; where a released average divides by their size, as the release has them."""
+        if not self.keep_masks:
+            return super().masks(x, memory, cache)
+        own = own_mask(x, cache)  # one for all beams; a caption's padding is hidden, an image's mask counts per caption
+        if x.token_mask is not None:
+            own = own & x.token_mask[:, :, None]
+        return own, key_mask(memory.mask).expand(-1, x.shape[1], -1, -1)
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
         """As `Transformer.embed_image`; as released, real vectors alone are embedded and padding is zero after that."""
         x, mask = super().embed_image(images)
-        return x.masked_fill(~mask[..., None], 0.0) if self.counts_masks else x, mask
+        return x.masked_fill(~mask[..., None], 0.0) if self.keep_masks else x, mask
 
     def start(self, memory: Memory) -> TransformerState[Memory]:
         """As `Transformer.start`; without a cache, only the tokens so far are carried."""
@@ -268,16 +256,30 @@ class Zodiac(Transformer):
         if not isinstance(state, PrefixState):
             return super().step(tokens, state)
         prefix = torch.cat([state.tokens, tokens[..., None]], 2)
-        mask = None if self.counts_masks else token_mask(prefix)
+        mask = None if self.keep_masks else token_mask(prefix)
         hidden = self.decode_padded(prefix, mask, state.memory)[:, :, -1]
         return self.log_probabilities(hidden), replace(state, position=state.position + 1, tokens=prefix)
 
 
-def refined_weights(attention: ZodiacMultiHead, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Tensor:
-    """Return what a word looked at, without its intensity: RA_map [B, C, H, T, N]."""
-    q1 = attention.activated(attention.query, query.map(attention.gelu))
-    mask = None if mask is None else mask[:, :, None]
-    return refined_map(q1, key_value[0], mask=mask, activation=attention.gelu)
+# Released checkpoints (zanyarz/zodiac)
+
+# For `layer_norm: unbiased` (docs/reference/parameters.md).
+rename_official = partial(rename_annotated, projections=("query", "intensity_query", "key", "value", "output"))
+GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 
 
-EXPLAINED = Explained(cross_attentions, refined_weights)
+def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
+    """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor."""
+    name = options.get("caption_model", "zodiac-sigmoid")
+    if name not in GATES:
+        raise ConfigError(f"the option caption_model is {name!r}, which is no ZoDIAC; known are: {', '.join(GATES)}")
+    sizes = annotated_settings(tensors, options)
+    return {"kind": "zodiac", **sizes, "gate": GATES[name], "rap_scope": "as_released"}
+
+
+RELEASE = Release(
+    rename=rename_official,
+    settings=released_settings,
+    decoding={"beam": 5, "max_length": 20, "batch_size": 20},
+    unused=[SINUSOID],
+)

@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.model_cases import B, C, N, T, built, log_probabilities, random_images, random_tokens
+from helpers.model_cases import N, T, built, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.models.images import Images, Stream
-from recap.models.state import Memory
 from recap.nn.rows import Rows
-from recap.papers.acf.model import GridClusters, GridWindow, LineClusters, LineWindow, region_cells
+from recap.papers.acf.model import GridClusters, LineClusters, Window, region_cells
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.settings import TransformerModel
 from recap.settings.params import validate
@@ -87,10 +86,10 @@ def test_clusters_are_probabilities_that_grow_from_layer_to_layer(shift):
 def test_a_fixed_window_is_the_special_case_whose_probabilities_are_0_and_1():
     # C = 1 for pairs up to a distance, 0 beyond: as if Eq. 4 merged each element with the last ones alone.
     x = Rows(torch.zeros(2, 1, 12, 4))
-    line, _ = LineWindow(window=2)(x, ())
+    line, _ = Window(window=2, height=1)(x, ())
     distance = (torch.arange(12) - torch.arange(12)[:, None]).abs()
     assert torch.equal(line[0, 0].exp(), (distance <= 2).float())
-    grid, _ = GridWindow(window=1, height=3)(x, ())
+    grid, _ = Window(window=1, height=3)(x, ())
     row, column = torch.arange(12) // 4, torch.arange(12) % 4
     near = ((row - row[:, None]).abs() <= 1) & ((column - column[:, None]).abs() <= 1)
     assert torch.equal(grid[0, 0].exp(), near.float())
@@ -106,15 +105,6 @@ def test_a_window_hides_tokens_beyond_it_from_a_layer():
     assert (before[..., 1, :] - after[..., 1, :]).abs().max() > 1e-4
 
 
-def test_without_clusters_it_is_the_transformer():
-    acf = built(config(encoder_clustering="none", decoder_clustering="none"))
-    transformer = built(TransformerModel.example())
-    transformer.load_state_dict(acf.state_dict())
-    images, tokens = random_images(config()), random_tokens()
-    expected = log_probabilities(transformer, images, tokens)
-    torch.testing.assert_close(log_probabilities(acf, images, tokens), expected, atol=0, rtol=0)
-
-
 def test_the_order_of_regions_in_a_store_changes_nothing():
     model = built(config(layout="regions", region_rows=3, sampling_rate=1))
     images, tokens = random_images(config(layout="regions"), masked=False), random_tokens()
@@ -126,15 +116,6 @@ def test_the_order_of_regions_in_a_store_changes_nothing():
     )
     memory, other = model.encode(images), model.encode(mixed)
     torch.testing.assert_close(memory.values[:, order], other.values)  # in the order of the store
-
-
-def test_where_regions_are_matters():
-    model = built(config(layout="regions", region_rows=3, sampling_rate=1))
-    images, tokens = random_images(config(layout="regions"), masked=False), random_tokens()
-    stream = images.main
-    moved = Images({"grid": Stream(stream.values, stream.mask, stream.boxes.flip(1), stream.sizes)})
-    difference = log_probabilities(model, images, tokens) - log_probabilities(model, moved, tokens)
-    assert difference.abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("regions", [1, 5, 6, 7, 30, 36, 50])
@@ -161,17 +142,6 @@ def test_regions_are_sorted_by_columns_and_then_by_rows():
     assert cells.tolist() == [[2, 4, 3], [1, 0, 5]]
 
 
-def test_a_step_keeps_two_numbers_per_token_and_layer_beside_keys_and_values():
-    model = built(config())
-    images = random_images(config())
-    state = model.start(model.encode(images)).reorder(torch.zeros(B, C, dtype=torch.long))
-    for token in random_tokens().unbind(-1):
-        _, state = model.step(token, state)
-    assert [(tuple(layer.prefix.shape), tuple(layer.log_row.shape)) for layer in state.carried] == [
-        ((B, C, T + 1), (B, C, T))
-    ] * 2
-
-
 def test_vectors_that_are_no_grid_are_refused():
     model = built(config())
     with pytest.raises(ValueError, match="a square grid, but an image has 8 vectors"):
@@ -194,10 +164,10 @@ def test_settings_that_do_not_fit_are_refused(changes, named):
         validate(AcfModel, {**AcfModel.example().model_dump(), **changes}, "acf.yaml")
 
 
-def test_the_memory_of_regions_is_masked_as_the_images():
-    model = built(config(layout="regions", region_rows=2, sampling_rate=1))
-    images = random_images(config(layout="regions"))
-    memory = model.encode(images)
-    assert isinstance(memory, Memory)
-    assert torch.equal(memory.mask, images.main.mask)
-    assert bool(torch.isfinite(memory.values).all())
+def test_without_clusters_it_is_the_transformer():
+    acf = built(config(encoder_clustering="none", decoder_clustering="none"))
+    transformer = built(TransformerModel.example())
+    transformer.load_state_dict(acf.state_dict())
+    images, tokens = random_images(config()), random_tokens()
+    expected = log_probabilities(transformer, images, tokens)
+    torch.testing.assert_close(log_probabilities(acf, images, tokens), expected, atol=0, rtol=0)

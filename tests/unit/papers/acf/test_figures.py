@@ -170,20 +170,3 @@ def test_alignment_as_in_the_golden_vectors():
     scores = golden["V_score"]
     expected = (scores.max(1).values.mean() + scores.max(0).values.mean()) / 2 / 0.07
     assert late_interaction(golden["D_v"], golden["D_t"]) == pytest.approx(expected.item(), abs=1e-10)
-
-
-def test_alignment_of_words_that_are_patches_is_whole():
-    patches = torch.eye(6)
-    assert mutual_argmax(patches, patches[:4]) == (4, 1.0)
-    assert mutual_argmax(patches, patches[:1].expand(4, -1)) == (1, 0.25)
-
-
-def test_an_empty_caption_is_drawn_without_a_tree(tmp_path):
-    from PIL import Image
-
-    empty = ClusterMap(
-        label="a", words=[], boxes=grid_boxes(2), words_of_layer={1: []}, patches_of_layer={1: [[0, 1], [2], [3]]}
-    )
-    photos, out = {7: Image.new("RGB", (40, 20))}, tmp_path / "figure.png"
-    write_clusters({7: [empty]}, photos, heading="", layers=None, out=out)
-    assert out.stat().st_size

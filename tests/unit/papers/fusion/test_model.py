@@ -15,22 +15,12 @@ from recap.papers.fusion.model import (
     RelativeSpatialEncoding,
     cell_boxes,
     direction_index,
-    direction_vectors,
-    relative_geometry,
 )
 from recap.runs.inputs import FeatureSources
 from recap.settings.models import model_configs
 
 EXAMPLE = model_configs()["fusion"].example()
 RIGHT, DOWN, LEFT, UP = range(4)
-
-
-def test_standard_directions_stand_at_equal_angles():
-    for per_quadrant in (1, 2, 3):
-        vectors = direction_vectors(per_quadrant)
-        assert vectors.shape == (4 * per_quadrant, 2)
-        turn = torch.linalg.vecdot(vectors, vectors.roll(-1, 0))
-        torch.testing.assert_close(turn, torch.full_like(turn, torch.pi / (2 * per_quadrant)).cos())
 
 
 def test_the_direction_leads_from_the_key_to_the_query():
@@ -53,12 +43,6 @@ def test_boxes_without_area_have_a_finite_geometry():
     for per_quadrant, direction in ((1, "log_index"), (2, "learned"), (0, "log_index")):
         module = RelativeSpatialEncoding(heads=2, per_quadrant=per_quadrant, direction=direction, plus_one=False)
         assert torch.isfinite(module.double()(boxes)).all()
-
-
-def test_geometry_does_not_depend_on_the_unit_of_boxes():
-    corners = torch.tensor([[1.0, 2.0, 5.0, 9.0], [3.0, 1.0, 4.0, 2.0]], dtype=torch.float64)
-    pixels, fractions = (relative_geometry(Boxes.of(corners / unit)) for unit in (1, 100))
-    torch.testing.assert_close(pixels, fractions)
 
 
 def moved(stream):
@@ -90,17 +74,6 @@ def test_directions_alone_tell_mirrored_boxes_apart():
         assert torch.allclose(bias, other, atol=1e-9) is (per_quadrant == 0)
 
 
-def test_one_image_equals_a_batch_of_eight():
-    for changes in ({}, {"second_geometry": "cells"}):
-        model = built(EXAMPLE.model_copy(update=changes))
-        images, tokens = random_images(EXAMPLE, 8), random_tokens(8)
-        together = log_probabilities(model, images, tokens)
-        for index in range(8):
-            one = torch.tensor([index])
-            alone = log_probabilities(model, images.select(one), tokens[one])
-            torch.testing.assert_close(alone, together[one], atol=1e-12, rtol=0)
-
-
 def test_regions_without_a_grid_or_two_second_streams_are_refused():
     for sizes in ({"region": 5}, {"grid": 7}, {"grid": 7, "region": 5, "segment": 5}):
         with refused(ConfigError, "region and segment"):
@@ -128,16 +101,3 @@ def test_only_the_stream_whose_boxes_are_read_needs_boxes(tmp_path):
     cells = build_model(EXAMPLE.model_copy(update={"second_geometry": "cells"}), inputs)
     sources.choose([cells], inputs)
     assert sources.read([2])["region"].boxes is None
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_it_trains_in_float32_and_bf16(dtype):
-    model = built(EXAMPLE).float().train()
-    single = changed(
-        random_images(EXAMPLE), lambda s: Stream(s.values.float(), s.mask, s.boxes.float(), s.sizes.float())
-    )
-    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        loss = -model.log_probabilities(model.decode(random_tokens(), model.encode(single))).mean()
-    loss.backward()
-    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
-    assert loss.dtype == torch.float32

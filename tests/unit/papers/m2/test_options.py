@@ -72,13 +72,6 @@ def test_memory_slots_are_normal_as_intended_or_uniform_as_released():
         assert 0.0167 < memory.abs().max() < math.sqrt(6 / (40 * 512 + 512)) + 1e-8  # 0.0169
 
 
-def test_attentions_and_gates_begin_without_biases():
-    for name, parameter in full_size().named_parameters():
-        if parameter.dim() == 1 and any(part in name for part in (".attention.", ".cross.", ".mesh.")):
-            assert not parameter.any(), name
-    assert full_size().encoder[0].feed_forward.inner.bias.any()
-
-
 def log_probabilities(model, images):
     return model.log_probabilities(model.decode(random_tokens(len(images)), model.encode(images)))
 
@@ -109,17 +102,6 @@ def test_vectors_after_the_last_one_read_change_nothing():
     images = random_images(Config, masked=False)
     first = Images.of(images.main.values[:, :4], images.main.mask[:, :4])
     assert torch.equal(log_probabilities(model, images), log_probabilities(model, first))
-
-
-def test_the_image_is_projected_once_for_all_words():
-    model, calls = built(), []
-    for layer in model.decoder:
-        layer.cross.key.register_forward_hook(lambda *_: calls.append(1))
-    images = random_images(Config)
-    state = model.start(model.encode(images))
-    for token in random_tokens(3, captions=1).unbind(-1):
-        _, state = model.step(token, state)
-    assert len(calls) == len(model.decoder)
 
 
 def test_a_caption_longer_than_the_positions_is_refused():

@@ -9,7 +9,7 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.evaluation.figures import DrawnModels, write_figure
-from recap.papers.visualgpt.figures import broken, gate_values
+from recap.papers.visualgpt.figures import gate_values
 from recap.papers.visualgpt.model import SelfResurrecting
 from recap.papers.visualgpt.settings import GateFunctionsFigure
 from recap.settings.figures import AttentionFigure
@@ -40,11 +40,6 @@ def test_a_change_of_the_layer_changes_the_figure(monkeypatch, tmp_path):
             assert picture.width >= 1200
             drawn.append(picture.convert("RGB").tobytes())
     assert drawn[0] != drawn[1]
-
-
-def test_no_line_joins_the_ends_of_a_jump():
-    found = broken(torch.tensor([0.0, 0.0, 0.2, 0.21, 1.0, 1.0]))
-    assert found.isnan().tolist() == [False, False, True, False, True, False]
 
 
 def test_a_figure_of_models_without_models_is_refused(tmp_path):

@@ -5,20 +5,12 @@ import json
 import random
 
 import pytest
-import torch
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from helpers.refusals import refused
-from recap.core.errors import ConfigError
-from recap.data.byte_pairs import SPECIAL_PIECES, load_byte_pairs
 from recap.data.files.images import ImageSource
-from recap.data.vocabulary import UNK, Vocabulary
-from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
+from recap.data.vocabulary import SPECIAL_PIECES, UNK, Vocabulary, load_byte_pairs
 from recap.papers.visualgpt.figures import CaptionGates, pieces_of_words, write_gates, write_words
-from recap.papers.visualgpt.model import visual_gates
-from recap.papers.visualgpt.settings import VisualGptModel
 
 pytestmark = pytest.mark.seconds
 
@@ -64,21 +56,6 @@ def test_the_sheet_has_a_row_for_each_caption(captions, tmp_path):
             sheets.append(sheet.size)
             assert (0, 200, 0) in {color for _, color in sheet.convert("RGB").getcolors(1 << 20)}
     assert sheets[1] == (sheets[0][0], sheets[0][1] + 2 * 200)
-
-
-def test_gates_of_a_model_are_one_number_per_layer_and_token():
-    torch.manual_seed(0)
-    config = VisualGptModel.example()
-    model = build_model(config, InputSpec.of(5, 9)).eval()
-    images = Images.of(torch.randn(2, 4, 5), torch.ones(2, 4, dtype=torch.bool))
-    with torch.no_grad():
-        memory = model.encode(images)
-    visual, language = visual_gates(model, torch.tensor([[[1, 5, 6]], [[1, 7, 0]]]), memory)
-    assert visual.shape == language.shape == (config.decoder_layers, 2, 1, 3)
-    assert bool(((visual >= 0) & (visual <= 1)).all())
-    plain = build_model(config.model_copy(update={"fusion": "plain"}), InputSpec.of(5, 9)).eval()
-    with refused(ConfigError, "VisualGpt", "visual_gpt", "fusion srau"):
-        visual_gates(plain, torch.tensor([[[1]], [[1]]]), memory)
 
 
 def test_a_word_has_one_gate_whether_it_is_one_token_or_several(tmp_path):

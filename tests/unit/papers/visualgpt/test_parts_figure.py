@@ -78,11 +78,6 @@ def test_a_text_that_is_missing_damaged_or_empty_is_refused(models, tmp_path):
     assert not list(tmp_path.glob("t_*"))
 
 
-def test_an_unknown_part_of_speech_is_refused():
-    with pytest.raises(ValueError, match="nouns"):
-        PartsOfSpeechFigure(**FIGURE, printed={"noun": 75})
-
-
 @pytest.fixture
 def captions():
     """Two words with the visual gates 0.2 and 0.7 in the last of two layers."""

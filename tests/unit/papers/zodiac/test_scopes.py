@@ -13,8 +13,6 @@ from helpers.model_cases import (
     stepwise,
     wider,
 )
-from helpers.refusals import refused
-from recap.core.errors import ConfigError
 from recap.models import transformer as shared_transformer
 from recap.papers.transformer import model as transformer
 from recap.settings.models import model_configs
@@ -73,12 +71,12 @@ def test_more_padding_of_captions_changes_nothing_but_the_released_average(scope
     padded = [scoped.decode(some, memory)[:, :, :T][mask] for some in (tokens, longer)]
     targets = [torch.nn.functional.pad(mask[..., 1:], (0, end)) for end in (1, 5)]  # as training asks
     packed = [scoped.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)]
-    assert [same(*padded), same(*packed)] == [not scoped.counts_masks] * 2
+    assert [same(*padded), same(*packed)] == [not scoped.keep_masks] * 2
 
 
 def test_more_padding_of_images_changes_nothing_but_the_released_average(scoped, images, tokens):
     found = log_probabilities(scoped, wider(images), tokens), log_probabilities(scoped, images, tokens)
-    assert same(*found) is not scoped.counts_masks
+    assert same(*found) is not scoped.keep_masks
 
 
 def test_a_caption_of_padding_alone_gives_finite_gradients(scoped, images, tokens):
@@ -103,18 +101,3 @@ def test_the_released_average_decodes_under_one_mask_for_all_captions(images, to
         some = tokens[:1, :captions, :4]
         last = [found(model, images.select(first), some)[..., -1, :] for found in (stepwise, log_probabilities)]
         assert same(*last) is (captions == 1)
-
-
-@torch.no_grad()
-def test_packed_tokens_of_a_scope_equal_padded_ones(images, tokens):
-    model = built(EXAMPLE.model_copy(update={"rap_scope": "image"}))
-    mask = torch.arange(T) < torch.tensor([[6, 2], [1, 0], [3, 5]])[..., None]
-    tokens = tokens.masked_fill(~mask, PAD)
-    memory = model.encode(images)
-    torch.testing.assert_close(model.decode_words(tokens, mask, memory), model.decode(tokens, memory)[mask])
-
-
-def test_a_caption_longer_than_the_sinusoids_is_refused(images):
-    model = built(EXAMPLE)
-    with refused(ConfigError, "Zodiac"):
-        model.decode(random_tokens(length=513, captions=1), model.encode(images))

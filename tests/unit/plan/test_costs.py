@@ -1,0 +1,140 @@
+"""What steps, trainings, evaluations and stores cost, and the limits of jobs for a cluster."""
+
+import pytest
+
+from helpers.plans import PARAMS, edited, measured_file, measured_row, planned
+from recap.core.errors import RecapError
+from recap.models.check import check_models
+from recap.plan.amounts import Amounts
+from recap.plan.costs import TABLE, UNKNOWN, Costs, Estimate, Resources, StepCosts, inputs_of
+
+
+@pytest.fixture(scope="module")
+def shapes():
+    plan = planned(PARAMS, tables=["xlan/t1"])
+    amounts = Amounts(plan)
+    shapes = [*map(amounts.training_shape, plan.trained()), *map(amounts.decoding_shape, plan.scored())]
+    return list({shape.key: shape for shape in shapes}.values())
+
+
+def test_a_measured_shape_costs_what_was_measured(shapes):
+    cost = StepCosts([measured_row(shapes[0])]).of(shapes[0], 1_000_000)
+    assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (2.0, 3.0, {"a core, one core": 0.5}, True)
+
+
+def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
+    cost = StepCosts([measured_row(shapes[0], key="0" * 16)]).of(shapes[0], 2_000_000)
+    assert (cost.gflop, cost.saved_mb, cost.measured) == (pytest.approx(4.0), pytest.approx(6.0), False)
+    assert cost.seconds == {"a core, one core": pytest.approx(1.0)}
+    rows = [measured_row(shapes[0], key="1" * 16, parameters=100), measured_row(shapes[0], key="2" * 16, gflop=9.0)]
+    assert StepCosts(rows).of(shapes[0], 1_000_000).gflop == pytest.approx(9.0)
+    own = measured_row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
+    assert list(StepCosts([own, measured_row(shapes[0])]).of(shapes[0], 1).seconds) == ["this GPU", "a core, one core"]
+
+
+def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(shapes):
+    shape = next(each for each in shapes if each.work == "xe")
+    cost = StepCosts([]).of(shape, 10**6)
+    assert cost.gflop == pytest.approx(6 * 1e-3 * (shape.inputs.vectors + shape.tokens))
+    assert cost.seconds == {} and not cost.measured
+
+
+def test_a_measured_file_is_read_before_the_projects_own(tmp_path, shapes):
+    costs = StepCosts.read(measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE)
+    assert costs.of(shapes[0], 1).seconds["a core, one core"] == 0.25
+    assert len(costs.rows) > 50
+
+
+@pytest.mark.parametrize("changes", [{"tiny": True}, {"steps": [{"cost": {}, "compiled": False}]}])
+def test_a_measured_file_of_no_use_is_refused_by_name(changes, tmp_path, shapes):
+    with pytest.raises(RecapError, match=r"measured\.json"):
+        StepCosts.read(measured_file(tmp_path, [measured_row(shapes[0])], **changes))
+
+
+MILLION = 10**6
+
+
+class OneEach:
+    """Costs an image of any shape the same."""
+
+    def __init__(self, **work):
+        self.work = work
+
+    def of(self, shape, parameters):
+        seconds = {"here": self.work[shape.work]}
+        return Estimate(gflop=self.work[shape.work], saved_mb=2.0, seconds=seconds, measured=False)
+
+
+@pytest.fixture(scope="module")
+def costs():
+    plan = planned(PARAMS, tables=["xlan/t1"])
+    parameters = {inputs_of(run): MILLION for run in plan.scored()}
+    return Costs(plan, parameters, OneEach(xe=5.0, scst=7.0, decode=1.0))
+
+
+def test_a_training_costs_its_images_and_its_validations(costs):
+    for run in costs.plan.trained():
+        cost, stage = costs.training(run), costs.amounts.stage(run)
+        images = cost.steps * stage.images_per_batch
+        validated = (-(-stage.epochs // stage.validate_every) + (run.stage == "scst")) * 100
+        of_a_step = {"xe": 5.0, "scst": 7.0}[run.stage]
+        assert cost.gflop == pytest.approx(of_a_step * images + validated)
+        assert cost.seconds["here"] == pytest.approx(cost.gflop)
+        assert cost.weights == 4 * MILLION
+        assert cost.memory == pytest.approx(16 * MILLION + 2 * MILLION * stage.images_per_batch)
+        assert cost.state == 16 * MILLION
+
+
+def test_an_evaluation_decodes_the_test_images_once(costs):
+    cost = costs.evaluation(costs.plan.scored()[0])
+    assert (cost.images, cost.gflop, cost.seconds) == (200, 200.0, {"here": 200.0})
+
+
+def test_a_store_has_the_vectors_of_its_images(costs):
+    (store,) = costs.stores
+    values = 3300 * 7 * 7 * 192 * 2
+    assert (store.images, store.all_images, store.at_most) == (3300, 3300, False)
+    assert values < store.bytes < 1.02 * values
+
+
+def resources(plan):
+    return Resources(Costs(plan, check_models(plan), StepCosts.read(PARAMS / TABLE)))
+
+
+@pytest.fixture(scope="module")
+def small():
+    return resources(planned(PARAMS, tables=["xlan/t1"], execution={"device": "cpu"}))
+
+
+def test_a_training_may_take_what_it_holds_and_three_times_its_hours(small):
+    run = small.plan.trained()[0]
+    cost, need = small.costs.training(run), small.training(run)
+    assert 1500 + cost.memory / 1e6 <= need.mem_mb < 1600 + cost.memory / 1e6
+    minutes = max(cost.seconds.values()) / 60
+    assert need.runtime == pytest.approx(30 + 3 * minutes, abs=1)
+    assert need.disk_mb == pytest.approx(100 + 5 * cost.weights / 1e6, abs=1)
+
+
+def test_each_of_two_nodes_needs_the_memory_of_its_processes(params):
+    edited(params, "xlan/recipes/xlan.yaml", processes=4)
+    words = {"scale": "paper", "tables": ["xlan/t1"]}
+    plans = [planned(params, **words, execution={"device": "cpu", "nodes": n}) for n in (1, 2)]
+    one, two = (resources(plan) for plan in plans)
+    run = next(each for each in one.plan.trained() if one.plan.recipe(each.recipe).processes == 4)
+    assert two.training(run).mem_mb == pytest.approx(one.training(run).mem_mb / 2, abs=1)
+    assert two.training(run).runtime == one.training(run).runtime
+
+
+def test_a_gpu_that_was_not_measured_gets_ten_times_the_assumed_time(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    needs = resources(planned(PARAMS, tables=["xlan/t1"]))
+    run = needs.plan.trained()[0]
+    assert needs.training(run).runtime == 30 + -(-needs.costs.training(run).gflop // (1e4 * 6))
+
+
+def test_where_the_size_of_a_data_set_is_not_known_limits_are_wide(params):
+    edited(params, "datasets/flickr8k.yaml", counts=None)
+    needs = resources(planned(params, scale="photos"))
+    run = needs.plan.scored()[0]
+    assert needs.training(needs.plan.weights(run)) == needs.evaluation(run) == needs.corpus("flickr8k") == UNKNOWN
+    assert needs.store("flickr8k", run.features) == UNKNOWN

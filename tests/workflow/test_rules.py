@@ -1,0 +1,66 @@
+"""What rules and jobs share: logs, links to a cache, plans that jobs on a cluster take, and their names there."""
+
+import re
+import stat
+
+from workflow.provenance import make_writable
+from workflow.stopping import jobs_here
+
+from helpers.tiny_workspace import Workspace
+from recap.core.documents import read_mapping
+from recap.plan import source
+from recap.plan.profiles import load_plan
+from workflow import profile
+
+
+def test_links_to_the_cache_become_writable_and_a_new_file_leaves_the_cache_alone(tmp_path):
+    cached, result = tmp_path / "cache", tmp_path / "results" / "a" / "file"
+    cached.write_text("old")
+    cached.chmod(0o444)
+    result.parent.mkdir(parents=True)
+    result.hardlink_to(cached)
+    (result.parent / "link").symlink_to(cached)
+    (result.parent / "own").write_text("own")
+    make_writable([tmp_path / "results", tmp_path / "none"])
+    assert result.stat().st_mode & stat.S_IWUSR
+    new = result.with_name("new")
+    new.write_text("new")
+    new.replace(result)
+    assert (cached.read_text(), result.read_text()) == ("old", "new")
+
+
+def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(Workspace(tmp_path).folder)
+    monkeypatch.delenv(profile.VARIABLE, raising=False)
+    assert profile.passed_on() is None
+    plan = load_plan(read_mapping(tmp_path / "params" / "tiny.yaml"))
+    monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
+    job = ("somewhere:job",), ()
+    monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
+    profile.pass_on(profile.Planned(plan, [], {("a", "b", "c"): 7}, {}))
+    del source.DIGESTS[job]
+    planned = profile.passed_on()
+    assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
+    assert planned.needed == [] and planned.parameters == {("a", "b", "c"): 7}
+    assert source.code_digest("somewhere:job") == "0123456789abcdef"  # there is no such module to read
+
+
+JOB = "recap_0a1b2c3d-4e5f-6789-abcd-ef0123456789"  # as the plugin names them
+
+
+def test_a_partition_on_the_command_line_leaves_the_signal_before_the_limit(workspace):
+    words = ("train_xe:slurm_partition=gpu", "train_scst:slurm_partition=gpu", "features:slurm_partition=gpu")
+    said = workspace.dry_run("--verbose", "--set-resources", *words)
+    asked = re.findall(r"^ +resources: (.*slurm_partition=gpu.*)$", said, re.MULTILINE)
+    assert len(asked) == 4  # two trainings, one second stage, one store
+    assert all("slurm_extra=--signal=TERM@180" in each for each in asked)
+
+
+def test_a_users_own_job_in_the_folder_is_not_one_of_the_workflow(tmp_path, monkeypatch):
+    lines = [f"1|{JOB}|{tmp_path}", f"2|recap_main.sh|{tmp_path}", f"3|{JOB}|/elsewhere", f"4|{JOB}.sh|{tmp_path}"]
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    assert jobs_here() == ["1"]
