@@ -132,7 +132,7 @@ bench: $(INSTALLED)
 
 # Started in the clone's folder: artifacts are found relative to it, so that the clone may move.
 ui: $(INSTALLED)
-	@$(BIN)/python -P -m recap track addresses --store mlflow/mlflow.db --port $(PORT)
+	@$(BIN)/python -P -m recap run-step recap.share.tracking_store:print_run_lists --store mlflow/mlflow.db --port $(PORT)
 	MLFLOW_DISABLE_TELEMETRY=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false PYTHONSAFEPATH=1 $(BIN)/python -m mlflow ui \
 	    --backend-store-uri sqlite:///mlflow/mlflow.db --artifacts-destination ./mlflow/artifacts \
 	    --host 127.0.0.1 --port $(PORT) --workers 1

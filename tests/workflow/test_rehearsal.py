@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recap.cli.train_row import SNAKEFILE
+from recap.cli.options import SNAKEFILE
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
 from recap.settings.kinds import VARIABLE

@@ -174,5 +174,5 @@ rule subset:
         spec=lambda w: as_json(PLAN.spec("subsets", w.subset)),
         code=code_digest("recap.data.subsets:draw_subset", without=PICTURE_SOURCE),
     shell:
-        "{RECAP} --log-file {log:q} run-step subset --corpus {input.corpus:q} --name {wildcards.subset:q}"
-        " --spec {params.spec.file:q} --seed {wildcards.seed} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.data.subsets:draw_subset --spec {params.spec.file:q}"
+        " --corpus {input.corpus:q} --name {wildcards.subset:q} --seed {wildcards.seed} --out {output:q}"

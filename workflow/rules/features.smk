@@ -92,8 +92,8 @@ rule pretrain:
         spec=EXTRACTOR["spec"],
         code=code_digest("recap.features.training:pretrain"),
     shell:
-        "{RECAP} --log-file {log:q} run-step pretrain --spec {params.spec.file:q} --boxes {input.boxes:q}"
-        " --images {input.images:q} --device {DEVICE} --threads {threads} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain --spec {params.spec.file:q}"
+        " --boxes {input.boxes:q} --images {input.images:q} --device {DEVICE} --threads {threads} --out {output:q}"
 
 
 rule tune:
@@ -113,8 +113,9 @@ rule tune:
         spec=EXTRACTOR["spec"],
         code=code_digest("recap.features.training:tune"),
     shell:
-        "{RECAP} --log-file {log:q} run-step tune --spec {params.spec.file:q} --corpus {input.corpus:q}"
-        " --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE} --threads {threads} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.features.training:tune --spec {params.spec.file:q}"
+        " --corpus {input.corpus:q} --images {input.images:q} --inputs {PROFILE.inputs:q} --device {DEVICE}"
+        " --threads {threads} --out {output:q}"
 
 
 rule used_images:
@@ -130,8 +131,8 @@ rule used_images:
         code=code_digest("recap.data.subsets:write_used", without=PICTURE_SOURCE),
         parts=lambda w: sent_parts(PATHS, w),
     shell:
-        "{RECAP} --log-file {log:q} run-step used --corpus {input.corpora:q} --subsets {input.subsets:q}"
-        " --parts {params.parts:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.data.subsets:write_used --corpora {input.corpora:q}"
+        " --subsets {input.subsets:q} --parts {params.parts:q} --out {output:q}"
 
 
 rule extractor:
@@ -153,9 +154,9 @@ rule extractor:
     params:
         **EXTRACTOR,
     shell:
-        "{RECAP} --log-file {log:q} run-step note --spec {params.spec.file:q} --code {params.code}"
+        "{RECAP} --log-file {log:q} run-step recap.features.attributes:write_note --spec {params.spec.file:q}"
+        " --code {params.code} --out {output:q}"
         " --files {input.images:q} {input.weights:q} {input.trained:q} {input.stores:q} {input.products:q}"
-        " --out {output:q}"
 
 
 rule features:

@@ -75,15 +75,15 @@ rule samples:
     log:
         f"{LOGS}/samples/{{table}}.log",
     params:
-        spec=lambda w: as_json(table_spec(PLAN, TABLE_IDS[w.table])),
+        spec=lambda w: as_json(compared_table(TABLE_IDS[w.table])),
         code=code_digest("recap.tables.samples:write_samples"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} --log-file {log:q} run-step samples --spec {params.spec.file:q} --statistics {input.statistics:q}"
-        " --corpus {input.corpus:q} --images {input.images:q} --scores {params.scores:q} --out {params.out:q}"
-        " --count {params.number}"
+        "{RECAP} --log-file {log:q} run-step recap.tables.samples:write_samples --spec {params.spec.file:q}"
+        " --name {wildcards.table:q} --corpus-path {input.corpus:q} --image-roots {input.images:q}"
+        " --scores-root {params.scores:q} --out {params.out:q} --count {params.number}"
 
 
 for figure in PLAN.model_figures:
@@ -131,12 +131,12 @@ rule sweep:
     wildcard_constraints:
         figure=one_of(PLOTS),
     params:
-        spec=lambda w: as_json(PLOTS[w.figure].model_dump(mode="json")),
-        code=code_digest("recap.report.figures:write_sweep"),
+        spec=lambda w: as_json({"figure": PLOTS[w.figure].model_dump(mode="json")}),
+        code=code_digest("recap.report.figures"),
         statistics=f"{R}/statistics",
     shell:
-        "{RECAP} --log-file {log:q} run-step sweep --spec {params.spec.file:q} --statistics {params.statistics:q}"
-        " --out {output.csv:q} --figure {output.png:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_sweep --spec {params.spec.file:q}"
+        " --statistics {params.statistics:q} --out {output.csv:q} --png {output.png:q}"
 
 
 rule summary:
@@ -151,8 +151,8 @@ rule summary:
         code=code_digest("recap.report.figures:write_summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} --log-file {log:q} run-step summary --spec {params.spec.file:q} --scores {params.scores:q}"
-        " --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_summary --spec {params.spec.file:q}"
+        " --scores {params.scores:q} --out {output:q}"
 
 
 rule curves:
@@ -167,8 +167,8 @@ rule curves:
         code=code_digest("recap.report.figures:write_curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q} run-step curves --spec {params.spec.file:q} --runs {params.runs:q}"
-        " --out {output.csv:q} --figure {output.png:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_curves --spec {params.spec.file:q}"
+        " --runs {params.runs:q} --out {output.csv:q} --figure {output.png:q}"
 
 
 # `recap report make` makes it at any other time, too. Its PDF is no output: that is made where LaTeX is installed, and
@@ -201,7 +201,7 @@ rule track_init:
     log:
         f"{LOGS}/track_init.log",
     shell:
-        "{RECAP} --log-file {log:q} run-step track-init --store {STORE:q}"
+        "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:init_store --store {STORE:q}"
 
 
 rule publish:
@@ -209,8 +209,6 @@ rule publish:
         [file for run in TRAINED for file in PATHS.run(run)],
         [file for run in SCORED for file in PATHS.scores(run)],
         expand(STATISTICS, table=TABLE_IDS),
-        reader_files(),
-        sorted({PATHS.of_dataset(run.dataset, "card.md") for run in SCORED}),
         ready=ancient("mlflow/ready"),
     output:
         PUBLISHED,
@@ -219,7 +217,6 @@ rule publish:
     params:
         code=code_digest("recap.share.tracking_store"),
         results=R,
-        reports=REPORTS,
     shell:
-        "{RECAP} --log-file {log:q} run-step publish --profile {PROFILE.name:q} --results {params.results:q}"
-        " --reports {params.reports:q} --store {STORE:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.share.tracking_store:publish --profile {PROFILE.name:q}"
+        " --results {params.results:q} --store {STORE:q} --out {output:q}"

@@ -31,11 +31,18 @@ def table_scores(w):
     return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
 
 
+def compared_table(name):
+    """Return a table and its seeds, as arguments."""
+    spec = table_spec(PLAN, name)
+    return {"table": spec["table"], "seeds": spec["seeds"]}
+
+
 def compared_spec(w):
-    """Return a table with its seeds, recipes, and the trainings and the server's answers behind its columns."""
+    """Return a table with its seeds, and the trainings and the server's answers behind its columns."""
     name = TABLE_IDS[w.table]
-    sources = {"trainings": trainings(PLAN, name), "server": server_folders(name)}
-    return as_json({**table_spec(PLAN, name), **{key: value for key, value in sources.items() if value}})
+    folders = {run: [f"{R}/runs/{path}" for path in paths] for run, paths in trainings(PLAN, name).items()}
+    sources = {"trainings": folders, "server": server_folders(name)}
+    return as_json({**compared_table(name), **{key: value for key, value in sources.items() if value}})
 
 
 def selection_records(names):
@@ -56,7 +63,8 @@ rule select:
         code=code_digest("recap.statistics.compare:write_selections"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q} run-step select --spec {params.spec.file:q} --runs {params.runs:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.statistics.compare:write_selections --spec {params.spec.file:q}"
+        " --runs {params.runs:q} --out {output:q}"
 
 
 rule statistics:
@@ -73,11 +81,11 @@ rule statistics:
         spec=compared_spec,
         code=code_digest("recap.statistics.compare"),
         scores=f"{R}/scores",
-        runs=f"{R}/runs",
         selection=lambda w: "--selection" if w.table in CHOOSING else "",
     shell:
-        "{RECAP} --log-file {log:q} run-step statistics --table {wildcards.table:q} --spec {params.spec.file:q}"
-        " --scores {params.scores:q} --runs {params.runs:q} {params.selection} {input.selection:q} --out {output:q}"
+        "{RECAP} --log-file {log:q} run-step recap.statistics.compare:compare_table --spec {params.spec.file:q}"
+        " --name {wildcards.table:q} --scores-root {params.scores:q} {params.selection} {input.selection:q}"
+        " --statistics-out {output:q}"
 
 
 rule table:
@@ -94,8 +102,8 @@ rule table:
         code=table_code("recap.tables.formats:write_table"),
         out=subpath(output.tex, parent=True),
     shell:
-        "{RECAP} --log-file {log:q} run-step table --spec {params.spec.file:q} --statistics {input:q}"
-        " --out {params.out:q}"
+        "{RECAP} --log-file {log:q} run-step recap.cli.steps:table --spec {params.spec.file:q}"
+        " --statistics {input:q} --out {params.out:q}"
 
 
 if CLAIMS:

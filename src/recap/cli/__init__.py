@@ -6,26 +6,17 @@ import warnings
 from pathlib import Path
 
 from recap import __version__
-from recap.cli import caption, data, features, plan, results, score, steps, study, train
+from recap.cli import caption, data, features, plan, results, steps, study, train
 from recap.cli.errors import one_sentence
 from recap.cli.frame import Parser
 from recap.core.log import FILE_ONLY, LEVELS, VARIABLE, configure, log
 from recap.core.process import exit_without_workflow
 
 COMMANDS = (
-    *(
-        plan.plan,
-        plan.measure,
-        plan.doctor,
-        data.DATA,
-        features.FEATURES,
-        train.pretrain_lm,
-        train.train,
-        train.evaluate,
-    ),
-    *(score.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY, caption.EXPORT),
-    *(score.SCORES, results.ARTIFACTS, plan.rehearse, results.TRACK, results.RUNS, results.TABLES),
-    *(plan.PARAMS, plan.CONFIG, steps.STEPS),
+    *(plan.plan, plan.measure, plan.doctor, data.DATA, features.FEATURES, train.pretrain_lm, train.train),
+    *(train.evaluate, caption.score, caption.caption, train.import_checkpoint, results.REPORT, study.STUDY),
+    *(caption.EXPORT, caption.SCORES, results.ARTIFACTS, plan.rehearse, results.RUNS, results.TABLES),
+    *(plan.PARAMS, plan.CONFIG, steps.run_step),
 )
 
 
@@ -53,8 +44,5 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--log-file", type=Path, metavar="PATH", help=f"add messages with times to this file, too (or set {VARIABLE})"
     )
-    parser.set_defaults(function=lambda _: parser.print_help())
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for each in COMMANDS:
-        each.add_to(commands)
+    parser.add_commands(COMMANDS)
     return parser

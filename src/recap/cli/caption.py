@@ -1,13 +1,15 @@
-"""``recap caption`` and ``recap export``: captions for photos of one's own, and runs in the forms that others take."""
+"""``recap caption``, ``score``, ``scores`` and ``export``: captions for photos, scored, and in the forms of others."""
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Section, command
-from recap.cli.options import Device, read_execution
+from recap.cli.frame import Group, Option, Section, command
+from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log
 from recap.core.process import claim
@@ -16,17 +18,24 @@ if TYPE_CHECKING:
     from recap.share.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
 
 EXPORT = Group("export", "export results in other formats")
+SCORES = Group("scores", "import scores that others computed")
+CORPUS = "corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"
+CAPTIONS = (
+    "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
+    "(or file) and caption"
+)
 
 Run = Annotated[Path, "folder of a run, or one above several runs", "RUN"]
 Folder = Annotated[Path, "the new folder"]
 RUN_FILES = Section("files of a run that lies outside of its results")
-RunVocabulary = Annotated[Path | None, "vocabulary.json", RUN_FILES]
-RunFeatures = Annotated[Sequence[Path], "feature stores (.h5)", RUN_FILES]
-RunWeights = Annotated[Path | None, "weights of what made the features", RUN_FILES]
+Words = Annotated[Path | None, "vocabulary.json", RUN_FILES]
+Stores = Annotated[Paths, "feature stores (.h5)", RUN_FILES]
+Weights = Annotated[Path | None, "weights of what made the features", RUN_FILES]
 Partial = Annotated[
     bool, "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
 ]
 
+PARAMS = Path("params")
 _FAILED = 1  # status where photos have no caption; those that have one are written
 
 
@@ -41,7 +50,6 @@ def caption(
         "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
         "PHOTO",
     ],
-    /,
     *,
     run: Annotated[Path, "folder of a run, or one above several runs of one data set: the best on validation is taken"],
     together: Annotated[bool, "the photos are views of one thing: one caption for all"] = False,
@@ -54,9 +62,9 @@ def caption(
     ] = None,
     batch_size: Annotated[int, "photos computed at a time (8)"] = 8,
     device: Device = "auto",
-    vocabulary: RunVocabulary = None,
-    features: RunFeatures = (),
-    weights: RunWeights = None,
+    vocabulary: Words = None,
+    features: Stores = (),
+    weights: Weights = None,
 ) -> None:
     """Caption photos with a trained run."""
     if min(n_best, batch_size, 1 if beam is None else beam) < 1:
@@ -86,14 +94,45 @@ def caption(
             "--together takes the photos as views of one"
         )
     results = captioner.stream(examples, beam=beam, n_best=n_best, batch_size=batch_size)
-    complete = _write(results, len(examples), format, out)
+    failed = _write(results, len(examples), format, out)
     if explain is not None:
         _explain(explain, captioner, pictures.files)
-    if not complete:
+    if failed:
+        log.error(f"{failed} of {len(examples)} photos have no caption")
         sys.exit(_FAILED)
 
 
-def _explain(out: Path, captioner: "PhotoCaptioner", photos: Sequence[Path]) -> None:
+def _write(results: Iterable["PhotoCaptions | FailedPhoto"], total: int, form: str, out: Path | None) -> int:
+    """Write the captions as they come, a file all at once at the end; return how many photos have none."""
+    from recap.core.files import atomic_path
+    from recap.core.log import progress
+    from recap.share.captioner import FORMATS, FailedPhoto
+    from recap.tables.text import plain
+
+    failed = 0
+    if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
+        results = progress(results, name="captions", unit="photos", total=total)
+
+    def captioned() -> Generator["PhotoCaptions"]:
+        nonlocal failed
+        for result in results:
+            if isinstance(result, FailedPhoto):
+                failed += 1
+                log.error(plain(result.reason))
+            else:
+                yield result
+
+    lines = FORMATS[form](captioned())
+    if out is None:
+        for line in lines:
+            print(line, end="", flush=True)
+    else:
+        with atomic_path(out) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8", errors="replace")
+    return failed
+
+
+def _explain(out: Path, captioner: "PhotoCaptioner", photos: Paths) -> None:
     """Write the page of all photos that can be read; the others are named already."""
     from recap.core.errors import DataError
     from recap.share import explain
@@ -105,42 +144,6 @@ def _explain(out: Path, captioner: "PhotoCaptioner", photos: Sequence[Path]) -> 
         except DataError as error:
             log.error(f"not explained: {error}")
     explain.write_explanations(explanations, captioner.name, out)
-
-
-def _write(results: Iterable["PhotoCaptions | FailedPhoto"], total: int, form: str, out: Path | None) -> bool:
-    """Write the captions as they come, a file all at once at the end; return whether every photo has one."""
-    from recap.core.files import atomic_path
-    from recap.core.log import progress
-    from recap.share.captioner import FORMATS
-
-    failed: list[FailedPhoto] = []
-    if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
-        results = progress(results, name="captions", unit="photos", total=total)
-    lines = FORMATS[form](_captioned(results, failed))
-    if out is None:
-        for line in lines:
-            print(line, end="", flush=True)
-    else:
-        with atomic_path(out) as temporary, temporary.open("w", encoding="utf-8", errors="replace") as file:
-            file.writelines(lines)
-    if failed:
-        log.error(f"{len(failed)} of {total} photos have no caption")
-    return not failed
-
-
-def _captioned(
-    results: Iterable["PhotoCaptions | FailedPhoto"], failed: list["FailedPhoto"]
-) -> Iterator["PhotoCaptions"]:
-    """Yield photos with captions; of the others each is named, and noted in ``failed``."""
-    from recap.share.captioner import FailedPhoto
-    from recap.tables.text import plain
-
-    for result in results:
-        if isinstance(result, FailedPhoto):
-            failed.append(result)
-            log.error(plain(result.reason))
-        else:
-            yield result
 
 
 @EXPORT.command(
@@ -158,8 +161,8 @@ def captions(
     partial: Partial = False,
     corpus: Path,
     vocabulary: Path,
-    features: Sequence[Path],
-    model: Sequence[Path],
+    features: Paths,
+    model: Paths,
     out: Annotated[Path, "the captions (JSON)"],
 ) -> None:
     """Caption all pictures of val2014 or test2014, in COCO's results format."""
@@ -167,21 +170,15 @@ def captions(
     claim(how.device)
     from recap.evaluation.job import caption_part
 
-    files: dict[str, Any] = {
-        "corpus": corpus,
-        "vocabulary": vocabulary,
-        "features": features,
-        "model": model,
-        "out": out,
-    }
-    caption_part(spec=spec, execution=how, part=part, partial=partial, **files)
+    files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
+    caption_part(spec=spec, execution=how, part=part, partial=partial, out=out, **files)
 
 
 @EXPORT.command("recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip")
 def coco_server(
     *,
-    val: Annotated[Sequence[Path], "files with captions of val2014"],
-    test: Annotated[Sequence[Path], "files with captions of test2014"],
+    val: Annotated[Paths, "files with captions of val2014"],
+    test: Annotated[Paths, "files with captions of test2014"],
     algorithm: Annotated[str, "name of the submission"],
     partial: Partial = False,
     out: Annotated[Path, "the zip; the two files in it are written beside it"],
@@ -197,34 +194,97 @@ def coco_server(
 @EXPORT.command("recap export hub results/demo --out shared/demo")
 def hub(
     run: Run,
-    /,
     *,
     out: Folder,
-    vocabulary: RunVocabulary = None,
-    features: RunFeatures = (),
-    weights: RunWeights = None,
-    params: Path = Path("params"),
+    vocabulary: Words = None,
+    features: Stores = (),
+    weights: Weights = None,
+    params: Path = PARAMS,
 ) -> None:
     """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card."""
     from recap.share.export import export_hub
 
-    export_hub(run=run, out=out, params=params, vocabulary=vocabulary, features=features, weights=weights)
+    export_hub(run, out, params=params, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
 
 
 @EXPORT.command("recap export mlflow results/demo --out shared/model")
 def mlflow(
     run: Run,
-    /,
     *,
     out: Folder,
-    vocabulary: RunVocabulary = None,
-    features: RunFeatures = (),
-    weights: RunWeights = None,
-    params: Path = Path("params"),
+    vocabulary: Words = None,
+    features: Stores = (),
+    weights: Weights = None,
+    params: Path = PARAMS,
 ) -> None:
     """A run as an MLflow model: image bytes in, captions out."""
     from recap.share.export import export_mlflow
 
-    export_mlflow(run=run, out=out, params=params, vocabulary=vocabulary, features=features, weights=weights)
+    export_mlflow(run, out, params=params, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")
+
+
+@command(
+    "recap score captions.json --dataset flickr8k",
+    "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores",
+)
+def score(
+    captions: Annotated[Path, CAPTIONS, "FILE"],
+    *,
+    dataset: Annotated[str, "data set (`recap params list datasets`)"],
+    split: Annotated[str, "whose images are scored (test)"] = "test",
+    corpus: Annotated[Path | None, CORPUS] = None,
+    inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
+    metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
+    out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
+    params: Path = Path("params"),
+) -> None:
+    """Score a caption file of any other system with the same metrics."""
+    from recap.evaluation.caption_file import score_file, scores_text
+    from recap.settings.metrics import COCO
+
+    corpus = corpus or _corpus(dataset, params, inputs)
+    with TemporaryDirectory(prefix="recap-score-") as temporary:
+        folder = out or Path(temporary)
+        scores = score_file(captions=captions, corpus=corpus, split=split, metrics=metrics or COCO, out=folder)
+        print(scores_text(scores, folder))
+
+
+def _corpus(dataset: str, params: Path, inputs: Path) -> Path:
+    """Return the corpus of a data set: one that a profile has, else one built now from the data set's files."""
+    from recap.core.hashing import value_hash
+    from recap.data.corpus import CORPUS, Corpus, build_corpus
+    from recap.settings.params import load_named
+
+    settings = load_named(params, "datasets", dataset)
+    finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
+    if len({Corpus.read(path).split_hash for path in finished}) > 1:
+        raise ConfigError(f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with --corpus")
+    if finished:
+        return finished[0]
+    missing = [name for name in settings.outside_files() if not (inputs / name).exists()]
+    if missing:
+        raise ConfigError(
+            f"{inputs / missing[0]}: no such file; data set {dataset!r} is made of it: give its folder with --inputs, "
+            "or a finished corpus.parquet with --corpus"
+        )
+    spec = settings.model_dump(mode="json")
+    folder = Path("work") / "score" / f"{dataset}-{value_hash([spec, str(inputs.resolve())])[:8]}"
+    if not (folder / CORPUS).exists():
+        build_corpus(name=dataset, spec=settings, inputs=inputs, out=folder)
+    return folder / CORPUS
+
+
+@SCORES.command(
+    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24",
+    name="import",
+    calls="recap.share.coco_server:import_answer",
+)
+def import_(
+    answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
+    *,
+    submission: Annotated[Path, "folder of what was sent, with its captions"],
+    day: Annotated[date, Option("of the answer", "YYYY-MM-DD", flag="--date", parse=date.fromisoformat)],
+) -> None:
+    """Import the answer of COCO's caption server into a table."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from recap.cli.frame import Group, Option
 from recap.cli.options import mapping
+from recap.core.errors import ConfigError
 
 VERSIONS = Path("params/data_versions.csv")
 RESOURCES = Path("resources")
@@ -14,15 +15,15 @@ RESOURCES = Path("resources")
 DATA = Group("data", "get outside files; prepare captions, vocabularies and subsets")
 List = Annotated[Path, Option(f"list of the files ({VERSIONS})", flag="--list")]
 Into = Annotated[Path, "the profile's `inputs` (resources)"]
-Names = Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")]
 Limit = Annotated[float | None, "most GiB that it may unpack to", "GIB"]
-DataName = Annotated[str, "name of the data set"]
+Name = Annotated[str, "name of the data set"]
+ByHand = Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")]
+Unpacked = Annotated[Sequence[str], "of the role `unpacked` in the list", "NAME"]
 
 
 @DATA.command("recap data fetch", "recap data fetch 'coco/*2014.zip' --into resources")
 def fetch(
     names: Annotated[Sequence[str], Option("as in the list, or a pattern: 'coco/*2014.zip'", "NAME", count="*")] = (),
-    /,
     *,
     list_: List = VERSIONS,
     into: Into = RESOURCES,
@@ -43,14 +44,15 @@ def fetch(
             checksum = file.algorithm or ("no hash" if file.urls else "own")
             print(f"{here}{size} GiB  {checksum:8}{file.name}  ({file.licence if file.urls else file.note})")
         return
-    _check_limits(workers, timeout)
+    if workers < 1 or timeout <= 0:
+        raise ConfigError("--workers and --timeout must be above 0")
     wanted = choose(files, names, list_)
     for result in fetch_files(wanted, into=into, source=source, workers=workers, transfer=Transfer(timeout=timeout)):
         print(f"{result.path}: {result.how}, sha256 {result.sha256} (checked: {result.checked})")
 
 
 @DATA.command("recap data by-hand 'iu_xray/*'")
-def by_hand(names: Names = ("*",), /, *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
+def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """List the files that you must get by hand, with steps and license."""
     from recap.settings.versions import choose, read_versions, steps
 
@@ -72,16 +74,8 @@ def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
 
 
 @DATA.command("recap data unpack bottom_up/trainval --into resources")
-def unpack(
-    names: Annotated[Sequence[str], "of the role `unpacked` in the list", "NAME"],
-    /,
-    *,
-    list_: List = VERSIONS,
-    into: Into = RESOURCES,
-    limit_gb: Limit = None,
-) -> None:
+def unpack(names: Unpacked, *, list_: List = VERSIONS, into: Into = RESOURCES, limit_gb: Limit = None) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
-    from recap.core.errors import ConfigError
     from recap.data.files.download import Transfer
     from recap.data.files.fetch import fetch_files
     from recap.settings.versions import choose, read_versions
@@ -97,7 +91,6 @@ def unpack(
 @DATA.command("recap data extract coco/val2014.zip --into resources/coco --members 'val2014/*.jpg'")
 def extract(
     archive: Annotated[Path, "zip or tgz"],
-    /,
     *,
     members: Annotated[str, "of the members; its leading folders are left out (*)", "GLOB"] = "*",
     limit_gb: Limit = None,
@@ -107,7 +100,17 @@ def extract(
     _unpack(archive, into, members, limit_gb)
 
 
-@DATA.command("recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json")
+def _unpack(archive: Path, into: Path, members: str, limit_gb: float | None) -> None:
+    from recap.data.files.archives import unpack as unpack_archive
+
+    limit = None if limit_gb is None else int(limit_gb * 2**30)
+    print(f"{into}: {unpack_archive(archive, into=into, members=members, limit=limit)} files")
+
+
+@DATA.command(
+    "recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json",
+    calls="recap.share.coco_server:write_server_ids",
+)
 def coco_server_ids(
     *,
     partial: Annotated[bool, "allow other counts than the published ones"] = False,
@@ -116,17 +119,14 @@ def coco_server_ids(
     out: Annotated[Path, "JSON with the ids"],
 ) -> None:
     """List the image ids of a submission to COCO's server."""
-    from recap.share.coco_server import write_server_ids
-
-    write_server_ids(info=info, annotations=annotations, out=out, partial=partial)
 
 
-@DATA.command("recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json")
+@DATA.command(
+    "recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
+    calls="recap.data.subsets:write_unpaired",
+)
 def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
     """Write the captions and images that a subset leaves out, unpaired."""
-    from recap.data.subsets import write_unpaired
-
-    write_unpaired(corpus=corpus, subset=subset, out=out)
 
 
 @DATA.command(
@@ -135,12 +135,10 @@ def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the 
           --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
     """,
     spec="Dataset",
+    calls="recap.data.corpus:build_corpus",
 )
-def corpus(*, name: DataName, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
+def corpus(*, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
     """Convert any data set to corpus.parquet."""
-    from recap.data.corpus import build_corpus
-
-    build_corpus(name=name, spec=spec, inputs=inputs, out=out)
 
 
 @DATA.command(
@@ -161,18 +159,15 @@ def vocabulary(
     print(f"{out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
 
 
-@DATA.command("recap data card --name mine --corpus corpus.parquet --out card.md")
+@DATA.command("recap data card --name mine --corpus corpus.parquet --out card.md", calls="recap.data.card:write_card")
 def card(
     *,
-    name: DataName,
+    name: Name,
     corpus: Path,
     out: Annotated[Path, "the Markdown file"],
     counts: Annotated[Path | None, "Markdown list of what was left out on the way to the corpus"] = None,
 ) -> None:
     """Write card.md of a corpus: counts, lengths, words."""
-    from recap.data.card import write_card
-
-    write_card(name=name, corpus=corpus, counts=counts, out=out)
 
 
 @DATA.command("""
@@ -216,24 +211,5 @@ def conceptual_download(
     """Download the pictures of a Conceptual Captions TSV."""
     from recap.data.datasets.conceptual_download import download
 
-    options: dict[str, Any] = {
-        "min_side": min_side,
-        "workers": workers,
-        "timeout": timeout,
-        "only": only,
-    }
-    print(json.dumps(download(tsv=tsv, out=out, **options), indent=1))
-
-
-def _check_limits(workers: int, timeout: float) -> None:
-    from recap.core.errors import ConfigError
-
-    if workers < 1 or timeout <= 0:
-        raise ConfigError("--workers and --timeout must be above 0")
-
-
-def _unpack(archive: Path, into: Path, members: str, limit_gb: float | None) -> None:
-    from recap.data.files.archives import unpack as unpack_archive
-
-    limit = None if limit_gb is None else int(limit_gb * 2**30)
-    print(f"{into}: {unpack_archive(archive, into=into, members=members, limit=limit)} files")
+    records = download(tsv=tsv, out=out, min_side=min_side, workers=workers, timeout=timeout, only=only)
+    print(json.dumps(records, indent=1))

@@ -12,16 +12,6 @@ from recap.core.errors import RecapError
 from recap.core.log import FILE_ONLY, log, record_failure
 from recap.core.process import out_of_memory
 
-_REMEDIES = {
-    errno.EBUSY: "a folder is where a file should be, or something else uses it; name another",
-    errno.EACCES: "permission denied; change its permissions, or name another",
-    errno.EEXIST: "a file is where a folder should be; remove it, or name another",
-    errno.EISDIR: "a folder is where a file should be; name a file",
-    errno.ENOENT: "it is not there, and cannot be made there; name another",
-    errno.ENOSPC: "the disk is full; make room and run it again",
-    errno.ENOTDIR: "a file is where a folder should be; remove it, or name another",
-    errno.EROFS: "the disk is read-only; name another",
-}
 _FULL_MEMORY = (
     "the memory is full, or a file from outside needs more than it gets; close other programs, raise `ulimit -v`, or "
     "take a smaller batch or a right file"
@@ -70,9 +60,9 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("recap"):
         return f"{error.name} is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'"
     if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
-        remedy = _REMEDIES.get(error.errno, f"{os.strerror(error.errno).lower()}; mend it, or name another")
+        remedy = "make room and run it again" if error.errno == errno.ENOSPC else "mend it, or name another"
         # Of two files it is the second that something was to become.
-        return f"{os.fsdecode(error.filename2 or error.filename)}: {remedy}"
+        return f"{os.fsdecode(error.filename2 or error.filename)}: {os.strerror(error.errno).lower()}; {remedy}"
     return None
 
 

@@ -1,11 +1,10 @@
 """``recap features``: feature stores."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Group, Option, Section, checked
-from recap.cli.options import Device
+from recap.cli.options import Device, Paths
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
 from recap.core.process import claim
@@ -15,6 +14,12 @@ if TYPE_CHECKING:
 
 FEATURES = Group("features", "extract, import and inspect feature stores")
 ONE_WAY = Section(exclusive=True)
+EXECUTION = "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
+KEPT = "another name of the finished store, from which it grows after --out is deleted"
+PART = "extract the K-th of N parts; --done and `recap features merge` go with it"
+MADE_WITH = "settings that it must have been made with, as a JSON object"
+Store = Annotated[Path, "the feature store"]
+NAMES = "names are those of pictures, or image ids (told by both)"
 
 
 @FEATURES.command(
@@ -30,27 +35,22 @@ def extract(
     corpus: Path,
     inputs: Path,
     shards: Annotated[Path, "folder for unfinished work"],
-    out: Annotated[Path, "the feature store"],
+    out: Store,
     trained: Annotated[Path | None, "what `pretrain` wrote, for weights 'boxes'"] = None,
     boxes: Annotated[Path | None, "a store with boxes, for kind 'crops'"] = None,
     cells: Annotated[Path | None, "a store with a grid, for kind 'pooled'"] = None,
-    execution: Annotated[
-        Path | None, "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
-    ] = None,
+    execution: Annotated[Path | None, EXECUTION] = None,
     used: Annotated[Path | None, "list of images, an id a line; without, all"] = None,
-    kept: Annotated[
-        Path | None, "another name of the finished store, from which it grows after --out is deleted"
-    ] = None,
+    kept: Annotated[Path | None, KEPT] = None,
     done: Annotated[Path | None, "what is written when the part is finished"] = None,
-    products: Annotated[Sequence[Path], "boxes.json of scenes, for kind 'pooled'"] = (),
-    part: Annotated[
-        str | None, "extract the K-th of N parts; --done and `recap features merge` go with it", "K/N"
-    ] = None,
-    images: Annotated[Sequence[Path], Option(count="*")] = (),
+    products: Annotated[Paths, "boxes.json of scenes, for kind 'pooled'"] = (),
+    part: Annotated[str | None, PART, "K/N"] = None,
+    images: Annotated[Paths, Option(count="*")] = (),
     device: Device = "auto",
     threads: int = 2,
 ) -> None:
     """Extract features of pictures into a feature store."""
+    files = {name: value for name, value in locals().items() if name not in ("spec", "execution", "part", "done")}
     from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
     from recap.settings.kinds import resolve
@@ -62,83 +62,8 @@ def extract(
         checksums.check(trained)
     if settings.from_pictures:
         claim(device)
-    job = ExtractionJob(
-        corpus=corpus,
-        images=images,
-        inputs=inputs,
-        shards=shards,
-        out=out,
-        device=device,
-        threads=threads,
-        trained=trained,
-        boxes=boxes,
-        cells=cells,
-        products=products,
-        used=used,
-        kept=kept,
-        part=Part.of(part, done) if part and done else None,
-    )
+    job = ExtractionJob(**files, part=Part.of(part, done) if part and done else None)
     resolve(settings.extractor)(settings, job)
-
-
-@FEATURES.command("recap features merge done-1.json done-2.json --shards work/shards --out features.h5")
-def merge(
-    files: Annotated[Sequence[Path], "what the parts wrote as --done", "PATH"],
-    /,
-    *,
-    kept: Annotated[Path | None, "as for `recap features extract`"] = None,
-    shards: Annotated[Path, "folder of the parts' unfinished work"],
-    out: Annotated[Path, "the feature store"],
-) -> None:
-    """Merge the finished parts of an extraction into a feature store."""
-    from recap.features.write import merge_parts
-
-    merge_parts(files, out=out, shards=shards, kept=kept)
-
-
-@FEATURES.command(
-    "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
-    name="import",
-    spec="ImportedFeatures",
-)
-def import_(
-    *,
-    format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
-    spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
-    source: Annotated[Sequence[Path], "files, or the folder"] = (),
-    inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
-    corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
-    dtype: Annotated[Literal["float16", "float32"], "type of the stored vectors (float16)"] = "float16",
-    grid: Annotated[int, "grid_feats_pth: cells per edge; 0 keeps the map (7)"] = 7,
-    rows: Annotated[int | None, "keep only the first N regions"] = None,
-    clip_boxes: Annotated[bool, "clip boxes to the picture"] = False,
-    names: Annotated[Literal["files", "ids"] | None, "names are those of pictures, or image ids (told by both)"] = None,
-    shards: Annotated[Path | None, "folder for unfinished work (default: beside --out)"] = None,
-    out: Annotated[Path, "the feature store"],
-) -> None:
-    """Import feature files of others into a feature store (docs/reference/feature_files.md)."""
-    from recap.features.extraction import ExtractionJob
-    from recap.features.importers import import_features
-
-    if spec is None:
-        options = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
-        options |= {"clip_boxes": clip_boxes}
-        spec = checked({"kind": "imported", **options, "sources": [str(path) for path in source]}, "ImportedFeatures")
-    shards = shards or out.with_name(f"{out.name}.shards")
-    import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
-
-
-@FEATURES.command("recap features info features.h5", spec="Features")
-def info(
-    file: Annotated[Path, "the feature store"],
-    /,
-    *,
-    spec: Annotated[Any, "settings that it must have been made with, as a JSON object", "JSON"] = None,
-) -> None:
-    """Show and verify the content of a feature store."""
-    from recap.features import attributes
-
-    print(attributes.info(file, spec=spec))
 
 
 def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
@@ -153,3 +78,57 @@ def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
             )
     executed: FeaturesConfig = validate(type(settings), {**settings.model_dump(), **execution}, str(file))
     return executed
+
+
+@FEATURES.command(
+    "recap features merge done-1.json done-2.json --shards work/shards --out features.h5",
+    calls="recap.features.write:merge_parts",
+)
+def merge(
+    files: Annotated[Paths, "what the parts wrote as --done", "PATH"],
+    *,
+    kept: Annotated[Path | None, "as for `recap features extract`"] = None,
+    shards: Annotated[Path, "folder of the parts' unfinished work"],
+    out: Store,
+) -> None:
+    """Merge the finished parts of an extraction into a feature store."""
+
+
+@FEATURES.command(
+    "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
+    name="import",
+    spec="ImportedFeatures",
+)
+def import_(
+    *,
+    format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
+    spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
+    source: Annotated[Paths, "files, or the folder"] = (),
+    inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
+    corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
+    dtype: Annotated[Literal["float16", "float32"], "type of the stored vectors (float16)"] = "float16",
+    grid: Annotated[int, "grid_feats_pth: cells per edge; 0 keeps the map (7)"] = 7,
+    rows: Annotated[int | None, "keep only the first N regions"] = None,
+    clip_boxes: Annotated[bool, "clip boxes to the picture"] = False,
+    names: Annotated[Literal["files", "ids"] | None, NAMES] = None,
+    shards: Annotated[Path | None, "folder for unfinished work (default: beside --out)"] = None,
+    out: Store,
+) -> None:
+    """Import feature files of others into a feature store (docs/reference/feature_files.md)."""
+    from recap.features.extraction import ExtractionJob
+    from recap.features.importers import import_features
+
+    if spec is None:
+        options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
+        options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
+        spec = checked(options, "ImportedFeatures")
+    shards = shards or out.with_name(f"{out.name}.shards")
+    import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
+
+
+@FEATURES.command("recap features info features.h5", spec="Features")
+def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
+    """Show and verify the content of a feature store."""
+    from recap.features import attributes
+
+    print(attributes.info(file, spec=spec))

@@ -2,7 +2,7 @@
 
 An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is not PATH, N or NAME;
 a `Section`; an `Option` for what is rare. One without help has that of its name in `recap.cli.options`. Parameters
-before ``/`` are words without a name. ``spec`` becomes the settings whose class the decorator names. A mistake on the
+before ``*`` are words without a name. ``spec`` becomes the settings whose class the decorator names. A mistake on the
 command line is one sentence that names the nearest right word.
 """
 
@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 
 from recap.cli.options import SHARED, Option, Section
 from recap.core.errors import nearest
+from recap.core.process import claim
 
 METAVARS = {Path: "PATH", int: "N", str: "NAME"}  # where an option does not say what its value is
 
@@ -31,6 +32,8 @@ class Command:
     name: str
     examples: Sequence[str] = ()
     spec: str | None = None  # class in recap.settings.specs that checks --spec, and whose keys the page lists
+    calls: str | None = None  # ``module:function`` that gets the options by their names; the command itself is empty
+    hidden: bool = False  # on no help page: for rules of the workflow alone
 
     @property
     def purpose(self) -> str:
@@ -38,64 +41,54 @@ class Command:
         text = " ".join((self.function.__doc__ or "").split()).rstrip(".")
         return text[:1].lower() + text[1:]
 
-    def add_to(self, commands: Any) -> None:
-        """Add the parser of this command."""
+    def fill(self, parser: "Parser") -> None:
+        """Add the examples to a parser, and an option for each parameter of the function."""
         lines = "\n".join(textwrap.dedent(each).strip() for each in self.examples)
-        parser: Parser = commands.add_parser(
-            self.name,
-            help=self.purpose,
-            description=_sentence(self.purpose),
-            epilog=f"example:\n{textwrap.indent(lines, '  ')}",
-            fill=self._add_options,
-        )
-        parser.set_defaults(function=self.run)
+        parser.epilog = f"example:\n{textwrap.indent(lines, '  ')}"
         parser.spec_keys = self.spec
-
-    def _add_options(self, parser: "Parser") -> None:
-        """Add an option for each parameter of the function."""
-        sections: dict[Section, Any] = {}
+        parser.set_defaults(function=self.run)
+        sections: dict[Section | None, Any] = {}
         for parameter in inspect.signature(self.function).parameters.values():
             option = _option(parameter)
-            place: Any = parser
-            if option.section is not None:
-                place = sections.get(option.section) or _add_section(parser, option.section)
-                sections[option.section] = place
-            words, options = _words(parameter, option)
-            place.add_argument(*words, **options)
+            if option.section not in sections:
+                sections[option.section] = _section(parser, option.section)
+            word, options = _words(parameter, option)
+            sections[option.section].add_argument(word, **options)
 
     def run(self, arguments: argparse.Namespace) -> None:
         """Call the function with the values of the command line; a spec becomes the settings that it describes."""
-        values = []
-        keywords = {}
-        for name, parameter in inspect.signature(self.function).parameters.items():
-            value, option = getattr(arguments, name), _option(parameter)
-            if name == "spec" and self.spec is not None and value is not None:
-                value = checked(value, self.spec)
-            if option.repeat:
-                value = tuple(value)
-            if parameter.kind is parameter.POSITIONAL_ONLY:
-                values.append(value)
-            else:
-                keywords[name] = value
-        self.function(*values, **keywords)
+        values = {name: getattr(arguments, name) for name in inspect.signature(self.function).parameters}
+        if self.spec is not None and values["spec"] is not None:
+            values["spec"] = checked(values["spec"], self.spec)
+        if self.calls is None:
+            self.function(**values)
+            return
+        from recap.settings.kinds import resolve
+
+        if "device" in values:
+            claim(values["device"])
+        resolve(self.calls)(**values)
 
 
-def command(
-    *examples: str, name: str | None = None, spec: str | None = None
-) -> Callable[[Callable[..., None]], Command]:
+def command(*examples: str, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Command]:
     """Return the decorator that makes a function a command; ``examples`` are lines that work with other file names."""
-    return lambda function: Command(function, name or function.__name__.strip("_").replace("_", "-"), examples, spec)
+
+    def decorated(function: Callable[..., None]) -> Command:
+        return Command(function, name or function.__name__.strip("_").replace("_", "-"), examples, **options)
+
+    return decorated
 
 
 @dataclass(frozen=True)
 class Group:
-    """Commands below one word, which alone prints their help; a group without a purpose is on no help page."""
+    """Commands below one word, which alone prints their help."""
 
     name: str
     purpose: str
     commands: list[Command] = field(default_factory=list)
+    hidden = False
 
-    def command(self, *examples: str, **options: str) -> Callable[[Callable[..., None]], Command]:
+    def command(self, *examples: str, **options: Any) -> Callable[[Callable[..., None]], Command]:
         """Return the decorator that adds a function as a command of this group; see `command`."""
 
         def add(function: Callable[..., None]) -> Command:
@@ -104,53 +97,46 @@ class Group:
 
         return add
 
-    def add_to(self, commands: Any) -> None:
-        """Add the parser of this group."""
-        shown = {"help": self.purpose, "description": _sentence(self.purpose)} if self.purpose else {}
-        parser: Parser = commands.add_parser(self.name, **shown, fill=self._add_commands)
-        parser.is_hidden = not self.purpose
-        parser.set_defaults(function=lambda _: parser.print_help())
-
-    def _add_commands(self, parser: "Parser") -> None:
-        below = parser.add_subparsers(metavar="COMMAND", title="commands")
-        for each in self.commands:
-            each.add_to(below)
+    def fill(self, parser: "Parser") -> None:
+        """Add the parsers of all commands."""
+        parser.add_commands(self.commands)
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses the words of one command; ``spec_keys`` is the class that lists the keys of its ``--spec``.
+    """Parses the words of one command; ``spec_keys`` is the class that lists the keys of its ``--spec``."""
 
-    ``fill`` adds what it takes when it is first used: most commands of a start are not.
-    """
-
-    def __init__(self, *, fill: Callable[["Parser"], None] | None = None, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
-        self._fill = fill
         self.spec_keys: str | None = None
-        self.is_hidden = False
-        self._below: Any = None
+        self.commands: dict[str, Parser] = {}  # those below it that are on its help page, in its order
 
-    def add_subparsers(self, **options: Any) -> Any:
-        """Let commands be added, as `argparse.ArgumentParser.add_subparsers`."""
-        self._below = super().add_subparsers(**options)
-        return self._below
-
-    @property
-    def commands(self) -> dict[str, "Parser"]:
-        """The commands below this one that are on its help page, by their names and in its order."""
-        self._fill_once()
-        choices = {} if self._below is None else self._below.choices
-        return {name: parser for name, parser in choices.items() if not parser.is_hidden}
+    def add_commands(self, commands: Iterable[Command | Group]) -> None:
+        """Let commands follow; without one, this parser prints its help."""
+        below = self.add_subparsers(metavar="COMMAND", title="commands")
+        for each in commands:
+            page: dict[str, Any] = {} if each.hidden else {"help": each.purpose}
+            parser = below.add_parser(each.name, **page, description=f"{each.purpose[:1].upper()}{each.purpose[1:]}.")
+            each.fill(parser)
+            if not each.hidden:
+                self.commands[each.name] = parser
+        self.set_defaults(function=lambda _: self.print_help())
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse a misspelt word first: a misspelt option also leaves its right form missing, and explains both."""
-        self._fill_once()
-        words = sys.argv[1:] if args is None else args
-        if self._below is None:
-            self._refuse_unknown_option(words)
-        else:
-            self._refuse_unknown_command(words)
+        """Refuse a misspelt option first: it also leaves its right form missing, which argparse would say instead."""
+        options = re.findall(r"--[\w-]+", self.format_usage()) + ["--help"]
+        names = [word.partition("=")[0] for word in (sys.argv[1:] if args is None else args)]
+        if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
+            names = []  # another parser reads them
+        for name in names[: names.index("--") if "--" in names else None]:
+            # A word with a space is a value; the prefix of an option is accepted for it.
+            if name.startswith("--") and " " not in name and not any(option.startswith(name) for option in options):
+                self.error(f"there is no option {name}; {nearest(name, options)}")
         return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.nargs == argparse.PARSER and action.choices is not None and value not in action.choices:
+            self.error(f"command {value!r} is unknown; {nearest(value, self.commands)}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Print one sentence and exit with 2."""
@@ -158,39 +144,12 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help page; below it the keys of ``--spec``, from the class that checks them."""
-        self._fill_once()
         page = super().format_help()
         if self.spec_keys is None:
             return page
         from recap.settings.specs import described
 
         return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
-
-    def _fill_once(self) -> None:
-        fill, self._fill = self._fill, None
-        if fill is not None:
-            fill(self)
-
-    def _refuse_unknown_command(self, words: Sequence[str]) -> None:
-        previous = ["", *words]  # an option of all commands has a value
-        names = (
-            word
-            for word, last in zip(words, previous, strict=False)
-            if not (word.startswith("-") or (last.startswith("--") and "=" not in last))
-        )
-        name = next(names, None)
-        if name is not None and name not in self._below.choices:
-            self.error(f"command {name!r} is unknown; {nearest(name, self.commands)}")
-
-    def _refuse_unknown_option(self, words: Iterable[str]) -> None:
-        options = re.findall(r"--[\w-]+", self.format_usage()) + ["--help"]
-        for word in words:
-            name = word.partition("=")[0]
-            if name == "--":
-                return
-            # A word with a space is a value; the prefix of an option is accepted for it.
-            if name.startswith("--") and " " not in name and not any(option.startswith(name) for option in options):
-                self.error(f"there is no option {name}; {nearest(name, options)}")
 
 
 def checked(value: dict[str, Any], spec: str) -> Any:
@@ -201,7 +160,9 @@ def checked(value: dict[str, Any], spec: str) -> Any:
     return validate(SPECS[spec], value, "--spec")
 
 
-def _add_section(parser: Parser, section: Section) -> Any:
+def _section(parser: Parser, section: Section | None) -> Any:
+    if section is None:
+        return parser
     if section.exclusive:
         return parser.add_mutually_exclusive_group(required=True)
     return parser.add_argument_group(section.title, section.description)
@@ -222,7 +183,7 @@ def _option(parameter: inspect.Parameter) -> Option:
     return replace(option, parse=option.parse or shared.parse)
 
 
-def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dict[str, Any]]:
+def _words(parameter: inspect.Parameter, option: Option) -> tuple[str, dict[str, Any]]:
     """Return what `argparse.ArgumentParser.add_argument` takes for a parameter."""
     kind = parameter.annotation
     if get_origin(kind) is Annotated:
@@ -232,34 +193,23 @@ def _words(parameter: inspect.Parameter, option: Option) -> tuple[list[str], dic
     several = get_origin(kind) is Sequence
     if several:
         kind = get_args(kind)[0]
-    required = parameter.default is parameter.empty
+    positional, required = parameter.kind is not parameter.KEYWORD_ONLY, parameter.default is parameter.empty
     options: dict[str, Any] = {"help": option.help}
     if kind is bool:
         options["action"] = "store_true"
-    elif get_origin(kind) is Literal:
-        options["choices"] = list(get_args(kind))
     else:
-        options["type"] = option.parse or (None if kind in (str, Any) else kind)
-    if option.choices is not None:
-        options["choices"] = option.choices
-    if several:
-        options |= {"action": "append"} if option.repeat else {"nargs": option.count or "+"}
-    elif option.count is not None:
-        options["nargs"] = option.count
-    if option.const is not None:
-        options["const"] = option.const
-    positional = parameter.kind is parameter.POSITIONAL_ONLY
-    metavar = option.metavar or (None if positional else METAVARS.get(kind))
-    if metavar is not None:
-        options["metavar"] = metavar
-    if not required and kind is not bool:
-        options["default"] = list(parameter.default) if option.repeat else parameter.default
+        options |= {
+            "type": option.parse or (kind if kind in (Path, int, float) else None),
+            "choices": option.choices or (get_args(kind) if get_origin(kind) is Literal else None),
+            "metavar": option.metavar or (None if positional else METAVARS.get(kind)),
+            "nargs": option.count or ("+" if several and not option.repeat else None),
+            "const": option.const,
+            "default": None if required else parameter.default,
+        }
+    if option.repeat:
+        options |= {"action": "append", "default": list(parameter.default)}
     if positional:
-        return [parameter.name], options
+        return parameter.name, options
     exclusive = option.section is not None and option.section.exclusive
     options |= {"dest": parameter.name, "required": required and not exclusive}
-    return [option.flag or f"--{parameter.name.replace('_', '-')}"], options
-
-
-def _sentence(purpose: str) -> str:
-    return f"{purpose[:1].upper()}{purpose[1:]}."
+    return option.flag or f"--{parameter.name.replace('_', '-')}", options

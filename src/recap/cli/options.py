@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from recap.core.errors import MissingFile
+
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile
 
 Device = Literal["auto", "cpu", "cuda"]
+Paths = Sequence[Path]
+SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,13 @@ def read_execution(file: Path | None) -> "ExecutionFile":
 
     execution: ExecutionFile = validate(ExecutionFile, read_mapping(file) if file else {}, str(file))
     return execution
+
+
+def snakefile(purpose: str) -> Path:
+    """Return the workflow of the clone that this is installed from."""
+    if not SNAKEFILE.exists():
+        raise MissingFile(f"{SNAKEFILE}: no such file; {purpose} needs a clone of recap, installed with `make install`")
+    return SNAKEFILE
 
 
 def print_columns(rows: list[list[str]]) -> None:

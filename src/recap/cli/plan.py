@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 from recap.cli.frame import Group, Option, command
-from recap.cli.options import Device, InputsFolder, print_columns
+from recap.cli.options import Device, InputsFolder, print_columns, snakefile
 from recap.core.errors import counted
 
+MEASURED = "measured.json of the machine that it will run on: `recap measure`"
+MEASURED_PLAN = Option("steps of this plan (default: of every kind, at its paper's sizes)", count="?")
+FAULTS = "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
 SECTIONS = {
     "datasets": "captions and pictures",
     "subsets": "shares of the training captions",
@@ -21,6 +24,11 @@ SECTIONS = {
     "figures": "scores of several tables over one setting",
     "studies": "human studies",
 }
+SECTION = Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
+
+FOLDER = Path("params")
+Scale = Annotated[str | None, "scale of the table (default: the table as it is)"]
+Written = Annotated[Path | None, "write them there (default: print them)", "FILE"]
 
 PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
@@ -29,16 +37,13 @@ CONFIG = Group("config", "check parameter files and write their schemas")
 @command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --measured measured.json")
 def plan(
     profile: str,
-    /,
     *,
     scale: str | None = None,
     inputs: InputsFolder = None,
     jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
     tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
-    measured: Annotated[
-        Path | None, "measured.json of the machine that it will run on: `recap measure`", "FILE"
-    ] = None,
-    params: Path = Path("params"),
+    measured: Annotated[Path | None, MEASURED, "FILE"] = None,
+    params: Path = FOLDER,
 ) -> None:
     """List what a paper needs: missing files and tools, disk, steps, hours; runs nothing."""
     from recap.cli.doctor import plan_tools
@@ -52,17 +57,14 @@ def plan(
 
 @command("recap measure", "recap measure --tiny --device cpu")
 def measure(
-    profile: Annotated[
-        str | None, Option("steps of this plan (default: of every kind, at its paper's sizes)", count="?")
-    ],
-    /,
+    profile: Annotated[str | None, MEASURED_PLAN],
     *,
     scale: str | None = None,
     out: Annotated[Path, "file to write; a page for reading is written beside it"] = Path("measured.json"),
     device: Device = "auto",
     compiled: Annotated[bool, "compiled steps as well: minutes more for each kind"] = False,
     tiny: Annotated[bool, "models of the tests' size: a minute, only to see that everything works"] = False,
-    params: Path = Path("params"),
+    params: Path = FOLDER,
 ) -> None:
     """Measure this machine: whether it computes what a CPU does, resumes to the bit, and how fast; needs no data."""
     from recap.measure.kit import measured
@@ -88,45 +90,30 @@ def doctor(*, folder: Annotated[Path, "whose disk results go to (the current fol
 @command("recap rehearse mine", "recap rehearse mine --short --folder /data/try")
 def rehearse(
     paper: Annotated[str, "folder of params/", "PAPER"],
-    /,
     *,
     short: Annotated[bool, "not every row, but every rule"] = False,
-    faults: Annotated[
-        bool, "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
-    ] = False,
+    faults: Annotated[bool, FAULTS] = False,
     folder: Annotated[Path | None, "a new folder for all that is made (default: a temporary one)"] = None,
     cores: Annotated[int, "jobs at once (2)"] = 2,
-    params: Path = Path("params"),
+    params: Path = FOLDER,
 ) -> None:
     """Run a paper's whole workflow on miniatures of its data, in minutes."""
-    from importlib import import_module
     from tempfile import mkdtemp
 
-    from recap.cli.train_row import SNAKEFILE
-    from recap.core.errors import MissingFile
     from recap.core.files import write_text
+    from recap.settings.kinds import resolve
 
-    if not SNAKEFILE.exists():
-        raise MissingFile(
-            f"{SNAKEFILE}: no such file; a rehearsal needs a clone of recap, installed with `make install`"
-        )
-    sys.path.append(str(SNAKEFILE.parent / "tests"))  # the miniatures are test data, not part of the package
-    rehearsed = import_module("rehearsal.summary").rehearsed
+    workflow = snakefile("a rehearsal")
+    sys.path.append(str(workflow.parent / "tests"))  # the miniatures are test data, not part of the package
+    rehearsed = resolve("rehearsal.summary:rehearsed")
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
-    text = rehearsed(paper, faults, params=params, snakefile=SNAKEFILE, folder=folder, short=short, cores=cores)
+    text = rehearsed(paper, faults, params=params, snakefile=workflow, folder=folder, short=short, cores=cores)
     write_text(folder / ("faults.txt" if faults else "summary.txt"), f"{text}\n")
     print(text)
 
 
 @PARAMS.command("recap params list", "recap params list models", name="list")
-def list_files(
-    section: Annotated[
-        str | None, Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
-    ] = None,
-    /,
-    *,
-    params: Path = Path("params"),
-) -> None:
+def list_files(section: Annotated[str | None, SECTION] = None, *, params: Path = FOLDER) -> None:
     """List the parameter files of a section: name, papers that use it, title."""
     from recap.plan.catalog import files_of, section_names
 
@@ -137,13 +124,7 @@ def list_files(
 
 
 @PARAMS.command("recap params show mine/t3/wide --scale scenes")
-def show(
-    row: Annotated[str, "row of a table", "TABLE/ROW"],
-    /,
-    *,
-    scale: Annotated[str | None, "scale of the table (default: the table as it is)"] = None,
-    params: Path = Path("params"),
-) -> None:
+def show(row: Annotated[str, "row of a table", "TABLE/ROW"], *, scale: Scale = None, params: Path = FOLDER) -> None:
     """Show every setting of a table row and the file that sets it."""
     from recap.plan.catalog import row_settings
     from recap.plan.profiles import row_config, unchecked_plan
@@ -162,7 +143,7 @@ def show(
 
 
 @CONFIG.command("recap config check params/demo.yaml")
-def check(profile: Annotated[Path, "YAML of the profile"], /, *, params: Path = Path("params")) -> None:
+def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOLDER) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
     from recap.plan.run_plan import RunPlan
@@ -177,7 +158,7 @@ def check(profile: Annotated[Path, "YAML of the profile"], /, *, params: Path = 
 
 
 @CONFIG.command("recap config tables")
-def tables(*, params: Path = Path("params")) -> None:
+def tables(*, params: Path = FOLDER) -> None:
     """List the tables, each with the profiles that make it."""
     from recap.settings.params import profiles_of_tables
 
@@ -190,16 +171,11 @@ def schema(*, out: Annotated[Path, "folder of the schemas"]) -> None:
     """Write the JSON schemas of the parameter files."""
     from recap.settings.params import write_schemas
 
-    for path in write_schemas(out):
-        print(path)
+    print("\n".join(map(str, write_schemas(out))))
 
 
 @CONFIG.command("recap config identities --write tests/golden/identities.json")
-def identities(
-    *,
-    params: Path = Path("params"),
-    write: Annotated[Path | None, "write them there (default: print them)", "FILE"] = None,
-) -> None:
+def identities(*, params: Path = FOLDER, write: Written = None) -> None:
     """Show the hashes of parameters and digests of source that decide which finished runs rerun."""
     from recap.core.documents import write_json
     from recap.plan import source

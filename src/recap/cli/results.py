@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from recap.cli.frame import Group, Option, Section
-from recap.cli.options import InputsFolder, print_columns
+from recap.cli.options import InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
-from recap.core.log import log
 
 if TYPE_CHECKING:
     from recap.settings.specs import JudgedClaims
@@ -16,13 +16,23 @@ if TYPE_CHECKING:
 REPORT = Group("report", "write tables, figures and pages of results")
 RUNS = Group("runs", "list, show and compare finished runs")
 TABLES = Group("tables", "show finished tables")
-TRACK = Group("track", "list finished runs in MLflow")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
 BY_WORKFLOW = Section("in place of papers, as the workflow does it")
+FIGURES = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
+PAPERS = Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
+PUSHED = Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
+PULLED = Option("its name (default: all in dvc.profiles.yaml whose results dvc.lock names)", "PROFILE", count="?")
+PART = Option("only runs with this text in their key or name", "TEXT", count="?")
+PHOTOS = Option("folders or zips with the photos (the data set's own, if drawn)", count="*")
+TABLE = Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
+FOUND = "folder, key or name of a run, or a part that only one has"
 
 OutsideFiles = Annotated[
     str | None, "folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER"
 ]
+Other = Annotated[str, "as for `recap runs show`", "RUN"]
+RESULTS = Path("results")
+PARAMS = Path("params")
 
 
 @REPORT.command(
@@ -38,14 +48,12 @@ def figure(
     spec: Any,
     corpus: Path,
     vocabulary: Path,
-    out: Annotated[
-        Path, "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
-    ],
-    features: Sequence[Path] = (),
-    images: Sequence[Path] = (),
-    runs: Annotated[Sequence[Path], Option("run folders; kinds without models have none", count="*")] = (),
+    out: Annotated[Path, FIGURES],
+    features: Paths = (),
+    images: Paths = (),
+    runs: Annotated[Paths, Option("run folders; kinds without models have none", count="*")] = (),
     labels: Annotated[Sequence[str], Option("names of the runs, one each", count="*")] = (),
-    texts: Annotated[Sequence[Path], Option("outside files that the figure's settings name", count="*")] = (),
+    texts: Annotated[Paths, Option("outside files that the figure's settings name", count="*")] = (),
     heading: Annotated[str, "text above the figure", "TEXT"] = "",
 ) -> None:
     """Draw a figure of trained models or of captions, such as attention."""
@@ -55,16 +63,8 @@ def figure(
         raise ConfigError(f"two runs have the same label ({', '.join(labels)}); give each its own")
     from recap.evaluation.figures import DrawnModels, write_figure
 
-    drawn = DrawnModels(
-        dict(zip(labels, runs, strict=True)),
-        features=features,
-        image_roots=images,
-        corpus=corpus,
-        vocabulary=vocabulary,
-        heading=heading,
-        texts=texts,
-    )
-    write_figure(spec, drawn, out)
+    drawn = dict(zip(labels, runs, strict=True))
+    write_figure(spec, DrawnModels(drawn, corpus, vocabulary, features, images, heading, texts), out)
 
 
 @REPORT.command(
@@ -74,14 +74,11 @@ def figure(
     spec="JudgedClaims",
 )
 def claims(
-    papers: Annotated[
-        Sequence[str], Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
-    ] = (),
-    /,
+    papers: Annotated[Sequence[str], PAPERS] = (),
     *,
     scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
-    results: Annotated[Path, "folder of all results (results)", "FOLDER"] = Path("results"),
-    params: Path = Path("params"),
+    results: Annotated[Path, "folder of all results (results)", "FOLDER"] = RESULTS,
+    params: Path = PARAMS,
     spec: Annotated[Any, BY_WORKFLOW] = None,
     scores: Annotated[Path | None, "folder results/<profile>/scores", BY_WORKFLOW] = None,
     out: Annotated[Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"] = None,
@@ -123,9 +120,7 @@ def _claims_of(
 
 
 @REPORT.command("recap report make demo", "recap report make scenes")
-def make(
-    profile: str, /, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = Path("params")
-) -> None:
+def make(profile: str, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = PARAMS) -> None:
     """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run."""
     from recap.plan.profiles import named_plan
     from recap.report.page import make_report
@@ -136,11 +131,10 @@ def make(
 @REPORT.command("recap report docs demo --into docs/results", "recap report docs scenes --into docs/results")
 def docs(
     profile: Annotated[str, "name of a paper or profile (demo)"],
-    /,
     *,
     scale: Annotated[Sequence[str], "scales of the profile, one section each"] = (),
     into: Annotated[Path, "folder of the page PROFILE.md, with a folder prose/ of paragraphs"],
-    params: Path = Path("params"),
+    params: Path = PARAMS,
 ) -> None:
     """Write a page of docs from the statistics of a paper's scales."""
     from recap.plan.profiles import named_plan
@@ -151,9 +145,7 @@ def docs(
 
 
 @REPORT.command("recap report show reports/demo", name="show")
-def show_report(
-    files: Annotated[Sequence[Path], "Markdown or text; a folder: its tables and sample captions", "FILE"], /
-) -> None:
+def show_report(files: Annotated[Paths, "Markdown or text; a folder: its tables and sample captions", "FILE"]) -> None:
     """Print finished reports."""
     for path in (file for each in files for file in (_tables(each) if each.is_dir() else [each])):
         if not path.exists():
@@ -169,27 +161,15 @@ def _tables(folder: Path) -> list[Path]:
 
 
 @RUNS.command("recap runs ls", "recap runs ls demo")
-def ls(
-    part: Annotated[str, Option("only runs with this text in their key or name", "TEXT", count="?")] = "",
-    /,
-    *,
-    results: Path = Path("results"),
-) -> None:
+def ls(part: Annotated[str, PART] = "", *, results: Path = RESULTS) -> None:
     """List the finished runs of all profiles: sizes, hours, scores."""
     from recap.share.run_lists import finished_runs, run_table
 
-    print_columns(
-        run_table([run for run in finished_runs(results) if part in run.record.key or part in run.record.name])
-    )
+    print_columns(run_table(finished_runs(results), part))
 
 
 @RUNS.command("recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst", name="show")
-def show_run(
-    run: Annotated[str, "folder, key or name of a run, or a part that only one has", "RUN"],
-    /,
-    *,
-    results: Path = Path("results"),
-) -> None:
+def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
     from recap.share.run_lists import describe_run, find_run, finished_runs
 
@@ -197,13 +177,7 @@ def show_run(
 
 
 @RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 scst'")
-def compare(
-    first: Annotated[str, "as for `recap runs show`", "RUN"],
-    second: Annotated[str, "as for `recap runs show`", "RUN"],
-    /,
-    *,
-    results: Path = Path("results"),
-) -> None:
+def compare(first: Other, second: Other, *, results: Path = RESULTS) -> None:
     """Compare two runs: settings that differ, and scores with p over the same images."""
     from recap.share.run_lists import compare_runs, find_run, finished_runs
 
@@ -214,13 +188,10 @@ def compare(
 @RUNS.command("recap runs gallery 'Wide seed 1 xe' 'Wide seed 1 scst' --out gallery.html")
 def gallery(
     runs: Annotated[Sequence[str], "as for `recap runs show`; all of one data set", "RUN"],
-    /,
     *,
-    images: Annotated[
-        Sequence[Path] | None, Option("folders or zips with the photos (the data set's own, if drawn)", count="*")
-    ] = None,
+    images: Annotated[Paths | None, PHOTOS] = None,
     count: Annotated[int, "size of the random sample of images (200)"] = 200,
-    results: Path = Path("results"),
+    results: Path = RESULTS,
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
@@ -232,26 +203,20 @@ def gallery(
         raise ConfigError("--count: must be 1 or more")
     finished = finished_runs(results)
     compared = [find_run(finished, name) for name in runs]
-    data = {run.record.tags["dataset"] for run in compared}
-    if len(data) > 1:
-        raise ConfigError(f"these runs are of the data sets {', '.join(sorted(data))}; name runs of one")
     systems: dict[str, Path] = {}
     for run in compared:
         if run.scores is None:
             raise ConfigError(f"{run.record.key}: was not evaluated, so it has no captions; leave it out")
         systems[run.record.key if run.record.name in systems else run.record.name] = run.scores
-    folder = compared[0].results / "data" / data.pop()
-    own = [folder / PICTURES] if (folder / PICTURES).exists() else []
+    data = compared[0].results / "data" / compared[0].record.tags["dataset"]
+    own = [data / PICTURES] if (data / PICTURES).exists() else []
     roots = own if images is None else images
-    write_gallery(systems=systems, corpus=folder / "corpus.parquet", images=roots, count=count, out=out)
+    write_gallery(systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out)
 
 
 @TABLES.command("recap tables show mine/t3", "recap tables show mine/t3 --profile demo", name="show")
 def show_table(
-    table: Annotated[
-        str | None, Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
-    ] = None,
-    /,
+    table: Annotated[str | None, TABLE] = None,
     *,
     profile: Annotated[str | None, "profile that made it (default: all that did)"] = None,
     reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
@@ -273,26 +238,9 @@ def show_table(
         print(page.read_text(encoding="utf-8"))
 
 
-@TRACK.command("recap track addresses --store mlflow/mlflow.db")
-def addresses(
-    *,
-    store: Annotated[Path, "SQLite file of the store"],
-    port: Annotated[int, "port of the server (default: 5000)", "PORT"] = 5000,
-) -> None:
-    """Print the addresses of the runs in MLflow for `make ui`."""
-    from recap.share.tracking_store import run_list_urls
-
-    for experiment, address in run_list_urls(store=store, port=port).items():
-        print(f"runs on {experiment}: {address}")
-    log.info(
-        "if a page opens as 'GenAI', choose 'Model training' in its sidebar; close the assistant: MLflow remembers both"
-    )
-
-
 @ARTIFACTS.command("recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k", name="add")
 def add_profile(
     file: Annotated[Path, "of the profile: params/demo.yaml", "FILE"],
-    /,
     *,
     scale: Annotated[str | None, "of a paper's profile"] = None,
     inputs: Annotated[str | None, "folder of outside files (the profile's)", "FOLDER"] = None,
@@ -305,73 +253,48 @@ def add_profile(
     print(f"dvc repro report@{dvc.add_profile(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
 
 
-@ARTIFACTS.command("recap artifacts push flickr8k")
-def push(
-    profile: Annotated[
-        str | None, Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
-    ] = None,
-    /,
-    *,
-    inputs: OutsideFiles = None,
-) -> None:
+@ARTIFACTS.command("recap artifacts push flickr8k", calls="recap.share.dvc:push")
+def push(profile: Annotated[str | None, PUSHED] = None, *, inputs: OutsideFiles = None) -> None:
     """Record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)."""
-    from recap.share import dvc
-
-    dvc.push(profile=profile, inputs=inputs)
 
 
-@ARTIFACTS.command("recap artifacts pull flickr8k")
-def pull(
-    profile: Annotated[
-        str | None,
-        Option("its name (default: all in dvc.profiles.yaml whose results dvc.lock names)", "PROFILE", count="?"),
-    ] = None,
-    /,
-    *,
-    inputs: OutsideFiles = None,
-) -> None:
+@ARTIFACTS.command("recap artifacts pull flickr8k", calls="recap.share.dvc:pull")
+def pull(profile: Annotated[str | None, PULLED] = None, *, inputs: OutsideFiles = None) -> None:
     """Get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)."""
-    from recap.share import dvc
-
-    dvc.pull(profile=profile, inputs=inputs)
 
 
 @ARTIFACTS.command("recap artifacts verify results/demo reports/demo")
-def verify(folders: Annotated[Sequence[Path], "such as results/demo reports/demo", "FOLDER"], /) -> None:
+def verify(folders: Annotated[Paths, "such as results/demo reports/demo", "FOLDER"]) -> None:
     """Verify all files of results against their checksums."""
     from recap.share.artifacts import problems
 
-    count = 0
-    for sentence in (sentence for folder in folders for sentence in problems(folder)):
+    names, count = ", ".join(map(str, folders)), 0
+    for sentence in chain.from_iterable(map(problems, folders)):
         print(sentence)
         count += 1
-    names = ", ".join(map(str, folders))
     if count:
         raise RecapError(f"{names}: {counted(count, 'problem')}")
     print(f"{names}: every file is what it was when it was made")
 
 
 @ARTIFACTS.command("recap artifacts clean flickr8k")
-def clean(profile: Annotated[str, "its name", "PROFILE"], /, *, yes: Annotated[bool, "do not ask"] = False) -> None:
+def clean(profile: Annotated[str, "its name", "PROFILE"], *, yes: Annotated[bool, "do not ask"] = False) -> None:
     """Remove the results, reports, states and MLflow runs of one profile."""
     from recap.share.artifacts import existing_paths, remove
 
     paths = existing_paths(profile)
     if not paths:
         print(f"{profile}: nothing is there")
-    elif yes or _confirmed(profile, paths):
-        remove(profile)
-        print(f"{profile}: removed {', '.join(map(str, paths))}")
-    else:
-        print("nothing was removed")
-
-
-def _confirmed(profile: str, paths: list[Path]) -> bool:
-    """Ask on the terminal; without one, refuse."""
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
-        )
-    print("\n".join(map(str, paths)))
-    answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
-    return answer.strip().lower() in ("y", "yes")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
+            )
+        print("\n".join(map(str, paths)))
+        answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            print("nothing was removed")
+            return
+    remove(profile)
+    print(f"{profile}: removed {', '.join(map(str, paths))}")

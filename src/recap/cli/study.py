@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from recap.cli.frame import Group, Option, Section
+from recap.cli.options import Paths
 from recap.core.errors import counted
 
 STUDY = Group("study", "run human studies: forms, responses, tables")
 ONE = Section(exclusive=True)
+ADDRESS = "public address of a proxy that passes requests on (http://127.0.0.1:PORT)"
+RESPONSES = "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper"
+SHARES = "expected share of votes of each system, or of no of each model (default: the smallest effect found)"
 
 Name = Annotated[str | None, "name of a study, such as recap/objects", ONE]
 Sheets = Annotated[Path, "sheets.json, as `recap study sheets` wrote it"]
@@ -32,6 +36,11 @@ def _captions(text: str) -> tuple[tuple[str, str], Path]:
     return (setup, system), Path(file)
 
 
+CAPTIONS = Option(
+    "captions of the test split of each setup and system that is a model", "SETUP/SYSTEM=FILE", parse=_captions
+)
+
+
 @STUDY.command(
     """
         recap study sheets --study recap/preference --corpus corpus.parquet --images photos.zip --out study \\
@@ -45,29 +54,17 @@ def make_sheets(
     study: Name = None,
     spec: Annotated[Any, ONE] = None,
     params: Path = Path("params"),
-    captions: Annotated[
-        Sequence[Any],
-        Option(
-            "captions of the test split of each setup and system that is a model", "SETUP/SYSTEM=FILE", parse=_captions
-        ),
-    ],
+    captions: Annotated[Sequence[Any], CAPTIONS],
     corpus: Path,
-    images: Sequence[Path],
+    images: Paths,
     out: Annotated[Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"],
 ) -> None:
     """Sample images and write the forms of all raters."""
     chosen = _study(study, spec, params)
     from recap.studies.make import make_study
 
-    make_study(
-        name=chosen.name,
-        study=chosen.study,
-        scale=chosen.scale,
-        captions=dict(captions),
-        corpus=corpus,
-        images=images,
-        out=out,
-    )
+    of_study = {"name": chosen.name, "study": chosen.study, "scale": chosen.scale}
+    make_study(**of_study, captions=dict(captions), corpus=corpus, images=images, out=out)
 
 
 @STUDY.command("recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv")
@@ -77,9 +74,7 @@ def serve(
     responses: Annotated[Path, "SQLite file of the responses (.sqlite); made if missing"],
     links: Annotated[Path, "CSV of the raters' links with their secret tokens; made if missing"],
     port: Annotated[int, "port (8765)"] = 8765,
-    address: Annotated[
-        str | None, "public address of a proxy that passes requests on (http://127.0.0.1:PORT)", "URL"
-    ] = None,
+    address: Annotated[str | None, ADDRESS, "URL"] = None,
 ) -> None:
     """Serve forms to raters on 127.0.0.1 and store their responses."""
     from recap.core.errors import ConfigError
@@ -119,10 +114,7 @@ def import_(
     *,
     sheets: Sheets,
     out: Annotated[Path, "the JSON that `recap study analyse` reads"],
-    responses: Annotated[
-        Sequence[Path],
-        "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper",
-    ],
+    responses: Annotated[Paths, RESPONSES],
 ) -> None:
     """Collect and check the responses of all raters, and list excluded raters with the rule."""
     from recap.studies.responses import import_responses
@@ -164,11 +156,7 @@ def power(
     study: Name = None,
     spec: Annotated[Any, ONE] = None,
     params: Path = Path("params"),
-    shares: Annotated[
-        Sequence[float],
-        "expected share of votes of each system, or of no of each model (default: the smallest effect found)",
-        "SHARE",
-    ] = (),
+    shares: Annotated[Sequence[float], SHARES, "SHARE"] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""
     from recap.studies.analysis import study_power

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Option, Section, command
-from recap.cli.options import Device, read_execution
+from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
 from recap.core.process import claim, limited_memory
@@ -32,6 +32,8 @@ CHANGES = (
     "execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes the first batch at every "
     "step: the loss must go to 0"
 )
+RELEASED_WORDS = "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)"
+RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
 WITH_SPEC = ("corpus", "vocabulary", "subset", "features", "state", "init", "weights", "execution")
@@ -54,7 +56,7 @@ def train(
     corpus: Annotated[Path | None, OF_SPEC] = None,
     vocabulary: Annotated[Path | None, OF_SPEC] = None,
     subset: Annotated[Path | None, OF_SPEC] = None,
-    features: Annotated[Sequence[Path] | None, OF_SPEC] = None,
+    features: Annotated[Paths | None, OF_SPEC] = None,
     state: Annotated[Path | None, OF_SPEC] = None,
     init: Annotated[Path | None, "run folder whose weights are the start", OF_SPEC] = None,
     weights: Annotated[Path | None, WEIGHTS, OF_SPEC] = None,
@@ -69,7 +71,7 @@ def train(
     out: Annotated[Path | None, "the run folder (with --row: folder of state and run)"] = None,
 ) -> None:
     """Train one stage of one run, given by a spec or by a table row."""
-    values = dict(locals())
+    values = {**locals(), "changes": tuple(changes)}
     if (row is None) == (spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
     way, other, names = ("--spec", "--row", WITH_ROW) if row is None else ("--row", "--spec", WITH_SPEC)
@@ -96,8 +98,7 @@ def _flag(name: str) -> str:
 
 def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
     """Train one stage, in this process or in several that take its place; if it is cut short, return images of it."""
-    _refuse_impossible(files["out"])
-    _compare(spec, **files)
+    files["out"].mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
     become_processes(spec, execution)
     with _labelled(execution, f"{row_setting(spec.model_dump())}/{spec.stage}"):
         from recap.training.run import train as train_stage
@@ -118,25 +119,19 @@ def evaluate(
     execution: Path | None = None,
     corpus: Path,
     vocabulary: Path,
-    features: Sequence[Path],
-    model: Sequence[Path],
+    features: Paths,
+    model: Paths,
     out: Annotated[Path, "folder of captions and scores"],
 ) -> None:
     """Decode a split with a trained run and score the captions."""
     how = read_execution(execution)
-    _refuse_impossible(out)
+    out.mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
     claim(how.device)
     from recap.evaluation.job import evaluate as evaluate_run
 
-    files: dict[str, Any] = {
-        "corpus": corpus,
-        "vocabulary": vocabulary,
-        "features": features,
-        "model": model,
-        "out": out,
-    }
+    files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
     with _labelled(how, series_of(out)):
-        evaluate_run(spec=spec, execution=how, **files)
+        evaluate_run(spec=spec, execution=how, out=out, **files)
 
 
 def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
@@ -175,40 +170,13 @@ def _labelled(execution: "ExecutionFile", series: str) -> AbstractContextManager
     return labelled(name, execution.labels.get(series, name))
 
 
-def _is_first() -> bool:
-    return os.environ.get("RANK", "0") == "0"  # of several processes
-
-
-def _refuse_impossible(out: Path) -> None:
-    """Fail now, not after hours, if the output folder cannot be created; nothing is left behind."""
-    if _is_first() and not out.is_dir():
-        out.mkdir(parents=True)
-        out.rmdir()
-
-
-def _compare(spec: "RunSpec", *, vocabulary: Path, features: Sequence[Path], init: Path | None, **_: Any) -> None:
-    """Fail before the training where the model leaves out vectors, or the run it begins with had other inputs."""
-    if not _is_first():
-        return
-    from recap.runs.inputs import check_vectors
-
-    check_vectors(spec.model_settings, features[0])
-    if init is not None:
-        from recap.data.vocabulary import load_vocabulary
-        from recap.features.store import FeatureStore
-        from recap.runs.folder import check_inputs
-
-        stores = [FeatureStore(path) for path in features]
-        check_inputs(init, vocabulary, load_vocabulary(vocabulary), stores, other_pictures=True)
-
-
 @command(
     """
         recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
           --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors
     """,
-    name="pretrain-lm",
     spec="LanguageModel",
+    calls="recap.training.language_model:pretrain_language_model",
 )
 def pretrain_lm(
     *,
@@ -222,52 +190,29 @@ def pretrain_lm(
     threads: int = 2,
 ) -> None:
     """Train a small GPT-2 on texts without pictures, as initial weights of a model."""
-    claim(device)
-    from recap.training.language_model import pretrain_language_model
-
-    files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "inputs": inputs, "state": state, "out": out}
-    pretrain_language_model(spec=spec, device=device, threads=threads, **files)
 
 
-@command(
-    """
-        recap import-checkpoint transformer model.pth --config infos_transformer.pkl --out released/transformer
-    """,
-    name="import-checkpoint",
-)
+@command("recap import-checkpoint transformer model.pth --config infos_transformer.pkl --out released/transformer")
 def import_checkpoint(
     kind: Annotated[str, "kind of the model, as in params/models", "KIND"],
     file: Annotated[Path, "the released weights (torch.save or safetensors)", "FILE"],
-    /,
     *,
     config: Annotated[Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"] = None,
-    vocabulary: Annotated[
-        Path | None, "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)"
-    ] = None,
-    changes: Annotated[
-        Sequence[str],
-        Option(
-            "a setting of the model that no file of the release has, as tau=0.2; repeat it",
-            "KEY=VALUE",
-            flag="--set",
-            repeat=True,
-        ),
-    ] = (),
+    vocabulary: Annotated[Path | None, RELEASED_WORDS] = None,
+    changes: Annotated[Sequence[str], Option(RELEASED_SETTING, "KEY=VALUE", flag="--set", repeat=True)] = (),
     dataset: Annotated[str, "data set that it was trained on (coco)"] = "coco",
     out: Annotated[Path, "the run folder"],
 ) -> None:
     """Turn a paper's released checkpoint into a run, which evaluates and captions like any other."""
+    from recap.core.documents import parse
     from recap.runs import released
 
+    settings = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"--set {change}: write KEY=VALUE, as tau=0.2")
+        settings[key] = parse(value, f"--set {key}")
     files: dict[str, Any] = {"config": config, "vocabulary": vocabulary, "out": out}
     with limited_memory(file):
-        released.import_checkpoint(kind=kind, file=file, dataset=dataset, changes=dict(map(_change, changes)), **files)
-
-
-def _change(text: str) -> tuple[str, Any]:
-    from recap.core.documents import parse
-
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise ConfigError(f"--set {text}: write KEY=VALUE, as tau=0.2")
-    return key, parse(value, f"--set {key}")
+        released.import_checkpoint(kind=kind, file=file, dataset=dataset, changes=settings, **files)

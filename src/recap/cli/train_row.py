@@ -3,21 +3,19 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from recap.cli.options import snakefile
 from recap.cli.train import run_training
-from recap.core.errors import ConfigError, RecapError
+from recap.core.errors import RecapError
 from recap.core.files import write_text
 from recap.core.process import ending_with_us
 from recap.plan.outside import refuse_missing, requirements
 from recap.plan.paths import Paths
-from recap.plan.profiles import SingleRun, row_config, single_run
-
-SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
+from recap.plan.profiles import ROW, row_config, single_run
 
 
 def train_row(
@@ -27,10 +25,12 @@ def train_row(
     config = row_config(params, row, **config_of)
     chosen = single_run(config, stage=stage, changes=changes)
     folder = out or chosen.folder
-    inputs = Paths(chosen.plan).training_inputs(chosen.run, chosen.spec.model_settings)
+    model, paths = chosen.spec.model_settings, Paths(chosen.plan)
+    inputs = paths.training_inputs(chosen.run, model)
     if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
-        _refuse_missing(chosen)
-        _make(inputs, chosen, folder / "profile.yaml", config)
+        # Outside files of changed settings, too, which no plan of the workflow has.
+        refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
+        _make(inputs, f"{paths.results}/", folder / "profile.yaml", config)
     files: dict[str, Any] = {
         "corpus": Path(inputs["corpus"]),
         "vocabulary": Path(inputs["vocabulary"]),
@@ -56,32 +56,18 @@ def train_row(
         print(f"state and run: {folder}")
 
 
-def _refuse_missing(chosen: SingleRun) -> None:
-    """Refuse a run without its outside files, those of changed settings too, which no plan of the workflow has."""
-    model = chosen.spec.model_settings if chosen.run.stage == "xe" else None
-    paths = Paths(chosen.plan)
-    refuse_missing(requirements(paths, model), paths)
-
-
-def _make(inputs: dict[str, Any], chosen: SingleRun, configfile: Path, config: dict[str, Any]) -> None:
-    """Let Snakemake make those of the files that it makes, as it does for a table."""
-    if find_spec("snakemake") is None:
-        raise ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
-    if not SNAKEFILE.exists():
-        raise ConfigError(f"{SNAKEFILE}: no such file; --row needs a clone of recap, installed with `make install`")
+def _make(inputs: dict[str, Any], results: str, configfile: Path, config: dict[str, Any]) -> None:
+    """Let Snakemake make those of the files that are results, as it does for a table."""
+    workflow = snakefile("--row")
     write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
-    outputs = [file for file in files if file.startswith(f"{Paths(chosen.plan).results}/")]
-    if _snakemake(*outputs, "--snakefile", SNAKEFILE, "--configfile", configfile, "--cores", "all"):
-        raise RecapError(f"{chosen.row}: the files that it is trained on could not be made; the messages above say why")
+    outputs = [file for file in files if file.startswith(results)]
+    if _snakemake(*outputs, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"):
+        raise RecapError(f"{config[ROW]}: its files could not be made; the messages above say why")
 
 
 def _snakemake(*words: str | Path) -> int:
     """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
-    process = subprocess.Popen(ending_with_us([sys.executable, "-P", "-m", "snakemake", *words]), stdout=2)
-    try:
+    command = ending_with_us([sys.executable, "-P", "-m", "snakemake", *words])
+    with subprocess.Popen(command, stdout=2) as process:
         return process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise

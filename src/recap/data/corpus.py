@@ -204,8 +204,8 @@ class Corpus:
             codes = pc.index_in(table["split"], value_set=pa.array(SPLITS))
             if codes.null_count:
                 raise ValueError("an unknown split")
-            numbers = (table["image_id"].to_numpy(), table["caption_id"].to_numpy(), codes.to_numpy().astype(np.int8))
-            return cls(path, *vars(about).values(), *numbers)
+            ids = {name: table[name].to_numpy() for name in ("image_id", "caption_id")}
+            return cls(path, **vars(about), **ids, codes=codes.to_numpy().astype(np.int8))
 
     @cached_property
     def split(self) -> np.ndarray:

@@ -16,7 +16,7 @@ from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.features.records import VALUES
 from recap.features.store import FeatureStore
-from recap.settings.features import FeaturesConfig
+from recap.settings.features import Features, FeaturesConfig
 
 CHANNEL_SCALE = "channel_scale"  # by what standardized channels were brought to one scale, which photos need as well
 _SAMPLE = 64  # images whose numbers are described
@@ -44,7 +44,7 @@ def check_extractor(store: FeatureStore, spec: FeaturesConfig) -> None:
             )
 
 
-def write_note(spec: FeaturesConfig, *, code: str, files: Sequence[Path], out: Path) -> None:
+def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -> None:
     """Write down what makes a store, whichever images it holds: settings, source, and the bytes of what is read.
 
     Neither places nor times: another clone writes the same note.

@@ -85,7 +85,7 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
         if attributes["layout"] != LAYOUT:
             raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
         offsets = {stream: file[stream]["offsets"][()] for stream in attributes["streams"].split()}
-        small = [file[name][()] for name in ("ids", "image_sizes", "digests", "origins")]
+        ids, sizes, digests, origins = (file[name][()] for name in ("ids", "image_sizes", "digests", "origins"))
         arrays = {}
         for stream, ends in offsets.items():
             for name in (VALUES, *(name for name in COLUMNS if name in file[stream])):
@@ -97,7 +97,7 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
                     raise ValueError(f"{data.name} does not have the layout {LAYOUT!r}")
                 row = np.dtype((data.dtype, data.shape[1:]))
                 arrays[f"{stream}/{name}"] = Rows(path, row, len(data), place)
-    return attributes, Index(*small, offsets), arrays
+    return attributes, Index(ids, sizes, digests, origins, offsets), arrays
 
 
 class FeatureStore:

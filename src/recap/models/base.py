@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +75,7 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V] scores before the softmax; by default of the layer `output`."""
-        scores: Tensor = self.output(hidden)
+        scores: Tensor = cast(nn.Module, self.output)(hidden)
         return scores
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
+P = ParamSpec("P")
+Made = TypeVar("Made")
 MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row does not become NaN
 
 
@@ -153,26 +155,31 @@ def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
     return unfold(fold(rows, True) @ keys[:, 0], rows.shape[1], True)
 
 
+def constant(make: Callable[P, Made]) -> Callable[P, Made]:
+    """Let a function of sizes and a device return the same tensors each time, unless it is compiled."""
+
+    @cache
+    def once(*sizes: Any) -> Made:
+        with torch.inference_mode(False):  # a tensor made in that mode could not take part in a later training
+            return make(*sizes)  # type: ignore[call-arg]
+
+    @wraps(make)
+    def call(*sizes: Any) -> Made:
+        return make(*sizes) if torch.compiler.is_compiling() else once(*sizes)  # type: ignore[call-arg]
+
+    return call  # type: ignore[return-value]
+
+
+@constant
 def causal_mask(length: int, device: torch.device) -> Tensor:
     """Return [1, 1, T, T], always the same tensor unless compiled: token t may attend to tokens t' <= t."""
-    make = _causal_mask if torch.compiler.is_compiling() else _cached_causal_mask
-    return make(length, device)
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
 def is_causal(mask: Tensor) -> bool:
     """Return whether a mask is that of `causal_mask`, which fused attention can do without; its values are not read."""
     square = mask.shape[:2] == (1, 1) and mask.shape[2] == mask.shape[3]
     return square and not torch.compiler.is_compiling() and mask is causal_mask(mask.shape[2], mask.device)
-
-
-def _causal_mask(length: int, device: torch.device) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
-
-
-@cache
-def _cached_causal_mask(length: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # a tensor made in that mode could not take part in a later training
-        return _causal_mask(length, device)
 
 
 def key_mask(mask: Tensor) -> Tensor:

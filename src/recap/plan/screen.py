@@ -218,11 +218,11 @@ def _hours(
 
 def _rows(plan: RunPlan, costs: Costs, seconds: Callable[[Cost], float]) -> dict[str, float]:
     """Return the seconds of each row that is trained or decoded, with all that it needs, whoever needs it too."""
-    rows = {}
+    rows: dict[str, float] = {}
     for name, table in plan.tables.items():
         for row in table.rows:
             runs = row_runs(row, plan.seeds[name])
-            work = [*map(costs.training, _trainings(plan, runs)), *map(costs.evaluation, runs)]
+            work: list[Cost] = [*map(costs.training, _trainings(plan, runs)), *map(costs.evaluation, runs)]
             rows[f"{row.label} ({name})"] = sum(map(seconds, work))
     return rows
 

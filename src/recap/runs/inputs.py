@@ -238,24 +238,26 @@ def batch_tensor(captions: CaptionIds, image_ids: Sequence[int]) -> Tensor:
 
 
 def pretrained_file(source: str | None, file: Path | None) -> Path | None:
-    """Return the file of the weights that a model's settings name, `source`; `file` is that of the command line.
-
-    Those of the hub are fetched into its cache, at their revision, so that a run stays what it is.
-    """
+    """Return the file of the weights that a model's settings name, `source`; `file` is that of the command line."""
     if source is None and file is not None:
         raise ConfigError(f"--weights {file}: the model's settings name no weights; set its `weights`, or leave it out")
     if source is None or file is not None:
         return file
     if not source.startswith(HUB):
         raise ConfigError(f"the model begins with the weights {source!r}; name their file with --weights")
-    if (match := re.fullmatch(HUB + r"([^@]+)@([0-9a-f]{40})", source)) is None:
-        raise ConfigError(f"weights {source!r}: write hub:NAME@REVISION with the 40 digits of a commit of the hub")
+    return hub_file(source, WEIGHTS)
+
+
+def hub_file(source: str, name: str) -> Path:
+    """Return a file of ``hub:OWNER/NAME@REVISION`` in the hub's cache; by its revision, a model stays what it is."""
+    if (match := re.fullmatch(HUB + r"(\w[\w.-]*(?:/\w[\w.-]*)?)@([0-9a-f]{40})", source)) is None:
+        raise ConfigError(f"{source!r}: write {HUB}OWNER/NAME@REVISION with the 40 digits of a commit of the hub")
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(match[1], WEIGHTS, revision=match[2]))
+        return Path(hf_hub_download(match[1], name, revision=match[2]))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise ConfigError(
-            f"{source}: cannot be fetched ({first_line(error)}); without a network, put {WEIGHTS} into the folder "
-            "`inputs` and name it as `weights` of the model"
+            f"{source}: {name} cannot be fetched ({first_line(error)}); without a network, copy the files and name "
+            "their path: of pretrained weights, as the model's `weights` in the folder `inputs`"
         ) from error

@@ -7,7 +7,6 @@ section is one of a paper, or of a group: there is no list of them.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from pathlib import Path
@@ -16,9 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from recap.core.documents import adapter, first_problem, read_mapping
+from recap.core.documents import adapter, first_problem, read_mapping, write_json
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.core.files import write_text
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, TableOfParts, Titles
 from recap.settings.tables import part_of
 
@@ -230,18 +228,13 @@ def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], fi
         raise ConfigError(f"{file}: its results are {own}; for another scale add name=NAME to --config")
 
 
-def schemas() -> dict[str, str]:
-    """Return the JSON schema of each kind of file, for editors, by the name of its own file."""
-    kinds = {"profile": Profile | PaperProfile, "titles": Titles, **SECTIONS, "tables": TableFile | TableOfParts}
-    return {f"{name}.schema.json": json.dumps(_schema(name, kind), indent=2) + "\n" for name, kind in kinds.items()}
-
-
 def write_schemas(out: Path) -> list[Path]:
-    """Write every schema into the folder ``out`` and return the paths."""
-    texts = {out / name: text for name, text in schemas().items()}
-    for path, text in texts.items():
-        write_text(path, text)
-    return list(texts)
+    """Write the JSON schema of each kind of file, for editors, into the folder ``out``, and return the paths."""
+    kinds = {"profile": Profile | PaperProfile, "titles": Titles, **SECTIONS, "tables": TableFile | TableOfParts}
+    schemas = {out / f"{name}.schema.json": _schema(name, kind) for name, kind in kinds.items()}
+    for path, schema in schemas.items():
+        write_json(path, schema)
+    return list(schemas)
 
 
 class _WithoutRequired(GenerateJsonSchema):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from recap.core import checksums
-from recap.core.errors import ConfigError, DamagedFile, MissingFile, RecapError, first_line
+from recap.core.errors import ChangedFile, ConfigError, MissingFile, RecapError
+from recap.core.files import reading
 from recap.core.hashing import sha256_file
 from recap.plan import records
 
 STORE = Path("mlflow/mlflow.db")
+_RESTORE = "restore it or rerun the workflow"
 LISTS = (checksums.NAME, records.PROVENANCE)
 
 
@@ -37,13 +39,10 @@ def problems(folder: Path) -> Iterator[str]:
             yield str(error)
     for file in sorted((files | expected.keys()) - lists):
         try:
-            problem = _problem(file, expected.get(file, {}))
+            with reading(file, RecapError, damaged=_RESTORE):
+                _check(file, expected.get(file, {}))
         except RecapError as error:
-            problem = str(error)
-        except OSError as error:
-            problem = f"{file}: cannot be read ({error.strerror}); restore it or rerun the workflow"
-        if problem:
-            yield problem
+            yield str(error)
 
 
 def _listed_hashes(path: Path) -> dict[Path, str]:
@@ -59,21 +58,14 @@ def _listed_hashes(path: Path) -> dict[Path, str]:
     raise RecapError(f"{path}: lists files of other folders; this folder was moved or renamed")
 
 
-def _problem(file: Path, expected: dict[str, str]) -> str | None:
-    """Return what is wrong with one file; a changed file is not opened."""
+def _check(file: Path, expected: Mapping[str, str]) -> None:
+    """Refuse a file that is not as the lists have it (a changed one is not opened), or inside not as it was written."""
     if not file.exists():
-        return f"{file}: missing, but listed in {' and '.join(expected)}; restore it or rerun the workflow"
+        raise MissingFile(f"{file}: missing, but listed in {' and '.join(expected)}; {_RESTORE}")
     digest = sha256_file(file) if expected else ""
     lists = " and ".join(name for name, each in expected.items() if each != digest)
     if lists:
-        return f"{file}: changed since made (sha256 not in {lists}); restore it or rerun the workflow"
-    if not _check_inside(file) and not expected:
-        return f"{file}: in no list; delete it if it is a leftover, or run the workflow, which lists its results"
-    return None
-
-
-def _check_inside(file: Path) -> bool:
-    """Verify the checksums inside a file, and return whether it is of a kind that has some."""
+        raise ChangedFile(f"{file}: changed since made (sha256 not in {lists}); {_RESTORE}")
     if file.suffix == ".h5":
         from recap.features.store import FeatureStore
 
@@ -83,14 +75,11 @@ def _check_inside(file: Path) -> bool:
 
         read_weights(file)
     elif file.suffix == ".parquet":
-        import pyarrow as pa
         from pyarrow import parquet
 
-        try:
-            parquet.read_table(file, page_checksum_verification=True)
-        except (pa.ArrowException, OSError) as error:
-            raise DamagedFile(f"{file}: damaged ({first_line(error)}); restore it or rerun the workflow") from error
-    return file.suffix in (".h5", ".safetensors", ".parquet")
+        parquet.read_table(file, page_checksum_verification=True)
+    elif not expected:
+        raise RecapError(f"{file}: in no list; delete it if it is a leftover, or run the workflow, which lists its own")
 
 
 def existing_paths(profile: str) -> list[Path]:

@@ -21,8 +21,8 @@ from pydantic import Field, StrictInt
 
 from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedData, DataError, MissingData
-from recap.core.files import atomic_path, write_text
+from recap.core.errors import DataError, MissingData
+from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
 from recap.data.datasets.coco import check_size, read_listing
@@ -69,12 +69,8 @@ def write_submission(
 ) -> Path:
     """Write the zip of a submission, and beside it the files that it holds.
 
-    Args:
-        captions: set (val2014, test2014) -> files in COCO's results form, which together hold every image once
-            (Karpathy's split cuts val2014 into three).
-        algorithm: name of the submission.
-        out: the zip.
-        sizes: images of each set; None: a part is meant, and the server would refuse it.
+    `captions`: set (val2014, test2014) -> files in COCO's results form, which together hold every image once
+    (Karpathy's split cuts val2014 into three). `sizes`: images of each set; None: a part is meant.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
         raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
@@ -123,7 +119,7 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
         if name in scores:
             raise DataError(f"{answer}: gives {name} twice, the second time as {key!r}; leave one out")
         largest = 10 if name.endswith("CIDEr") else 1  # of a sentence equal to all its references
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
+        if type(value) not in (int, float) or not 0 <= value <= largest:
             raise DataError(
                 f"{answer}: {name} is {value!r}, not a number from 0 to {largest}; scores are no percentages"
             )
@@ -141,24 +137,20 @@ def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
     return checked
 
 
-def _entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield key and value of all entries: of a JSON with the keys around it, joined by dots."""
-    try:
+def _entries(path: Path) -> list[tuple[str, Any]]:
+    """Return key and value of all entries: of a JSON with the keys around it, joined by dots."""
+    with reading(path, damaged="give the server's answer as it came, JSON or text"):
         text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); give the server's answer, JSON or text") from error
-    if text.lstrip().startswith(("{", "[")):
-        try:
-            yield from _leaves(json.loads(text), "")
-        except (ValueError, RecursionError) as error:
-            raise DamagedData(f"{path}: not valid JSON ({error}); give the server's answer as it came") from error
-        return
+        if text.lstrip().startswith(("{", "[")):
+            return list(_leaves(json.loads(text), ""))
+    entries: list[tuple[str, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):
         match = _LINE.fullmatch(line)
         if match is not None:
-            yield match[1], float(match[2])
+            entries.append((match[1], float(match[2])))
         elif line.strip():
             raise DataError(f"{path}: line {number} is not like 'c5_Bleu_1: 0.81'; give the server's scores alone")
+    return entries
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:

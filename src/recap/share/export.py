@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,20 +45,12 @@ _LIMITS = (
 )
 
 
-def export_hub(
-    run: Path,
-    out: Path,
-    *,
-    params: Path,
-    vocabulary: Path | None = None,
-    features: Sequence[Path] = (),
-    weights: Path | None = None,
-) -> None:
+def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
     """Write a run with its vocabulary, what makes its features, and a card into a new folder, there when it is whole.
 
-    `params` has the list of outside files with the licenses of the data; `run` and the others as of `recap.load`.
+    `params` has the list of outside files with the licenses of the data; `run` and `files_of` as of `find_run_files`.
     """
-    files = find_run_files(run, vocabulary=vocabulary, features=features, weights=weights)
+    files = find_run_files(run, **files_of)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: is there already; name a new folder")
     read_weights(files.run / WEIGHTS)
@@ -109,13 +101,12 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     """Return what a run is, how good, from which data, and how it is used, as Markdown with the hub's header."""
     kind, search = str(spec["model_settings"]["kind"]), files.decoding
-    header = {
+    header: dict[str, Any] = {
         "library_name": "recap",
         "pipeline_tag": "image-to-text",
         "tags": ["image-captioning", kind],
-        "license": "other",
-        "license_name": "see-licenses-of-the-data",
     }
+    header |= {"license": "other", "license_name": "see-licenses-of-the-data"}
     results = results_of(files.run)
     scales = [
         _safe(table["scale"])
@@ -146,11 +137,8 @@ def _scores(run: Path) -> str:
     if folder is None:
         return "The run was not evaluated."
     metrics = read_metrics(folder)
-    lines = [
-        f"| {_safe(name)} | {score_info(name).scale * value:.2f} |"
-        for name, value in metrics.scores.items()
-        if value is not None
-    ]
+    computed = {name: value for name, value in metrics.scores.items() if value is not None}
+    lines = [f"| {_safe(name)} | {score_info(name).scale * value:.2f} |" for name, value in computed.items()]
     table = "\n".join([f"| metric | {_safe(metrics.split)} split |", "|---|---|", *lines])
     return f"{table}\n\nSignature: `{plain(metrics.signature).replace('`', '')}`"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 import numpy as np
 
 from recap.core.errors import DataError, MissingData, first_line
+from recap.core.files import reading
 from recap.core.log import log
 from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb
 
@@ -122,7 +123,7 @@ def _content(photo: Photo, name: str) -> bytes:
 
 
 def _file_content(path: Path) -> bytes:
-    try:
+    with reading(path, DataError, missing="name a picture"):
         if not path.is_file():
             raise MissingData(f"{path}: no such file; name a picture")
         size = path.stat().st_size
@@ -130,5 +131,3 @@ def _file_content(path: Path) -> bytes:
             raise DataError(f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
         # Files of the kernel say 0 bytes, and reading one may wait for ever.
         return path.read_bytes() if size else b""
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error

@@ -6,10 +6,10 @@ Each file is compared with the hash that the run recorded.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,16 +19,15 @@ from pydantic import Field, FiniteFloat
 from recap.core.checksums import NAME as SUMS
 from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
-from recap.core.errors import ConfigError, FeatureError, MissingFeatures, TrainingError, first_line
-from recap.core.files import atomic_path
+from recap.core.errors import ConfigError, FeatureError, MissingFeatures, RecapError, TrainingError
+from recap.core.files import atomic_path, reading
 from recap.data.vocabulary import AnyVocabulary, load_vocabulary
 from recap.features.attributes import CHANNEL_SCALE
 from recap.features.store import FeatureStore
-from recap.plan import records
-from recap.plan.records import read_tables
+from recap.plan.records import noted_inputs, read_tables
 from recap.plan.run import labels, row_setting
 from recap.runs.folder import CONFIG, check_inputs
-from recap.settings.base import HUB
+from recap.runs.inputs import hub_file
 from recap.settings.features import FEATURES as KINDS
 from recap.settings.features import FeaturesConfig
 from recap.settings.params import read_mapping, validate
@@ -92,13 +91,17 @@ class Extractor:
     """What made the features of a store."""
 
     store: Path  # the store, or the file of an exported folder, that says so
-    settings: FeaturesConfig
     described: Mapping[str, Any]  # the settings and what the extractor added (preprocessing)
     weights_sha256: str
     weights: Path | None  # their file; None where they come from the hub or from a seed
     channel_scale: str | None  # what brought its channels to one scale, in the store's words
     sizes: Mapping[str, int]  # F of every stream, the main one first
     rows: int  # vectors of one image in the main stream
+
+    @cached_property
+    def settings(self) -> FeaturesConfig:
+        """The settings of the extractor."""
+        return _settings(self.described, self.store)
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,16 @@ def find_run_files(
     tables = {table["table"]: table["rows"] for table in read_tables(results)} if results else {}
     label = labels(tables, [series])[series]
     source = made_from.released.file if made_from.released else f"seed {spec.seed} {made_from.stage}"
-    path = _vocabulary(run, vocabulary, results, spec)
-    words, exported = load_vocabulary(path), (run / FEATURES).is_file() and not features
-    stores = [] if exported else _stores(run, features, results, spec)
-    check_inputs(run, path, words, stores)
+
+    own = run / VOCABULARY
+    beside = results / "data" / spec.dataset / VOCABULARY if results else None
+    vocabulary = _present(vocabulary or (own if own.is_file() else beside), run, "vocabulary", ConfigError)
+    words, exported = load_vocabulary(vocabulary), (run / FEATURES).is_file() and not features
+    paths: Sequence[Path | None] = [] if exported else features or _store_paths(spec, results) or [None]
+    stores = [FeatureStore(_present(path, run, "features", MissingFeatures)) for path in paths]
+    check_inputs(run, vocabulary, words, stores)
     extractors = _read_extractors(run, weights) if exported else [extractor_of(store, weights) for store in stores]
+
     scores = scores_of(run)
     decoding = made_from.decoding or (read_metrics(scores).decoding if scores else None)
     decoding = decoding if isinstance(decoding, DecodingSettings) else DecodingSettings()
@@ -143,13 +151,9 @@ def _chosen_run(folder: Path) -> Path:
     """Return a run's folder; of several below a folder that whose model is best on validation."""
     if (folder / CONFIG).is_file():
         return folder
-    if not folder.is_dir():
-        raise TrainingError(
-            f"{folder}: no such folder; name that of a run, which has config.yaml and model.safetensors"
-        )
     below = sorted(path.parent for path in folder.rglob("training.json") if (path.parent / CONFIG).is_file())
     if not below:
-        raise TrainingError(f"{folder}: no finished run is in it; name a folder with config.yaml and model.safetensors")
+        raise TrainingError(f"{folder}: no finished run is there; name a folder with config.yaml and model.safetensors")
     trained: dict[Path, _Trained] = {run: read_json(run / "training.json", _Trained) for run in below}
     data_sets = sorted({values.dataset for values in trained.values()})
     if len(data_sets) > 1:
@@ -157,40 +161,26 @@ def _chosen_run(folder: Path) -> Path:
     return max(below, key=lambda run: trained[run].best_val_cider_d)
 
 
-def _vocabulary(run: Path, named: Path | None, results: Path | None, spec: _Spec) -> Path:
-    own = run / VOCABULARY
-    path = named or (own if own.is_file() else results / "data" / spec.dataset / VOCABULARY if results else None)
-    if path is None or not _is_file(path):
-        place = path or f"a folder `data` beside a folder `runs` that {run} lies in"
-        raise ConfigError(f"{place}: the vocabulary of {run} is not there; say where it is with --vocabulary FILE")
+def _present(path: Path | None, run: Path, what: str, kind: type[RecapError]) -> Path:
+    """Return the file of a run's vocabulary or features, which must be there."""
+    with reading(path or run, ConfigError):  # the system may refuse a name
+        is_file = path is not None and path.is_file()
+    if path is None or not is_file:
+        place = path or f"the results that {run} lies in"
+        raise kind(f"{place}: the {what} of {run} cannot be found there; say where with --{what} FILE")
     return path
 
 
-def _stores(run: Path, named: Sequence[Path], results: Path | None, spec: _Spec) -> list[FeatureStore]:
-    """Return the feature stores of a run, in the folder of its data set or of another that has the same pictures."""
-    paths = list(named)
-    if not paths and results:
-        folder = results / "features" / spec.dataset
-        parts = [spec.features] if _is_file(folder / f"{spec.features}.h5") else spec.features.split("+")
-        for own in (folder / f"{part}.h5" for part in parts):
-            others = folder.parent.glob(f"*/{escape(own.name)}")
-            paths.append(own if _is_file(own) else next(iter(sorted(others)), own))
-    missing = [path for path in paths if not _is_file(path)]
-    if missing or not paths:
-        place = missing[0] if missing else f"a folder `features` beside a folder `runs` that {run} lies in"
-        raise MissingFeatures(
-            f"{place}: the features of {run} are not there, which say how a photo becomes features; say where they "
-            "are with --features FILE"
-        )
-    return [FeatureStore(path) for path in paths]
-
-
-def _is_file(path: Path) -> bool:
-    """Return whether there is such a file; no file can have a name that the system refuses."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+def _store_paths(spec: _Spec, results: Path | None) -> list[Path]:
+    """Return where the stores of a run are: in the folder of its data set, or of another with the same pictures."""
+    if results is None:
+        return []
+    folder = results / "features" / spec.dataset
+    with reading(folder, ConfigError):
+        parts = [spec.features] if (folder / f"{spec.features}.h5").is_file() else spec.features.split("+")
+        owns = [folder / f"{part}.h5" for part in parts]
+        others = [sorted(folder.parent.glob(f"*/{escape(own.name)}")) for own in owns]
+        return [own if own.is_file() or not other else other[0] for own, other in zip(owns, others, strict=True)]
 
 
 def results_of(run: Path) -> Path | None:
@@ -208,13 +198,11 @@ def scores_of(run: Path) -> Path | None:
 def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
     """Return what made a store; without `weights`, its own are looked for where the profile has them."""
     described = json.loads(store.attributes["extractor"])
-    settings = _settings(described, store.path)
     return Extractor(
         store=store.path,
-        settings=settings,
         described=described,
         weights_sha256=store.attributes["weights_sha256"],
-        weights=weights or _weights(settings, store.path),
+        weights=weights or _weights(_settings(described, store.path), store.path),
         channel_scale=store.attributes.get(CHANNEL_SCALE),
         sizes={name: store.shape(name)[1] for name in store.streams},
         rows=int(store.rows(store.ids[:1].tolist())[0]),
@@ -244,7 +232,7 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
         return None
     else:
         above = store.absolute().parents  # features/<dataset>, features, results/<profile>, ...
-        inputs = records.noted_inputs(above[2]) if len(above) > 2 else None
+        inputs = noted_inputs(above[2]) if len(above) > 2 else None
         places = [inputs / name] if inputs else []
         places += [root / folder / name for root in (Path(), *above) for folder in (_INPUTS, "")]
     path = next(filter(Path.is_file, places), None)
@@ -273,47 +261,26 @@ def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path
 
 def _read_extractors(folder: Path, weights: Path | None) -> list[Extractor]:
     """Return what `write_extractors` wrote; `weights` are those that the folder does not have."""
-    path = folder / FEATURES
     extractors = []
-    for each in _described(path):
+    for each in _described(folder):
         file = folder / each.weights if each.weights else weights
         if file is not None and not file.is_file():
-            raise MissingFeatures(f"{file}: the weights that {path} names are not there; copy the folder again")
+            raise MissingFeatures(f"{file}: weights of the extractor are not there; copy the folder again")
         values: dict[str, Any] = {**vars(each), "weights": file, "sizes": dict(each.sizes)}
-        extractors.append(Extractor(store=path, settings=_settings(each.described, path), **values))
+        extractors.append(Extractor(store=folder / FEATURES, **values))
     return extractors
 
 
-def _described(path: Path) -> list[_Described]:
-    check(path)
-    described: list[_Described] = read_json(path, list[_Described])
+def _described(folder: Path) -> list[_Described]:
+    check(folder / FEATURES)
+    described: list[_Described] = read_json(folder / FEATURES, list[_Described])
     return described
 
 
 def fetch_run(name: str) -> Path:
     """Return the folder of an exported run on the hub, ``hub:OWNER/NAME@REVISION``, in the hub's cache."""
-    match = re.fullmatch(HUB + r"(\w[\w.-]*/\w[\w.-]*)@([0-9a-f]{40})", name)
-    if match is None:  # the revision is required, so that the model stays what it is
-        raise ConfigError(f"{name}: write {HUB}OWNER/NAME@REVISION with the 40 digits of a commit of the hub")
-    repository, revision = match.groups()
-    try:
-        from huggingface_hub import hf_hub_download
-    except ImportError as error:
-        raise ConfigError(f"{name}: needs the package huggingface_hub; pip install 'recap[hub]'") from error
-
-    def fetch(file: str) -> Path:
-        try:
-            return Path(hf_hub_download(repository, file, revision=revision))
-        except Exception as error:  # the library raises a dozen kinds, its own and of its transports
-            raise ConfigError(
-                f"{name}: {file} cannot be fetched ({first_line(error)}); without a network, copy the folder and name "
-                "its path"
-            ) from error
-
-    for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS):
-        fetch(file)
-    features = fetch(FEATURES)
-    for each in _described(features):
+    folders = [hub_file(name, file).parent for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES)]
+    for each in _described(folders[0]):
         if each.weights:
-            fetch(each.weights)
-    return features.parent
+            hub_file(name, each.weights)
+    return folders[0]

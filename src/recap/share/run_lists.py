@@ -52,10 +52,12 @@ def find_run(runs: Sequence[FinishedRun], name: str) -> FinishedRun:
     return matches[0]
 
 
-def run_table(runs: Sequence[FinishedRun]) -> list[list[str]]:
-    """Return a line of cells for each run, below the headings."""
+def run_table(runs: Sequence[FinishedRun], part: str) -> list[list[str]]:
+    """Return a line of cells for each run with this part of its key or name, below the headings."""
     lines = [_HEADINGS]
     for record in (run.record for run in runs):
+        if part not in record.key and part not in record.name:
+            continue
         tags, numbers = record.tags, record.numbers
         lines.append(
             [

@@ -20,7 +20,7 @@ from recap.core.documents import write_json
 from recap.core.errors import MissingFile, RecapError, counted, first_line
 from recap.core.files import atomic_path, exclusive
 from recap.core.log import log
-from recap.share.tracking_records import Record, read_records
+from recap.share.tracking_records import Record, read_runs
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -35,9 +35,11 @@ LOCATION = "mlflow-artifacts:/"
 _WAIT_SECONDS = 600  # creating a store, or publishing a large profile, takes minutes on a busy machine
 
 
-def publish(*, profile: str, results: Path, reports: Path, store: Path, out: Path) -> None:
+def publish(*, profile: str, results: Path, store: Path, out: Path) -> None:
     """Make the store equal to the results of a profile, then write the keys of its runs to ``out``."""
-    records = read_records(profile=profile, results=results, reports=reports)
+    records = read_runs(profile, results)
+    if not records:  # a mistyped folder must not empty the store
+        raise MissingFile(f"{results}: has no finished run; run the profile first, or give the folder of its results")
     with _open(store) as client:
         written = _synchronize(client, store, profile, records)
     write_json(out, {"runs": len(records), "keys": sorted(record.key for record in records), "store": store.name})
@@ -56,13 +58,14 @@ def init_store(store: Path) -> None:
         pass
 
 
-def run_list_urls(*, store: Path, port: int) -> dict[str, str]:
-    """Return the URL of every experiment's run list, by the name of the experiment."""
+def print_run_lists(*, store: Path, port: int) -> None:
+    """Print the address of every experiment's run list, for `make ui`."""
     if not store.exists():
         raise MissingFile(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
-    experiments = _client(store).search_experiments()
-    own = {each.name: each.experiment_id for each in experiments if each.artifact_location == LOCATION}
-    return {name: f"http://127.0.0.1:{port}/#/experiments/{number}" for name, number in own.items()}
+    for each in _client(store).search_experiments():
+        if each.artifact_location == LOCATION:
+            print(f"runs on {each.name}: http://127.0.0.1:{port}/#/experiments/{each.experiment_id}")
+    log.info("if a page opens as 'GenAI', choose 'Model training' in its sidebar and close the assistant, once")
 
 
 def _synchronize(client: MlflowClient, store: Path, profile: str, records: list[Record]) -> int:
@@ -102,11 +105,8 @@ def _create(client: MlflowClient, experiment: str, record: Record, content_hash:
 
     tags = {**record.tags, "job_key": record.key, "mlflow.note.content": record.description}
     run = client.create_run(experiment, start_time=record.started, tags=tags, run_name=record.name).info.run_id
-    client.log_batch(
-        run,
-        metrics=[Metric(name, value, record.ended, step) for name, value, step in record.points()],
-        params=[Param(name, value) for name, value in record.params.items()],
-    )
+    metrics = [Metric(name, value, record.ended, step) for name, value, step in record.points()]
+    client.log_batch(run, metrics, [Param(name, value) for name, value in record.params.items()])
     for path, file in record.artifacts.items():
         target = artifacts / run / "artifacts" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -156,15 +156,11 @@ def _ready_client(store: Path) -> MlflowClient:
 
 def _upgrade(store: Path) -> None:
     """Create or upgrade the tables by MLflow's command."""
-    command = [sys.executable, "-P", "-m", "mlflow", "db", "upgrade", _uri(store)]
+    command = [sys.executable, "-P", "-m", "mlflow", "db", "upgrade", f"sqlite:///{store.resolve()}"]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def _client(store: Path) -> MlflowClient:
     from mlflow.tracking import MlflowClient
 
-    return MlflowClient(tracking_uri=_uri(store))
-
-
-def _uri(store: Path) -> str:
-    return f"sqlite:///{store.resolve()}"
+    return MlflowClient(tracking_uri=f"sqlite:///{store.resolve()}")

@@ -27,8 +27,15 @@ from recap.models.base import Captioner
 from recap.models.registry import build_model
 from recap.nn.fast import fast, prepare_compilation
 from recap.plan.source import TRAINING, job_code
-from recap.runs.folder import load_weights, write_run
-from recap.runs.inputs import FeatureSources, GpuFeatures, ReadsImages, pretrained_file, split_captions
+from recap.runs.folder import check_inputs, load_weights, write_run
+from recap.runs.inputs import (
+    FeatureSources,
+    GpuFeatures,
+    ReadsImages,
+    check_vectors,
+    pretrained_file,
+    split_captions,
+)
 from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, RunSpec, SelfCritical, Stage
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group, init_group
@@ -77,6 +84,10 @@ def train(
         # What is read: captions of the images as token ids, and their features.
         weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
         words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
+        if group.is_main:  # one of several processes says it
+            check_vectors(spec.model_settings, features[0])
+            if init is not None:
+                check_inputs(init, vocabulary, words, sources.stores, other_pictures=True)
         table = Corpus.read(corpus)
         captions = split_captions(table, words, "train", chosen["caption_ids"])
         validation = split_captions(table, words, "val")

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from helpers.commands import printed, refused_command
+from helpers.plans import PARAMS
 from recap.cli import doctor
-
-
-def tool(name, **changed):
-    return next(each for each in doctor.examine(Path()) if each.name == name)
+from recap.data import parts_of_speech
+from recap.plan.profiles import named_plan
 
 
 def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
@@ -27,15 +26,10 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     assert all(each.without in page and f"get it: {each.get}" in page for each in lacking.values())
 
 
-def test_what_is_here_has_its_version():
-    assert tool("torch").version == torch.__version__ and tool("Python").version.startswith("3.")
-    assert "GiB" in tool("free disk").version
-
-
 def test_a_gpu_that_torch_cannot_use_is_told(monkeypatch):
     monkeypatch.setattr(doctor, "devices", lambda: ["0"])
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    gpu = tool("GPU")
+    gpu = next(each for each in doctor.examine(Path()) if each.name == "GPU")
     assert gpu.version is None and "GPU 0 is there" in gpu.without and "CUDA build" in gpu.get
 
 
@@ -49,10 +43,20 @@ def test_a_program_that_cannot_say_its_version_is_not_there(tmp_path, monkeypatc
     assert doctor.version_of(program, "--version") is None
 
 
-def test_the_command_prints_both_parts(capsys, tmp_path):
+def test_the_command_prints_what_is_here_and_wants_a_folder(capsys, tmp_path):
     page = printed(capsys, "doctor", "--folder", tmp_path)
-    assert page.startswith("Here:\n") and "torch" in page and str(tmp_path) in page
-
-
-def test_a_folder_that_is_not_there_is_refused(capsys, tmp_path):
+    assert page.startswith("Here:\n") and torch.__version__ in page and f"GiB in {tmp_path}" in page
     assert str(tmp_path / "none") in refused_command(capsys, "doctor", "--folder", tmp_path / "none")
+
+
+@pytest.mark.parametrize("installed", [{"textblob"}, {"spacy", "en_core_web_sm"}, {"spacy"}, set()], ids=sorted)
+def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeypatch):
+    def never(*_):
+        raise AssertionError("a tagger was loaded")
+
+    monkeypatch.setattr(parts_of_speech, "find_spec", lambda name: name if name in installed else None)
+    complete = installed not in (set(), {"spacy"})
+    for loader in ("_spacy", "_textblob"):
+        monkeypatch.setattr(parts_of_speech, loader, never)
+    (here,) = [each.here for each in doctor.plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
+    assert here == complete

@@ -23,11 +23,11 @@ def becomes(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["recap", "train", "--spec", "spec.json"])
 
     def command(processes, **execution):
-        found = [None]
-        monkeypatch.setattr(os, "execvp", lambda file, words: found.append(words))
+        commands = [None]
+        monkeypatch.setattr(os, "execvp", lambda file, words: commands.append(words))
         spec = validate(RunSpec, {**SPEC, "processes": processes}, "a spec")
         become_processes(spec, ExecutionFile(device="cpu", **execution))
-        return found[-1]
+        return commands[-1]
 
     return command
 

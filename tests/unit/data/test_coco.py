@@ -77,7 +77,6 @@ def test_spoilt_annotations(tmp_path, name):
         ("val2014/COCO_val2014_000000000042.jpg 43\n", DataError, ["val.txt line 1", "000042.jpg 43"]),
         ("42\n", DataError, ["val.txt line 1", "'42'"]),
         ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, DataError, ["val.txt line 2", "000042.jpg 42"]),
-        ("\n", DataError, ["val.txt"]),
         ("val2014/COCO_val2014_000000000133.jpg 133\n", DataError, ["image id 133", "val list", "test list"]),
         (None, MissingData, ["val.txt", "'val_list'"]),
     ],

@@ -16,14 +16,17 @@ from recap.features.store import FeatureStore
 from recap.settings.features import SegmentFeatures
 
 
-def test_items_of_one_key_are_taken_together():
-    batches = list(alike([3, 11, 4, 12, 5, 6, 13], 3, key=lambda item: item > 10))
-    assert batches == [[3, 4, 5], [11, 12, 13], [6]]
-
-
-def test_the_oldest_do_not_wait_for_ever():
-    batches = list(alike([100, 200, 1, 2, 3, 4, 300], 3, key=lambda item: item // 100, most=4))
-    assert batches == [[100], [1, 2, 3], [200], [4], [300]]
+@pytest.mark.parametrize(
+    ("items", "size", "options", "batches"),
+    [
+        ([3, 11, 4, 12, 5, 6, 13], 3, {"key": lambda item: item > 10}, [[3, 4, 5], [11, 12, 13], [6]]),
+        ([100, 200, 1, 2, 3, 4], 3, {"key": lambda item: item // 100, "most": 4}, [[100], [1, 2, 3], [200], [4]]),
+        ([1, 1, 5, 1, 4, 1], 4, {"weight": lambda item: item}, [[1, 1, 5], [1, 4], [1]]),
+    ],
+    ids=["one key", "the oldest do not wait for ever", "some weigh more"],
+)
+def test_items_that_are_taken_together(items, size, options, batches):
+    assert list(alike(items, size, **options)) == batches
 
 
 def test_a_picture_is_blue_first_and_fits_both_sides():
@@ -106,7 +109,3 @@ def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
     assert sorted(resumed.made) == [[6], [7, 8]]
     _, fresh = extract(photos("y.h5"), batch_size=2, shard_size=6)
     assert store.attributes["feature_hash"] == fresh.attributes["feature_hash"]
-
-
-def test_items_that_weigh_more_fill_a_batch_sooner():
-    assert list(alike([1, 1, 5, 1, 4, 1], 4, weight=lambda item: item)) == [[1, 1, 5], [1, 4], [1]]

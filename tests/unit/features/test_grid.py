@@ -15,7 +15,7 @@ from recap.features.attributes import check_extractor
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore
-from recap.share.photo_features import photo_encoder
+from recap.share.captioner import photo_encoder
 from recap.share.run_files import extractor_of
 
 SIZES = {3: (40, 24), 1: (32, 32), 8: (50, 50), 5: (20, 60), 4: (32, 40)}

@@ -5,8 +5,8 @@ import torch
 
 from helpers.plans import PARAMS
 from recap.features.backbones import create, timm_library
-from recap.features.grid import Backbone, CropEncoder, as_maps
-from recap.settings.features import CropFeatures, GridFeatures
+from recap.features.grid import CropEncoder, as_maps
+from recap.settings.features import CropFeatures
 from recap.settings.params import load_named
 
 pytestmark = pytest.mark.seconds
@@ -48,25 +48,6 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
             width, side = NAMED[name]
             assert as_maps(result, model=model, backbone=spec.backbone).shape == (2, width, side, side)
             assert side >= spec.grid
-
-
-@pytest.mark.parametrize(
-    ("backbone", "edge", "side", "width", "constants"),
-    [
-        ("swin_tiny_patch4_window7_224.ms_in1k", 224, 7, 768, IMAGENET),
-        ("resnet50_clip.openai", 224, 7, 2048, CLIP),
-        ("convnext_atto.d2_in1k", 224, 7, 320, IMAGENET),
-        ("vit_small_patch14_reg4_dinov2.lvd142m", 112, 8, 384, IMAGENET),
-    ],
-)
-def test_a_small_member_of_each_family_runs(backbone, edge, side, width, constants):
-    spec = GridFeatures(kind="grid", backbone=backbone, weights="random", image_size=edge, grid=side)
-    net = Backbone(spec, weights=None, device=torch.device("cpu"))
-    assert (tuple(net.mean), tuple(net.sd), net.interpolation) == (*constants, "bicubic")
-    rows = net.rows(torch.randint(0, 256, (1, edge, edge, 3), dtype=torch.uint8))
-    assert rows.shape == (1, side * side, width)
-    assert torch.isfinite(rows).all()
-    assert rows.std() > 0
 
 
 def test_clip_gives_its_projection_and_its_pooled_vector():

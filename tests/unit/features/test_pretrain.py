@@ -62,7 +62,7 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
     spec = json.dumps({**SPEC, "pretraining": {"epochs": 1, "images_per_batch": 8}})
     images = ["--images", str(scenes / "images.zip"), "--device", "cpu", "--threads", "1"]
     boxes = ["--boxes", str(scenes / "boxes.json"), "--out", str(trained)]
-    main(["run-step", "pretrain", "--spec", spec, *boxes, *images])
+    main(["run-step", "recap.features.training:pretrain", "--spec", spec, *boxes, *images])
     files = ["--corpus", str(scenes / "corpus.parquet"), "--inputs", str(tmp_path), "--trained", str(trained)]
     extract = ["features", "extract", "--spec", spec, *files, *images]
     extract += ["--shards", str(tmp_path / "s"), "--out", str(out)]

@@ -1,12 +1,11 @@
 """`recap artifacts verify`: every changed, missing, damaged or unlisted file of a results folder is named."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
+from helpers.commands import printed
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core import checksums
@@ -38,9 +37,10 @@ def results(tmp_path):
     return folder
 
 
-def test_whole_results_have_no_problem(results, capsys):
-    main(["artifacts", "verify", str(results)])
-    assert "every file is what it was" in capsys.readouterr().out
+def test_whole_results_have_no_problem(results, capsys, monkeypatch):
+    monkeypatch.chdir(results.parent)
+    for folder in (results, results.relative_to(results.parent)):
+        assert "every file is what it was" in printed(capsys, "artifacts", "verify", folder)
 
 
 @pytest.mark.parametrize("name", ["runs/a/seed-1/xe/config.yaml", "runs/a/seed-1/xe/model.safetensors", "summary.json"])
@@ -51,9 +51,9 @@ def test_a_flipped_bit_is_named_and_the_status_is_two(results, name, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["artifacts", "verify", str(results)])
     assert stopped.value.code == 2
-    said = capsys.readouterr()
-    assert f"{results / name}: changed since made" in said.out
-    assert said.err.strip() == f"recap: {results}: 1 problem"
+    streams = capsys.readouterr()
+    assert f"{results / name}: changed since made" in streams.out
+    assert streams.err.strip() == f"recap: {results}: 1 problem"
 
 
 @pytest.mark.parametrize("name", ["runs/a/seed-1/xe/config.yaml", "statistics/tiny.json", "summary.json"])
@@ -74,20 +74,14 @@ def test_an_unlisted_table_with_damaged_pages_is_found_by_reading_it(results):
     table = results / "runs" / "a" / "seed-1" / "xe" / "scores.parquet"
     table.write_bytes(table.read_bytes()[:200])
     (sentence,) = problems(results)
-    assert sentence.startswith(f"{table}: damaged")
-
-
-def test_a_relative_folder_is_found_from_the_working_folder(results, monkeypatch):
-    monkeypatch.chdir(results.parent)
-    assert list(problems(results.relative_to(results.parent))) == []
+    assert sentence.startswith(f"{table}: ") and "restore it" in sentence
 
 
 def test_a_damaged_list_is_a_problem_and_the_rest_is_checked_still(results):
     (results / "runs" / records.PROVENANCE).write_text("{")
     (results / "statistics" / "tiny.json").write_text("[]")
-    said = list(problems(results))
-    assert any("not valid JSON" in sentence for sentence in said)
-    assert any("tiny.json: changed" in sentence for sentence in said)
+    sentences = "\n".join(problems(results))
+    assert "not valid JSON" in sentences and "tiny.json: changed" in sentences
 
 
 def test_every_flipped_bit_of_a_provenance_file_is_a_problem(results):
@@ -96,13 +90,6 @@ def test_every_flipped_bit_of_a_provenance_file_is_a_problem(results):
     for place in range(0, len(content), 7):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
         assert list(problems(results)), (place, content[place : place + 20])
-
-
-def test_a_provenance_file_without_a_checksum_is_read(results):
-    path = results / "runs" / records.PROVENANCE
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({"format": 1, "files": content["files"]}))
-    assert list(problems(results)) == []
 
 
 def test_a_folder_without_lists_is_refused(tmp_path):

@@ -17,8 +17,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus import Corpus
 from recap.features.store import FeatureStore
-from recap.share.captioner import FailedPhoto
-from recap.share.photo_features import PhotoFeatures
+from recap.share.captioner import FailedPhoto, PhotoFeatures
 from recap.share.photos import read_photo
 from recap.share.run_files import find_run_files
 
@@ -61,14 +60,14 @@ def test_photos_in_the_batches_of_the_extraction_have_the_bits_of_the_store(resu
     torch.testing.assert_close(alone, values, rtol=2e-3, atol=1e-4)  # a step of float16 at most
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 100])
-def test_the_size_of_a_batch_does_not_matter(photos, captioner, batch_size):
+def test_the_size_of_a_batch_does_not_matter(photos, captioner):
     whole = captioner.captions(photos.values(), n_best=4, batch_size=3)
-    other = captioner.captions(photos.values(), n_best=4, batch_size=batch_size)
-    for one, two in zip(whole, other, strict=True):
-        assert one.photo == two.photo and one.caption == two.caption
-        scores = [[caption.log_probability for caption in result.captions] for result in (one, two)]
-        assert scores[0] == pytest.approx(scores[1], abs=CLOSE)
+    for batch_size in (1, 4, 100):
+        other = captioner.captions(photos.values(), n_best=4, batch_size=batch_size)
+        for one, two in zip(whole, other, strict=True):
+            assert one.photo == two.photo and one.caption == two.caption
+            scores = [[caption.log_probability for caption in result.captions] for result in (one, two)]
+            assert scores[0] == pytest.approx(scores[1], abs=CLOSE)
 
 
 def test_a_path_a_picture_and_an_array_are_the_same_photo(photo, captioner):
@@ -99,13 +98,9 @@ def test_views_of_one_thing_have_one_caption(photos, captioner):
         captioner(())
 
 
-def test_importing_recap_brings_no_torch_and_three_lines_do(results, photo):
+def test_importing_recap_brings_no_torch():
     light = "import sys, recap; print('torch' in sys.modules, 'load' in dir(recap) or 'load' in recap.__all__)"
     assert subprocess.check_output([sys.executable, "-c", light], text=True).split() == ["False", "True"]
-    lines = f"import recap\ncaptioner = recap.load({str(results.run)!r})\nprint(captioner({str(photo)!r}))\n"
-    said = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.strip() == recap.load(results.run, device="cpu")(photo)
     with pytest.raises(AttributeError, match="has no attribute 'lod'"):
         recap.lod  # noqa: B018
 

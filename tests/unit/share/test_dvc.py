@@ -19,13 +19,14 @@ from recap.share.dvc import LISTINGS, listed_files, missing_objects, outputs, re
 
 pytestmark = pytest.mark.seconds
 
-ROOT = Path(__file__).resolve().parents[3]
 PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}, yours: {options: --configfile params/y.yaml}}"
+PAPER = "name: paper\nscales: {small: {tables: [t]}, big: {tables: [t]}}\n"
+FOLDER = "results/mine/data"
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A working folder with the results of two profiles."""
+    """A working folder with the results of two profiles, and the parameters of a paper."""
     monkeypatch.chdir(tmp_path)
     for profile in ("mine", "yours"):
         for room in ("results", "reports", "work"):
@@ -33,6 +34,8 @@ def project(tmp_path, monkeypatch):
             (tmp_path / room / profile / "file").write_text("x")
         (tmp_path / "mlflow").mkdir(exist_ok=True)
         (tmp_path / "mlflow" / f"{profile}.published.json").write_text("{}")
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "paper.yaml").write_text(PAPER)
     return tmp_path
 
 
@@ -44,32 +47,23 @@ def refused(capsys, *arguments):
     return refused_command(capsys, "artifacts", *arguments)
 
 
-def test_one_profile_is_removed_and_others_stay(project):
-    main(["artifacts", "clean", "mine", "--yes"])
-    yours = {f"{room}/yours/file" for room in ("results", "reports", "work")}
-    assert files(project) == yours | {"mlflow/yours.published.json"}
-
-
-def test_without_anybody_to_ask_nothing_is_removed(project, capsys, monkeypatch):
+@pytest.mark.parametrize("answer", ["y\n", "\n", "no\n", None])
+def test_one_profile_is_removed_after_yes_alone_and_others_stay(project, monkeypatch, answer):
     before = files(project)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
-    assert "CONFIRM=yes" in refused(capsys, "clean", "mine")
-    assert files(project) == before
-
-
-@pytest.mark.parametrize("answer, left", [("y\n", False), ("\n", True), ("no\n", True)])
-def test_it_asks_and_takes_only_yes(project, monkeypatch, answer, left):
     terminal = io.StringIO(answer)
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
-    main(["artifacts", "clean", "mine"])
-    assert (project / "results" / "mine").exists() == left
+    main(["artifacts", "clean", "mine", *([] if answer else ["--yes"])])
+    removed = {f"{room}/mine/file" for room in ("results", "reports", "work")} | {"mlflow/mine.published.json"}
+    assert before - files(project) == (removed if answer in ("y\n", None) else set())
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../other", "/tmp"])
-def test_a_name_that_leads_elsewhere_is_refused(project, capsys, name):
+@pytest.mark.parametrize("name", ["mine", "", ".", "..", "../other", "/tmp"])
+def test_nothing_is_removed_without_anybody_to_ask_or_elsewhere(project, capsys, monkeypatch, name):
     before = files(project)
-    assert "not the name of a profile" in refused(capsys, "clean", name, "--yes")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    words = ("CONFIRM=yes", []) if name == "mine" else ("not the name of a profile", ["--yes"])
+    assert words[0] in refused(capsys, "clean", name, *words[1])
     assert files(project) == before
 
 
@@ -80,23 +74,15 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
     assert "dvc remote add -d" in refused(capsys, "push")
     assert "did you mean 'mine'" in refused(capsys, "push", "mines")
-
-
-@pytest.mark.parametrize(
-    "text", ["profiles: true", "stages: {}", "profiles: [1, null]", "profiles: {mine: {option: x}}"]
-)
-def test_a_list_without_a_profile_is_named(project, capsys, text):
-    (project / "dvc.profiles.yaml").write_text(text)
-    assert "dvc.profiles.yaml" in refused(capsys, "push")
-
-
-def add_paper(project):
-    (project / "params").mkdir()
-    (project / "params" / "paper.yaml").write_text("name: paper\nscales: {small: {tables: [t]}, big: {tables: [t]}}\n")
+    Path("dvc.lock").write_text(f"stages: {{data: {{outs: [{{path: results/other, md5: {'a' * 32}}}]}}}}")
+    for words in (["pull"], ["pull", "mine"]):
+        assert "dvc.lock: names no results" in refused(capsys, *words)
+    for text in ("profiles: true", "stages: {}", "profiles: [1, null]", "profiles: {mine: {option: x}}"):
+        (project / "dvc.profiles.yaml").write_text(text)
+        assert "dvc.profiles.yaml" in refused(capsys, "push")
 
 
 def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
-    add_paper(project)
     (project / "dvc.profiles.yaml").write_text(PROFILES)
     main(["artifacts", "add", "params/paper.yaml", "--scale", "small", "--inputs", "my data", "--fetch", "--conda"])
     assert capsys.readouterr().out == "dvc repro report@paper_small\n"
@@ -108,21 +94,12 @@ def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
     assert read_profiles()["paper_small"] == ["--configfile", "params/paper.yaml", "--config", "scale=small"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["params/paper.yaml"], "choose a scale"),
-        (["params/gone.yaml"], "params/gone.yaml: no such file"),
-        (["params/paper.yaml", "--scale", "small", "--inputs", "${HOME}"], "dollar sign"),
-    ],
-)
-def test_a_profile_that_cannot_be_added_is_refused(project, capsys, words, sentence):
-    add_paper(project)
-    assert sentence in refused(capsys, "add", *words)
+def test_a_profile_that_cannot_be_added_is_refused(project, capsys):
+    assert "choose a scale" in refused(capsys, "add", "params/paper.yaml")
+    assert "params/gone.yaml: no such file" in refused(capsys, "add", "params/gone.yaml")
+    words = ["params/paper.yaml", "--scale", "small", "--inputs", "${HOME}"]
+    assert "dollar sign" in refused(capsys, "add", *words)
     assert not (project / "dvc.profiles.yaml").exists()
-
-
-FOLDER = "results/mine/data"
 
 
 def listing(*paths, md5="0" * 32):
@@ -155,8 +132,8 @@ def test_listings_are_those_that_dvc_lock_names(project):
     outs = {FOLDER: hashlib.md5(text).hexdigest() + ".dir", "results/mine/curves.csv": "1" * 32}
     LISTINGS.write_text(json.dumps({FOLDER: json.loads(text)}))
     assert read_listings(outs) == {FOLDER: text}
-    files = {"results/mine/curves.csv": "1" * 32, f"{FOLDER}/a": "0" * 32, f"{FOLDER}/b": "0" * 32}
-    assert listed_files(outs, {FOLDER: text}) == files
+    entries = {"results/mine/curves.csv": "1" * 32, f"{FOLDER}/a": "0" * 32, f"{FOLDER}/b": "0" * 32}
+    assert listed_files(outs, {FOLDER: text}) == entries
     for changed in ([], [*json.loads(text), {"md5": "1" * 32, "relpath": "c"}], None, "gone"):
         LISTINGS.write_text(json.dumps({FOLDER: changed}))
         if changed == "gone":
@@ -170,15 +147,6 @@ def test_a_damaged_lock_is_refused(project, lock):
     Path("dvc.lock").write_text(lock)
     with refusals.refused(DamagedData, "dvc.lock"):
         outputs("mine")
-
-
-def test_a_lock_without_results_of_a_profile_is_refused_by_pull(project, capsys):
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
-    subprocess.run([sys.executable, "-m", "dvc", "remote", "add", "-d", "-q", "s", "s"], cwd=project, check=True)
-    (project / "dvc.profiles.yaml").write_text(PROFILES)
-    Path("dvc.lock").write_text(f"stages: {{data: {{outs: [{{path: results/other, md5: {'a' * 32}}}]}}}}")
-    for words in (["pull"], ["pull", "mine"]):
-        assert "dvc.lock: names no results" in refused(capsys, *words)
 
 
 def test_damaged_objects_leave_the_cache_and_others_stay(tmp_path):
@@ -195,13 +163,3 @@ def test_damaged_objects_leave_the_cache_and_others_stay(tmp_path):
 def test_a_file_in_the_project_does_not_run_in_place_of_a_program(project, module):
     (project / f"{module}.py").write_text("raise SystemExit('this ran')")
     assert re.match(r"\d+\.\d+", dvc._run(module, "--version").stdout)
-
-
-def test_every_python_that_runs_a_module_leaves_the_working_folder_out():
-    files = [ROOT / "Makefile", ROOT / "dvc.yaml", *(ROOT / "workflow").rglob("*.smk")]
-    files += [*(ROOT / "workflow").glob("*.py"), *(ROOT / "src").rglob("*.py")]
-    module = r"""-m"?,? "?(?:recap|snakemake|dvc|mlflow)\b"""
-    lines = [line for file in files for line in file.read_text().splitlines() if re.search(module, line)]
-    assert len(lines) > 10
-    safe = r"""-P"?,? "?-m|PYTHONSAFEPATH=1|pairs|^\"{3}"""  # `pairs` finds such a command, and a docstring names one
-    assert [line for line in lines if not re.search(safe, line)] == []

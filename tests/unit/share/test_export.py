@@ -73,10 +73,10 @@ def test_it_is_read_by_its_name_on_the_hub(exported, photo, captioner, tmp_path)
         assert f"hub:someone/other@{REVISION}: config.yaml cannot be fetched" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["hub:someone/model", "hub:someone/model@main", "hub:../model@" + REVISION])
-def test_a_name_without_a_commit_is_refused(name):
-    with refused(ConfigError, "write hub:OWNER/NAME@REVISION"):
-        recap.load(name)
+def test_a_name_without_a_commit_is_refused():
+    for name in ("hub:someone/model", "hub:someone/model@main", "hub:../model@" + REVISION):
+        with refused(ConfigError, "write hub:OWNER/NAME@REVISION"):
+            recap.load(name)
 
 
 def test_a_folder_that_was_changed_is_refused(copied):
@@ -86,13 +86,10 @@ def test_a_folder_that_was_changed_is_refused(copied):
         recap.load(copied)
     (copied / "SHA256SUMS").unlink()
     values = json.loads(file.read_text())
-    for weights in ("../model.safetensors", "features-0.pkl"):
+    for weights in ("../model.safetensors", "features-0.pkl", "other.safetensors"):
         file.write_text(json.dumps([{**values[0], "weights": weights}]))
-        with refused(DamagedFile, "features.json"):
+        with refused(MissingFeatures if weights.startswith("other") else DamagedFile, copied):
             recap.load(copied)
-    file.write_text(json.dumps([{**values[0], "weights": "other.safetensors"}]))
-    with refused(MissingFeatures, "other.safetensors"):
-        recap.load(copied)
 
 
 def test_a_folder_with_files_is_not_overwritten(results, copied, params):

@@ -55,10 +55,9 @@ def test_odd_files_are_captioned_or_named(captioner, tmp_path):
 
 
 def test_a_file_of_the_kernel_is_not_read(tmp_path, monkeypatch):
-    (tmp_path / "x.png").symlink_to("/proc/self/environ")
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("read"))
     with refused(DataError, "x.png", "is empty"):
-        read_photo(tmp_path / "x.png", "x.png")
+        read_photo("/proc/self/environ", "x.png")
 
 
 def test_arrays_whose_meaning_is_not_certain_are_refused(captioner):
@@ -104,29 +103,21 @@ def test_output_runs_no_formula_and_moves_no_cursor():
     assert [row["caption"] for row in json.loads(line)["n_best"]] == ["@sum a, b", "b"]
 
 
-def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results, photos, tmp_path, capsys):
-    (tmp_path / "bad.jpg").write_text("no")
+def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results, photos, tmp_path, capsys, recwarn):
+    Image.new("1", (12_000, 9_000)).save(tmp_path / "bad.png")  # between Pillow's warning and its error
     files = [str(path) for path in photos.values()]
     out = tmp_path / "captions.csv"
-    words = ["caption", *files, str(tmp_path / "bad.jpg"), "--run", str(results.folder), "--device", "cpu"]
+    words = ["caption", *files, str(tmp_path / "bad.png"), "--run", str(results.folder), "--device", "cpu"]
     with pytest.raises(SystemExit) as ended:
         main([*words, "--format", "csv", "--n-best", "2", "--out", str(out)])
     assert ended.value.code == 1
     streams = capsys.readouterr()
-    assert streams.out == "" and f"{tmp_path}/bad.jpg: no picture" in streams.err and "1 of 7 photos" in streams.err
+    assert streams.out == "" and f"{tmp_path}/bad.png: has 12000 x 9000 pixels" in streams.err
+    assert "1 of 7 photos" in streams.err and not recwarn.list
     rows = list(csv.DictReader(out.open()))
     assert [row["file"] for row in rows] == [name for name in files for _ in range(2)]
     text = printed(capsys, "caption", files[0], "--run", results.run, "--device", "cpu")
     assert text == f"{files[0]}: {rows[0]['caption']}\n"
-
-
-def test_a_picture_of_too_many_pixels_is_named_in_one_sentence_alone(results, tmp_path, capsys, recwarn):
-    huge = tmp_path / "huge.png"
-    Image.new("1", (12_000, 9_000)).save(huge)  # between Pillow's warning and its error
-    with pytest.raises(SystemExit):
-        main(["caption", str(huge), "--run", str(results.run), "--device", "cpu"])
-    assert f"{huge}: has 12000 x 9000 pixels" in capsys.readouterr().err
-    assert not recwarn.list
 
 
 def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(results, photos, capsys):

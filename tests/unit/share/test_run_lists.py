@@ -58,11 +58,6 @@ def test_a_run_is_shown_by_its_folder_key_name_or_a_part(here, capsys):
     assert "is in 2 runs, such as one/" in refused(capsys, "runs", "show", "transformer")
     sentence = refused(capsys, "runs", "show", "seed-7")
     assert "'seed-7'" in sentence and SETTING not in sentence
-    history = here / folder / "history.csv"
-    header = history.read_text().splitlines()[0]
-    history.write_text(f"{header}\n{','.join('0' * len(header.split(',')))}\n")  # validated before its first epoch
-    (here / folder / "SHA256SUMS").unlink(missing_ok=True)
-    assert printed(capsys, "runs", "show", folder) == shown
 
 
 def test_two_runs_are_compared_in_settings_and_over_images(here, capsys):
@@ -86,10 +81,7 @@ def test_a_finished_table_is_printed(here, capsys):
     assert "reports/one/tables/mine_t1.md:" in both and "table of one" in both and "table of two" in both
     assert "did you mean 'mine_t1'" in refused(capsys, "tables", "show", "mine/t2")
     (folder / "mine_t1.paper.md").write_text("as the paper prints it")
-    assert [line.split() for line in printed(capsys, "tables", "show").splitlines()] == [
-        ["mine_t1", "one"],
-        ["mine_t1", "two"],
-    ]
+    assert printed(capsys, "tables", "show").split() == ["mine_t1", "one", "mine_t1", "two"]
 
 
 @pytest.fixture
@@ -129,18 +121,14 @@ def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photo
 def test_the_gallery_draws_itself_in_a_browser(photographed, capsys):
     printed(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"]
-    done = subprocess.run(
-        ["chromium", *options, f"file://{photographed / 'gallery.html'}"], capture_output=True, text=True, timeout=120
-    )
-    assert "6 of 6 images" in done.stdout and done.stdout.count("<article>") == 6
-    assert "difference 30.0" in done.stdout and "&lt;img src=x" in done.stdout and "<img src=x" not in done.stdout
+    command = ["chromium", *options, f"file://{photographed / 'gallery.html'}"]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert "6 of 6 images" in page and page.count("<article>") == 6
+    assert "difference 30.0" in page and "&lt;img src=x" in page and "<img src=x" not in page
 
 
-def test_runs_that_do_not_compare_have_no_gallery(photographed, capsys):
+def test_a_run_without_captions_has_no_gallery(photographed, capsys):
     (scores,) = (photographed / "results" / "two" / "scores").glob("**/seed-*/xe")
-    metrics = scores / "metrics.json"
-    metrics.write_text(metrics.read_text().replace("tok:ptb", "tok:none"))
-    assert "tok is" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
     shutil.rmtree(scores)
     assert "was not evaluated" in refused(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "g.html")
     assert not (photographed / "g.html").exists()

@@ -63,13 +63,11 @@ def address(model):
 
 
 def asked(url, *photos):
-    """Return status and answer for some photos."""
     records = [{"image": base64.b64encode(photo).decode()} for photo in photos]
     return sent(url, json.dumps({"dataframe_records": records}).encode(), "application/json")
 
 
 def sent(url, body, kind):
-    """Return status and answer."""
     try:
         with urlopen(Request(url, body, {"Content-Type": kind})) as answer:
             return answer.status, json.loads(answer.read())
@@ -79,7 +77,6 @@ def sent(url, body, kind):
 
 def test_nothing_of_the_model_is_pickled(model):
     assert not [path for path in model.rglob("*") if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
-    assert "python_model.pkl" not in (model / "MLmodel").read_text()
 
 
 @pytest.mark.timeout(600)
@@ -95,23 +92,24 @@ def test_photos_are_answered_eight_at_a_time(address, photos, captioner):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("photo", "sentence"),
-    [(b"no picture", "photo 1: no picture that is read here"), (b"", "photo 1: the file is empty")],
-)
-def test_what_is_no_photo_is_refused_in_a_sentence(address, photo, sentence):
-    status, answer = asked(address, photo)
-    assert status == 400 and sentence in answer["message"] and "Traceback" not in json.dumps(answer)
+def test_what_is_no_photo_is_refused_in_a_sentence(address):
+    for photos, sentence in (
+        ([b"no picture"], "photo 1: no picture that is read here"),
+        ([b""], "photo 1: the file is empty"),
+        ([b"x"] * 65, "65 photos in one request; send at most 64"),
+    ):
+        status, answer = asked(address, *photos)
+        assert status == 400 and sentence in answer["message"] and "Traceback" not in json.dumps(answer)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["text/csv", "application/vnd.apache.parquet"])
-def test_a_string_is_no_path_of_the_servers_disk(address, photos, tmp_path, kind):
-    here, nowhere = (DataFrame({"image": [str(path)]}) for path in (next(iter(photos.values())), tmp_path / "none"))
-    write = (lambda table: table.to_csv(index=False).encode()) if kind == "text/csv" else DataFrame.to_parquet
-    answers = [sent(address, write(table), kind) for table in (here, nowhere)]
-    assert [status for status, _ in answers] == [400, 400]
-    assert len({answer["message"].rpartition("Error")[2] for _, answer in answers}) == 1
+def test_a_string_is_no_path_of_the_servers_disk(address, photos, tmp_path):
+    tables = [DataFrame({"image": [str(path)]}) for path in (next(iter(photos.values())), tmp_path / "none")]
+    for kind in ("text/csv", "application/vnd.apache.parquet"):
+        bodies = [table.to_csv(index=False).encode() if kind == "text/csv" else table.to_parquet() for table in tables]
+        answers = [sent(address, body, kind) for body in bodies]
+        assert [status for status, _ in answers] == [400, 400]
+        assert len({answer["message"].rpartition("Error")[2] for _, answer in answers}) == 1
 
 
 @pytest.fixture
@@ -141,9 +139,3 @@ def test_a_request_that_nobody_waits_for_gives_way(served, photos, monkeypatch):
     with pytest.raises(MlflowException):
         served.predict(None, DataFrame({"image": [path.read_bytes() for path in photos.values()]}))
     assert not served._one_at_a_time.locked()
-
-
-@pytest.mark.timeout(600)
-def test_too_many_photos_are_refused(address):
-    status, answer = asked(address, *[b"x"] * 65)
-    assert status == 400 and "65 photos in one request; send at most 64" in answer["message"]

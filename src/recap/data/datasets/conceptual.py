@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -27,6 +26,7 @@ from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, C
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
 _READ = ("row", "url", "status", "bytes")  # what the corpus needs of a record
+_AGAIN = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
 
 
 class Row(NamedTuple):
@@ -60,6 +60,9 @@ class Record:
         return self.status == "ok"
 
 
+_COLUMNS = tuple(column.name for column in fields(Record))
+
+
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`."""
     train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
@@ -72,15 +75,14 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
 
 
 def read_conceptual(
-    spec: ConceptualDataset, *, inputs: Path, dataset: str, drawn_from: DrawnFrom | None = None
+    spec: ConceptualDataset, *, inputs: Path, dataset: str, drawn_from: DrawnFrom | None
 ) -> Iterator[Caption]:
     """Yield the captions whose pictures are there: training and validation by line, then test, by rising id.
 
     Image and caption id are the line's number in the training TSV, from 0; in the public validation TSV, which is the
     test split, TEST_IDS more. The validation split is drawn from the fetched training rows by the sha256 of seed and
     number: rows that are fetched later change it as little as they can. A training row whose url is in the test
-    split too is left out, as is a caption without any word; how many is reported.
-    With ``drawn_from``, not all rows of the list were asked for.
+    split too is left out, as is a caption without any word.
     """
     train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
     survivors = {part: images / part / SURVIVORS for part in ("train", "validation")}
@@ -91,8 +93,7 @@ def read_conceptual(
     usable = np.fromiter((row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64)
     if len(usable) <= spec.val_pairs:
         raise DataError(
-            f"{train}: {len(usable)} rows have a picture, too few to draw {spec.val_pairs} validation pairs; "
-            f"fetch more, or lower val_pairs"
+            f"{train}: {len(usable)} rows have a picture, too few for {spec.val_pairs}; fetch more, or lower val_pairs"
         )
     if drawn_from is None:
         chosen = rank(usable, dataset=dataset, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
@@ -107,13 +108,11 @@ def read_conceptual(
             if not words or (not is_test and row.url in tests):
                 left_out += 1
                 continue
-            number = row.number + (TEST_IDS if is_test else 0)
+            number = row.number + TEST_IDS * is_test
             split = "test" if is_test else "val" if drawn[row.number] else "train"
             yield Caption(number, f"{part}/{file_of(row.number)}", split, number, row.caption, words)
     if left_out:
-        log.info(
-            f"{dataset}: {left_out} rows left out: no word in the caption, or a training url that is in the test split"
-        )
+        log.info(f"{dataset}: {left_out} rows left out: no word in the caption, or a training url of the test split")
 
 
 def _fetched(tsv: Path, survivors: Path, records: Iterable[Record]) -> Iterator[Row]:
@@ -176,12 +175,12 @@ def count_rows(path: Path) -> int:
     return sum(1 for _ in read_tsv(path))
 
 
-def read_records(path: Path, names: Iterable[str] = tuple(field.name for field in fields(Record))) -> Iterator[Record]:
+def read_records(path: Path, names: Iterable[str] = _COLUMNS) -> Iterator[Record]:
     """Yield the records of a shard or of a survivors list, or some columns of them, in bounded memory."""
     import pyarrow.parquet as pq
 
     last = -1
-    with _list_of_records(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with reading(path, DataError, **_AGAIN), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for batch in file.iter_batches(batch_size=10_000, columns=list(names)):
             for record in (Record(**values) for values in batch.to_pylist()):
                 if record.row <= last:
@@ -194,10 +193,5 @@ def read_records(path: Path, names: Iterable[str] = tuple(field.name for field i
 def _count_records(path: Path) -> int:
     import pyarrow.parquet as pq
 
-    with _list_of_records(path):
+    with reading(path, DataError, **_AGAIN):
         return int(pq.read_metadata(path).num_rows)
-
-
-def _list_of_records(path: Path) -> AbstractContextManager[None]:
-    again = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
-    return reading(path, DataError, **again)

@@ -68,7 +68,7 @@ class Part:
     def version(self) -> dict[str, Any]:
         """Address, strong ETag or else date, and bytes of the whole; empty where nothing is known."""
         with suppress(RecapError):
-            return read_json(self.record, dict[str, str | int | None])  # type: ignore[no-any-return]
+            return read_json(self.record, dict[str, str | int | None])
         return {}
 
     def restart(self) -> None:

@@ -40,7 +40,7 @@ from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, Past
 from recap.nn.attention import Attention, KeyValue, MultiHeadAttention
 from recap.nn.layers import NORMS, Stack
-from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, unfold
+from recap.nn.rows import MASKED_SCORE, Rows, constant, fold, fold_keys, fold_mask, unfold
 from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
 
@@ -110,14 +110,46 @@ def chain(log_p: Tensor, *, self_factor: bool) -> Tensor:
     return upper + upper.mT
 
 
-def step_scores(new: Tensor, *, ends: Tensor, starts: Tensor, counts: Tensor) -> Tensor:
+def step_scores(new: Tensor, *, ends: Tensor, starts: Tensor, shares: Tensor) -> Tensor:
     """Eq. 4 before its sigmoid: the scores from each start i to each new element k, [..., I, K].
 
     new: a_k, [..., I or 1, K]; starts: P_i, [..., I]; ends: the prefix sum up to the mean's last element, [..., K];
-    counts: elements of each mean, [I, K]; where it is not positive, the mean is 0.
+    shares: of an element in each mean, [I, K], as `shares_of` its number of elements.
     """
-    shares = torch.where(counts > 0, counts.clamp(min=1).to(new.dtype).reciprocal(), 0.0)
     return torch.addcmul(new, ends[..., None, :] + (-starts)[..., None], shares)
+
+
+def shares_of(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 1 / counts; where a count is not positive, the mean is 0."""
+    return torch.where(counts > 0, counts.clamp(min=1).to(dtype).reciprocal(), 0.0)
+
+
+@constant
+def pairs(length: int, own: int, self_factor: bool, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return what Eq. 4 has for elements i and k whatever they are, [N, N]: a score of no factor, and the share."""
+    distance = distances(length, device)
+    no_factor = torch.where(distance < (0 if self_factor else 1), SURE, 0.0).to(dtype)
+    return no_factor, shares_of(distance + own, dtype)
+
+
+@constant
+def line_blocks(length: int, rate: int, device: torch.device) -> Tensor:
+    """Return the block of each element of a line, [N]."""
+    return torch.arange(length, device=device) // rate
+
+
+@constant
+def grid_blocks(height: int, width: int, rate: int, device: torch.device) -> Tensor:
+    """Return the block of each cell of a grid in raster order, [H W]."""
+    down, across = (torch.arange(n, device=device) // rate for n in (height, width))
+    return (down[:, None] * -(-width // rate) + across).flatten()
+
+
+@constant
+def lower_of_pairs(length: int, device: torch.device) -> Tensor:
+    """Return the lower number of each pair of rows or columns, [N N]."""
+    numbers = torch.arange(length, device=device)
+    return torch.minimum(numbers[:, None], numbers).flatten()
 
 
 def log_complement(log_c: Tensor) -> Tensor:
@@ -139,9 +171,7 @@ def grid_matrix(log_rows: Tensor, log_columns: Tensor, *, box: str) -> Tensor:
     images, height, width, _ = log_rows.shape
     if box == "query_anchored":  # [B, x, i, y, j] of the cells (x, i) and (y, j)
         return (log_rows[:, :, :, None] + log_columns.transpose(1, 2)[..., None]).reshape(images, height * width, -1)
-    rows, columns = (torch.arange(n, device=log_rows.device) for n in (height, width))
-    top = torch.minimum(rows[:, None], rows).flatten()
-    left = torch.minimum(columns[:, None], columns).flatten()
+    top, left = (lower_of_pairs(n, log_rows.device) for n in (height, width))
     along_rows = log_rows.index_select(1, top).unflatten(1, (height, height))  # [B, x, y, i, j]
     along_columns = log_columns.index_select(1, left).unflatten(1, (width, width))  # [B, i, j, x, y]
     whole = along_rows.permute(0, 1, 3, 2, 4) + along_columns.permute(0, 3, 1, 4, 2)  # [B, x, i, y, j]
@@ -228,13 +258,12 @@ class AdaptiveClusters(nn.Module):
     def steps(self, new: Tensor, mean: Tensor) -> Tensor:
         """Return the scores of Eq. 4 from i to k, [..., N, N], of lines of projected elements [..., N] each."""
         length, own = new.shape[-1], self.own
-        distance = distances(length, new.device)
-        no_factor = torch.where(distance < (0 if self.self_factor else 1), SURE, 0.0).to(new.dtype)
+        no_factor, shares = pairs(length, own, self.self_factor, new.dtype, new.device)
         if self.context == "previous":
             return (new + pad(mean, (1, 0))[..., :-1])[..., None, :] + no_factor
         prefix = pad(mean.cumsum(-1), (1, 0))  # [..., N + 1]: sums before each element, and of all
         ends, starts = prefix[..., own : length + own], prefix[..., :length]
-        return step_scores(new[..., None, :] + no_factor, ends=ends, starts=starts, counts=distance + own)
+        return step_scores(new[..., None, :] + no_factor, ends=ends, starts=starts, shares=shares)
 
     def stacked_steps(self, scores: Sequence[Tensor], before: Carried) -> Carried:
         """Scores of Eq. 4 -> log p of each, to which Eq. 6 is applied with those of the layer below if it is to be."""
@@ -260,7 +289,7 @@ class LineClusters(AdaptiveClusters):
         log_p = self.stacked_steps([self.steps(new, mean)], before)
         log_c, carried = self.stacked(chain(log_p[0], self_factor=self.self_factor), log_p, before)
         if self.rate > 1:
-            log_c = repeat_blocks(log_c, torch.arange(x.shape[2], device=log_c.device) // self.rate)
+            log_c = repeat_blocks(log_c, line_blocks(x.shape[2], self.rate, log_c.device))
         return log_c, carried
 
     def empty(self, like: Tensor) -> TokenClusters:
@@ -290,7 +319,7 @@ class LineClusters(AdaptiveClusters):
             return (new + previous).expand(*new.shape[:-1], last + 1)
         counts = torch.arange(last, -1, -1, device=new.device)[:, None] + self.own
         ends, starts = prefix[..., last + self.own, None], prefix[..., : last + 1]
-        return step_scores(new[..., None, :], ends=ends, starts=starts, counts=counts)[..., 0]
+        return step_scores(new[..., None, :], ends=ends, starts=starts, shares=shares_of(counts, new.dtype))[..., 0]
 
 
 class GridClusters(AdaptiveClusters):
@@ -312,8 +341,7 @@ class GridClusters(AdaptiveClusters):
         log_rows, log_columns = (chain(each, self_factor=self.self_factor) for each in log_p)
         log_c, carried = self.stacked(grid_matrix(log_rows, log_columns, box=self.box), log_p, before)
         if self.rate > 1:
-            down, across = (torch.arange(n, device=log_c.device) // self.rate for n in size)
-            log_c = repeat_blocks(log_c, (down[:, None] * -(-size[1] // self.rate) + across).flatten())
+            log_c = repeat_blocks(log_c, grid_blocks(*size, self.rate, log_c.device))
         return log_c[:, None], carried
 
 

@@ -30,7 +30,7 @@ from recap.models.transformer import EncoderLayer, Past, TokenLayer, Transformer
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import FeedForward, Residual, Stack, grid_table
-from recap.nn.rows import Rows, key_mask, needed
+from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
 
@@ -63,10 +63,11 @@ def cell_boxes(side: int) -> Tensor:
     return torch.cat([corner, corner + 1 / side], -1)
 
 
-def direction_vectors(per_quadrant: int) -> Tensor:
+@constant
+def direction_vectors(per_quadrant: int, device: torch.device) -> Tensor:
     """Eq. 6: u_i = (cos(i pi / 2d), sin(i pi / 2d)), i = 0 .. 4d - 1; float64 [4 d, 2]."""
     angles = torch.arange(4 * per_quadrant, dtype=torch.float64) * (math.pi / (2 * per_quadrant))
-    return torch.stack([angles.cos(), angles.sin()], -1)
+    return torch.stack([angles.cos(), angles.sin()], -1).to(device)
 
 
 def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
@@ -77,7 +78,7 @@ def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
     centres = centres.double()
     v = centres[..., :, None, :] - centres[..., None, :, :]  # [..., N, N, 2]
     v = v / v.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    cosines = v @ direction_vectors(per_quadrant).to(v.device).T  # [..., N, N, 4 d]
+    cosines = v @ direction_vectors(per_quadrant, v.device).T  # [..., N, N, 4 d]
     # Of equally near directions, as 15 of 100 pairs of cells in a 7 x 7 grid have, the lowest index is taken; boxes of
     # one center have no direction, and their index is 0.
     near = cosines >= cosines.amax(-1, keepdim=True) - TIE
@@ -181,6 +182,13 @@ def cell_positions(side: int, width: int, *, form: str) -> Tensor:
     return grid_table(side, width, positions=places)
 
 
+@constant
+def cell_geometry(side: int, width: int, form: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return corners [1, 1, N, 4] and positions [1, 1, N, D] of a grid's cells, made once and not in every step."""
+    positions = cell_positions(side, width, form=form).to(device, dtype)
+    return cell_boxes(side).to(device)[None, None], positions[None, None]
+
+
 class BoxGeometry(nn.Module):
     """Where the vectors of a stream are that comes with boxes, such as regions."""
 
@@ -212,8 +220,8 @@ class CellGeometry(nn.Module):
                 f"an image has {values.shape[1]} vectors in a stream that is read as the cells of a square grid; take "
                 "features of a square grid, or `second_geometry: boxes` for regions"
             )
-        boxes = Boxes.of(cell_boxes(side).to(values.device)[None, None])
-        return boxes, cell_positions(side, self.d_model, form=self.form).to(values)[None, None]
+        corners, positions = cell_geometry(side, self.d_model, self.form, values.dtype, values.device)
+        return Boxes.of(corners), positions
 
 
 # 3.3 Modified multi-head attention, and the encoder of a stream

@@ -25,10 +25,16 @@ from recap.models.transformer import DecoderLayer, EncoderLayer, TransformerDeco
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import NORMS, FeedForward, Residual, Stack, grid_table
-from recap.nn.rows import Rows, key_mask, needed
+from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.transformer.settings import TransformerSizes
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
+
+
+@constant
+def grid_positions(side: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return `grid_table` where it is needed, made once and not in every step."""
+    return grid_table(side, width).to(device, dtype)
 
 
 class Transformer(TransformerDecoder[Memory]):
@@ -98,7 +104,7 @@ class Transformer(TransformerDecoder[Memory]):
                 raise ValueError(
                     f"grid positions need the cells of a square grid, but an image has {x.shape[1]} vectors"
                 )
-            x = x + grid_table(side, x.shape[2]).to(x)
+            x = x + grid_positions(side, x.shape[2], x.dtype, x.device)
         return x, images.main.mask
 
 
