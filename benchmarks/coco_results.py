@@ -46,7 +46,7 @@ def statistics(folder: Path, part: Part) -> int:
 
 def tables(folder: Path, part: Part) -> int:
     """The same table as LaTeX, CSV, Markdown and HTML."""
-    from recap.reporting.tables import write_table
+    from recap.tables.formats import write_table
 
     root = folder / "compared"
     found = json.loads((root / "all.json").read_text())

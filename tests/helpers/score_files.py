@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recap.plan.run import row_runs
-from recap.reporting.tables import write_table
 from recap.settings import Table
 from recap.statistics.compare import compare_table
+from recap.tables.formats import write_table
 
 SIGNATURE = "pycocoevalcap:1.2|tok:ptb|refs:5|images:{images}|split:test@ab12|beam:3|len:20|lp:0|recap:0.1.0"
 # Image scores of the first seed; each further seed adds 0.01 to every image.

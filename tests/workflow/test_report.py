@@ -4,7 +4,7 @@ from PIL import Image
 
 from helpers.tiny_workspace import Workspace
 from recap.plan.profiles import named_plan
-from recap.profile_report.pictures import figures
+from recap.report.pictures import figures
 from recap.settings.figures import FIGURES
 
 MODEL = "{kind: visual_gpt, d_model: 16, heads: 2, decoder_layers: 1, pretrained: false}"

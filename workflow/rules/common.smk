@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
+from recap.core.hashing import value_hash
 from recap.core.process import devices
 from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
 from recap.plan.paths import Paths
@@ -53,6 +54,12 @@ wildcard_constraints:
 def as_json(value):
     """Return a spec as a parameter that Snakemake compares; its ``file``, written now, is what the command is given."""
     return SpecText.written(value, Path(WORK) / "specs")
+
+
+def table_code(*starts):
+    """Return the digest of what makes tables and pages: the source, as for all jobs, and their templates."""
+    templates = sorted(Path(sys.modules["recap"].__file__).parent.glob("*/templates/*"))
+    return value_hash([code_digest(*starts), *(file.read_text() for file in templates)])[:16]
 
 
 def may_grow(stores, made=None, params=(), w=None):

@@ -5,8 +5,8 @@ from recap.plan.run import baseline, row_runs, series_of
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
 SAMPLE_FILES = {ending: f"{FIGURES}/{{table}}_captions.{ending}" for ending in ("png", "md")}
-SWEEP_FILES = {"csv": f"{FIGURES}/{{figure}}.csv", "figure": f"{FIGURES}/{{figure}}.png"}
-CURVES = {"csv": f"{R}/curves.csv", "figure": f"{FIGURES}/curves.png"}
+SWEEP_FILES = {ending: f"{FIGURES}/{{figure}}.{ending}" for ending in ("csv", "png", "pdf", "svg")}
+CURVES = {name: file.replace("{figure}", "curves") for name, file in SWEEP_FILES.items()} | {"csv": f"{R}/curves.csv"}
 SUMMARY = f"{R}/summary.json"
 REPORT_FILE = f"{REPORTS}/report.html"
 STORE = "mlflow/mlflow.db"
@@ -15,10 +15,10 @@ PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 
 def reader_files():
     """Return the tables and figures of a finished profile."""
-    files = expand([*TABLE_FILES.values(), *PAPER_FILES, *SAMPLE_FILES.values()], table=TABLE_IDS)
+    files = expand([*TABLE_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
     files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
-    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), CURVES["figure"]]
+    return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *list(CURVES.values())[1:]]
 
 
 def row_paths():
@@ -76,12 +76,12 @@ rule samples:
         f"{LOGS}/samples/{{table}}.log",
     params:
         spec=lambda w: as_json(compared_table(TABLE_IDS[w.table])),
-        code=code_digest("recap.reporting.figures"),
+        code=code_digest("recap.tables.samples:write_samples"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",
         out=subpath(output.md, parent=True),
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.reporting.figures:write_samples --spec {params.spec.file:q}"
+        "{RECAP} --log-file {log:q} run-step recap.tables.samples:write_samples --spec {params.spec.file:q}"
         " --name {wildcards.table:q} --corpus-path {input.corpus:q} --image-roots {input.images:q}"
         " --scores-root {params.scores:q} --out {params.out:q} --count {params.number}"
 
@@ -132,11 +132,11 @@ rule sweep:
         figure=one_of(PLOTS),
     params:
         spec=lambda w: as_json({"figure": PLOTS[w.figure].model_dump(mode="json")}),
-        code=code_digest("recap.reporting.sweep"),
+        code=code_digest("recap.report.figures"),
         statistics=f"{R}/statistics",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.reporting.sweep:write_sweep --spec {params.spec.file:q}"
-        " --statistics {params.statistics:q} --out {output.csv:q} --png {output.figure:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_sweep --spec {params.spec.file:q}"
+        " --statistics {params.statistics:q} --out {output.csv:q} --png {output.png:q}"
 
 
 rule summary:
@@ -148,10 +148,10 @@ rule summary:
         f"{LOGS}/summary.log",
     params:
         spec=lambda w: as_json({"rows": row_paths()}),
-        code=code_digest("recap.reporting.summary"),
+        code=code_digest("recap.report.figures:write_summary"),
         scores=f"{R}/scores",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.reporting.summary:write_summary --spec {params.spec.file:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_summary --spec {params.spec.file:q}"
         " --scores {params.scores:q} --out {output:q}"
 
 
@@ -164,11 +164,11 @@ rule curves:
         f"{LOGS}/curves.log",
     params:
         spec=lambda w: as_json({"runs": curve_runs()}),
-        code=code_digest("recap.reporting.curves"),
+        code=code_digest("recap.report.figures:write_curves"),
         runs=f"{R}/runs",
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.reporting.curves:write_curves --spec {params.spec.file:q}"
-        " --runs {params.runs:q} --out {output.csv:q} --figure {output.figure:q}"
+        "{RECAP} --log-file {log:q} run-step recap.report.figures:write_curves --spec {params.spec.file:q}"
+        " --runs {params.runs:q} --out {output.csv:q} --figure {output.png:q}"
 
 
 # `recap report make` makes it at any other time, too. Its PDF is no output: that is made where LaTeX is installed, and
@@ -187,7 +187,7 @@ rule report_page:
         profile=lambda w: as_json(
             PROFILE.model_dump(mode="json", exclude={"execution", "inputs", "fetch", "keep_archives"})
         ),
-        code=code_digest("recap.profile_report.make"),
+        code=table_code("recap.report.page"),
     shell:
         "{RECAP} --log-file {log:q} report make {params.profile.file:q} --params {PLAN.params:q}"
         " --inputs {PROFILE.inputs:q} > /dev/null"

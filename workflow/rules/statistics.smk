@@ -7,10 +7,10 @@ STATISTICS = f"{R}/statistics/{{table}}.json"
 SELECTIONS = f"{R}/statistics/selections"
 CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selections}
 TABLE = f"{REPORTS}/tables/{{table}}"
-TABLE_FILES = {ending: f"{TABLE}.{ending}" for ending in ("tex", "csv", "html", "md")}
-PAPER_FILES = [f"{TABLE}.paper.{ending}" for ending in ("tex", "csv", "md")]
+FORMATS = ("tex", "csv", "html", "md")
+TABLE_FILES = {style.strip(".") + ending: f"{TABLE}{style}.{ending}" for style in ("", ".paper") for ending in FORMATS}
 CLAIMS = planned_claims(PLAN)
-CLAIM_FILES = {ending: file.replace("{table}", "claims") for ending, file in TABLE_FILES.items()}
+CLAIM_FILES = {ending: f"{REPORTS}/tables/claims.{ending}" for ending in FORMATS}
 
 
 def server_folders(table_id):
@@ -93,14 +93,13 @@ rule table:
         STATISTICS,
     output:
         **TABLE_FILES,
-        paper=PAPER_FILES,
     log:
         f"{LOGS}/table/{{table}}.log",
     wildcard_constraints:
         table=one_of(TABLE_IDS),
     params:
         spec=lambda w: as_json(PLAN.tables[TABLE_IDS[w.table]].model_dump(mode="json")),
-        code=code_digest("recap.reporting.tables"),
+        code=table_code("recap.tables.formats:write_table"),
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.cli.steps:table --spec {params.spec.file:q}"
@@ -119,7 +118,7 @@ if CLAIMS:
         localrule: True
         params:
             spec=lambda w: as_json(CLAIMS.model_dump(mode="json")),
-            code=code_digest("recap.statistics.claims", "recap.reporting.claims"),
+            code=table_code("recap.statistics.claims", "recap.tables.claims"),
             scores=f"{R}/scores",
             out=subpath(output.md, parent=True),
         shell:

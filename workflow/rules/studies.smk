@@ -115,7 +115,7 @@ rule study_analysis:
     log:
         f"{LOGS}/study_analysis/{{study}}.log",
     params:
-        code=code_digest("recap.studies.tables", "recap.studies.analysis"),
+        code=table_code("recap.studies.tables", "recap.studies.analysis"),
         out=subpath(output.tex, parent=True),
     shell:
         "{RECAP} --log-file {log:q} study analyse --sheets {input.sheets:q} --responses {input.responses:q}"

@@ -106,8 +106,8 @@ def _write(results: Iterable["PhotoCaptions | FailedPhoto"], total: int, form: s
     """Write the captions as they come, a file all at once at the end; return how many photos have none."""
     from recap.core.files import atomic_path
     from recap.core.log import progress
-    from recap.reporting.text import plain
     from recap.share.captioner import FORMATS, FailedPhoto
+    from recap.tables.text import plain
 
     failed = 0
     if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is

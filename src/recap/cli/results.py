@@ -84,8 +84,8 @@ def claims(
     out: Annotated[Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"] = None,
 ) -> None:
     """Judge each claim of the papers by the finished runs."""
-    from recap.reporting.claims import claim_line, write_claims
     from recap.statistics.claims import judge_claims
+    from recap.tables.claims import claim_line, write_claims
 
     if spec is None:
         judged = _claims_of(papers, scale, results, params)
@@ -123,7 +123,7 @@ def _claims_of(
 def make(profile: str, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = PARAMS) -> None:
     """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run."""
     from recap.plan.profiles import named_plan
-    from recap.profile_report.make import make_report
+    from recap.report.page import make_report
 
     print(make_report(named_plan(params, profile, scale=scale, inputs=inputs)))
 
@@ -138,7 +138,7 @@ def docs(
 ) -> None:
     """Write a page of docs from the statistics of a paper's scales."""
     from recap.plan.profiles import named_plan
-    from recap.profile_report.docs import write_docs
+    from recap.report.docs import write_docs
 
     plans = [named_plan(params, profile, scale=each) for each in scale] or [named_plan(params, profile)]
     print(write_docs(profile, plans, into))
@@ -195,7 +195,7 @@ def gallery(
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
-    from recap.reporting.gallery import write_gallery
+    from recap.report.gallery import write_gallery
     from recap.settings.datasets import PICTURES
     from recap.share.run_lists import find_run, finished_runs
 

@@ -18,10 +18,10 @@ TARGETS = (
     "recap.features.attributes:write_note",
     "recap.features.training:pretrain",
     "recap.features.training:tune",
-    "recap.reporting.curves:write_curves",
-    "recap.reporting.figures:write_samples",
-    "recap.reporting.summary:write_summary",
-    "recap.reporting.sweep:write_sweep",
+    "recap.report.figures:write_curves",
+    "recap.tables.samples:write_samples",
+    "recap.report.figures:write_summary",
+    "recap.report.figures:write_sweep",
     "recap.share.tracking_store:init_store",
     "recap.share.tracking_store:print_run_lists",
     "recap.share.tracking_store:publish",
@@ -59,9 +59,9 @@ def run_step(
 
 
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
-    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .md)."""
+    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .html, .md)."""
     from recap.core.documents import read_json
-    from recap.reporting.tables import write_table
+    from recap.tables.formats import write_table
 
     checksums.check(statistics)
     write_table(name=statistics.stem, table=checked(spec, "Table"), statistics=read_json(statistics), out=out)

@@ -24,8 +24,8 @@ from recap.core.log import progress
 from recap.data.corpus import CORPUS, Corpus
 from recap.data.files.images import ImageSource
 from recap.metrics.base import Captions, Metric, Result
-from recap.reporting.figures import side_by_side
 from recap.settings.datasets import PICTURES
+from recap.tables.contact_sheet import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,13 +21,13 @@ from recap.models.base import Captioner
 from recap.models.explained import attention_maps
 from recap.models.images import Images, Stream
 from recap.nn.fast import fixed_weights
-from recap.reporting.attention import AttentionMap, Box, grid_boxes, write_attention
 from recap.runs.folder import open_runs
 from recap.runs.inputs import FeatureSources, batch_tensor, split_captions
 from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
 from recap.settings.kinds import resolve
 from recap.settings.recipes import DecodingSettings
 from recap.statistics.comparison import compare_paired
+from recap.tables.attention import AttentionMap, Box, grid_boxes, write_attention
 
 MAX_LENGTH = 20  # tokens of a caption
 BATCH = 50  # images decoded at a time

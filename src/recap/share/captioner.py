@@ -32,7 +32,6 @@ from recap.features.grid import Backbone, ChannelScale
 from recap.features.records import stored_arrays
 from recap.models.base import Captioner, streams_with_boxes
 from recap.models.images import Images, InputSpec, Stream
-from recap.reporting.text import plain
 from recap.runs.folder import load_model
 from recap.runs.inputs import BOXES
 from recap.settings.base import HUB
@@ -41,6 +40,7 @@ from recap.settings.params import validate
 from recap.settings.recipes import DecodingSettings
 from recap.share.photos import Photo, name_of, read_photo
 from recap.share.run_files import Extractor, RunFiles, fetch_run, find_run_files
+from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,11 +17,11 @@ from recap.data.vocabulary import BOS
 from recap.evaluation.decode import caption_text
 from recap.evaluation.figures import vector_boxes
 from recap.models.explained import Note, explained
-from recap.reporting.attention import Box, shaded
-from recap.reporting.text import plain
 from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
+from recap.tables.attention import Box, shaded
+from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image

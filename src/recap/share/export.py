@@ -18,14 +18,14 @@ from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
 from recap.plan.records import read_tables
 from recap.plan.run import row_setting
-from recap.reporting.markdown import escape_cell
-from recap.reporting.text import plain
 from recap.runs.folder import CONFIG, read_weights
 from recap.settings.metrics import score_info
 from recap.settings.params import load_named, read_mapping
 from recap.settings.versions import entry_of, list_of, read_versions
 from recap.share.run_files import VOCABULARY, WEIGHTS, RunFiles, find_run_files, results_of, scores_of, write_extractors
 from recap.statistics.scores import read_metrics
+from recap.tables.formats import markdown_text
+from recap.tables.text import plain
 
 _CARD, _ARTIFACT = "README.md", "run"
 _SERVED = Path(__file__).with_name("served_model.py")
@@ -129,7 +129,7 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
 
 
 def _safe(text: object) -> str:
-    return escape_cell(plain(str(text)))
+    return markdown_text(plain(str(text)))
 
 
 def _scores(run: Path) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from recap.core.errors import RecapError, UnknownName, nearest
 from recap.core.hashing import differences
-from recap.reporting.text import p_text, plain
 from recap.settings.params import read_mapping
 from recap.share.tracking_records import MAIN_METRIC, Record, read_runs
 from recap.statistics.comparison import compare_paired
 from recap.statistics.scores import not_comparable, read_image_scores, read_metrics
+from recap.tables.text import p_text, plain
 
 _HEADINGS = ["run", "data", "features", "parameters", "epochs", "hours", "val CIDEr-D", f"test {MAIN_METRIC}"]
 
@@ -67,7 +67,7 @@ def run_table(runs: Sequence[FinishedRun], part: str) -> list[list[str]]:
                 f"{numbers.get('parameters', 0) / 1e6:.2f} M",
                 f"{numbers.get('epochs', 0):.0f}",
                 f"{numbers.get('training_seconds', 0) / 3600:.2f}",
-                f"{numbers['best_val_cider_d']:.3f}" if "best_val_cider_d" in numbers else "-",
+                f"{numbers['best_val_cider_d']:.1f}" if "best_val_cider_d" in numbers else "-",
                 f"{record.scores[MAIN_METRIC]:.2f}" if MAIN_METRIC in record.scores else "-",
             ]
         )

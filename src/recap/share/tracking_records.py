@@ -28,6 +28,7 @@ from recap.statistics.scores import read_metrics
 
 MAIN_METRIC = "CIDEr"
 _EPOCH_NAMES = {"seconds": "epoch_seconds", "step": "optimizer_step"}  # of columns of a history
+_SCALE = {"val_cider_d": 100, "best_val_cider_d": 100}  # of fractions that are shown in percent, as in tables
 
 
 @dataclass
@@ -104,7 +105,7 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         if isinstance(value, bool | str):
             record.tags.setdefault(name, str(value))
         elif isinstance(value, int | float) and name not in record.tags:
-            record.numbers["training_seconds" if name == "seconds" else name] = float(value)
+            record.numbers["training_seconds" if name == "seconds" else name] = _SCALE.get(name, 1) * float(value)
     record.started -= int(record.numbers.get("training_seconds", 0) * 1000)
     if scores / "metrics.json" in evaluated:
         metrics = read_metrics(scores)
@@ -134,7 +135,8 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
         with path.open(encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file):
                 epoch = int(line.pop("epoch"))
-                points += [(_EPOCH_NAMES.get(name, name), float(text), epoch) for name, text in line.items() if text]
+                numbers = {name: _SCALE.get(name, 1) * float(text) for name, text in line.items() if text}
+                points += [(_EPOCH_NAMES.get(name, name), number, epoch) for name, number in numbers.items()]
     except (KeyError, ValueError, TypeError) as error:
         raise DamagedFile(f"{path}: not a history of training ({error}); delete it and train this run again") from error
     return points

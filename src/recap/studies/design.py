@@ -9,9 +9,9 @@ import numpy as np
 
 from recap.core.errors import DataError
 from recap.core.hashing import generator
-from recap.reporting.text import plain
 from recap.settings import Study
 from recap.studies.sheets import BEST, Item
+from recap.tables.text import plain
 
 _CANDIDATES = 200  # captions of other images among which those with the fewest common words are taken
 

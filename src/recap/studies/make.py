@@ -17,11 +17,11 @@ from recap.core.log import log
 from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.reporting.text import plain
 from recap.settings import Study
 from recap.studies.design import gold_items, study_tasks
 from recap.studies.forms import crowd_files, inside, page
 from recap.studies.sheets import Item, Sheet, Sheets
+from recap.tables.text import plain
 
 FILES = ("sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html")
 SPLIT = "test"

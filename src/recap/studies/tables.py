@@ -10,12 +10,11 @@ from recap.core import checksums
 from recap.core.errors import counted
 from recap.core.files import cell, csv_text
 from recap.core.log import log
-from recap.reporting.content import NONE, Block, Content, Entry, Line
-from recap.reporting.tables import write_formats
-from recap.reporting.text import p_text, plain
 from recap.studies.analysis import LEVEL, PEARSON
 from recap.studies.responses import RULES
 from recap.studies.sheets import Sheets
+from recap.tables.formats import write_formats
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
 
 INTERVAL = f"{LEVEL:.0%} interval"
 SIMULATED = "SIMULATED raters: no person answered, and nothing here says anything about the systems"
@@ -26,18 +25,19 @@ _DEPENDENT = (
 
 def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any], out: Path) -> list[Path]:
     """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes."""
-    content, numbers = study_content(sheets, statistics), _csv_table(sheets, statistics)
-    paths = write_formats(out / name, content, numbers, name=sheets.name)
+    table, numbers = study_table(sheets, statistics), _csv_table(sheets, statistics)
+    paths = write_formats(out / name, table, numbers, name=sheets.name)
     checksums.record(*paths)
     log.info(f"study {sheets.name}: {counted(len(statistics['blocks']), 'block')} -> {paths[-1]}")
     return paths
 
 
-def study_content(sheets: Sheets, statistics: Mapping[str, Any]) -> Content:
+def study_table(sheets: Sheets, statistics: Mapping[str, Any]) -> TextTable:
     """Return the table of a study."""
     study, blocks = sheets.study, statistics["blocks"]
     columns = study.setups if sheets.preference else study.systems
-    content = Content(plain(study.title), plain(sheets.scale), [plain(column.label) for column in columns])
+    labels = [plain(column.label) for column in columns]
+    content = TextTable(plain(study.title), plain(sheets.scale), [(label, label) for label in labels])
     if statistics["simulated"]:
         content.scale = f"{SIMULATED}. {content.scale}"
     fill = _votes if sheets.preference else _answers
@@ -135,7 +135,7 @@ def _csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
 
 
 def _line(kind: str, texts: Iterable[Any]) -> Line:
-    return Line(kind, [Entry(str(text)) for text in texts])
+    return Line(kind, [Cell(str(text)) for text in texts])
 
 
 def _range(share: Mapping[str, Any]) -> str:
@@ -143,8 +143,7 @@ def _range(share: Mapping[str, Any]) -> str:
 
 
 def _number(value: float | None, digits: int, scale: int = 1) -> str:
-    # + 0.0: no minus before what rounds to zero
-    return NONE if value is None else f"{round(scale * value, digits) + 0.0:.{digits}f}"
+    return number_text(None if value is None else scale * value, digits)
 
 
 def _p(test: Mapping[str, Any]) -> str:

@@ -162,7 +162,7 @@ def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeyp
     sentence = refused(
         capsys,
         "run-step",
-        "recap.reporting.summary:write_summary",
+        "recap.report.figures:write_summary",
         "--spec",
         '{"rows": {}}',
         "--scores",

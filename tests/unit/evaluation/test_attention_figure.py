@@ -11,8 +11,8 @@ from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.reporting.attention import AttentionMap, grid_boxes, shaded, write_attention
 from recap.runs.inputs import FeatureSources
+from recap.tables.attention import AttentionMap, grid_boxes, shaded, write_attention
 
 
 def test_a_model_without_the_hook_is_named():

@@ -13,9 +13,9 @@ from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MetricError
 from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs
-from recap.reporting.tables import write_table
 from recap.settings.tables import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
+from recap.tables.formats import write_table
 
 RUN = ["parameters", "validation CIDEr-D", "steps", "training hours"]
 COLUMNS = ["METEOR", "CIDEr", *RUN]
@@ -80,7 +80,7 @@ def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path,
     assert all("Params (M)" in texts[ending] and "54.3" in texts[ending] for ending in ("html", "tex", "paper.md"))
     assert next(csv.DictReader(io.StringIO(texts["paper.csv"])))["Params (M)"] == "54.3"
     full = [line for line in csv.DictReader(io.StringIO(texts["csv"])) if line["metric"] == "training hours"]
-    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("10800.0 10800.0", "", "")] * 2
+    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("3.0 3.0", "", "")] * 2
 
 
 def test_missing_trainings_and_changed_files_are_refused(tmp_path):

@@ -10,13 +10,14 @@ import pytest
 from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
 from recap.plan.jobs import papers_with_claims, read_claims
-from recap.reporting.claims import claims_content
-from recap.reporting.content import table_content
-from recap.reporting.markdown import markdown_table
-from recap.reporting.text import plain
 from recap.settings.params import load_named, names
 from recap.settings.specs import JudgedClaims
 from recap.statistics.claims import judge_claims
+from recap.tables.claims import claims_table
+from recap.tables.formats import markdown_table
+from recap.tables.frame import table_frame
+from recap.tables.styles import full_table
+from recap.tables.text import plain
 
 FOLDER = Path(__file__).parents[2] / "golden"
 GOLDEN = json.loads((FOLDER / "printed.json").read_text())
@@ -47,12 +48,12 @@ def test_every_printed_number_deviation_and_p_is_that_of_the_paper():
 
 @cache
 def produced(name):
-    """The content of a table of invented scores as the profile without a scale makes it."""
+    """The full table of a table of invented scores as the profile without a scale makes it."""
     plan = planned(PARAMS, None, [name])
     table = plan.tables[name].model_copy(update={"selections": []})  # there are no trainings to choose among
     with tempfile.TemporaryDirectory() as folder:
         statistics = invented_statistics(table, plan.seeds[name][:1], Path(folder), images=4)
-    return table_content(table, statistics)
+    return full_table(table_frame(table, statistics))
 
 
 def shown(place):
@@ -60,7 +61,7 @@ def shown(place):
     if place == "claims":
         claims = [claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)]
         verdicts = judge_claims(JudgedClaims(scale="paper", claims=claims, tables={}), Path())
-        return plain(markdown_table(claims_content(verdicts, "paper")))
+        return plain(markdown_table(claims_table(verdicts, "paper")))
     if place in TABLES:
         return plain(markdown_table(produced(place)))
     return plain(load_named(PARAMS, "studies", place).source)
@@ -75,7 +76,7 @@ def test_a_produced_table_shows_every_doubt_and_printed_p(name):
     assert missing == []
     blocks = {block.label.removesuffix(" (baseline)"): block.lines for block in produced(name).blocks}
     for row in (row for row in rows(TABLES[name]) if row.printed_p):
-        (line,) = (line.entries for line in blocks[plain(row.label)] if line.kind == "p, printed")
+        (line,) = (line.cells for line in blocks[plain(row.label)] if line.label == "p, printed")
         texts = {column: entry.text for column, entry in zip(columns, line, strict=True)}
         assert {column: float(texts[column]) for column in row.printed_p} == row.printed_p
 

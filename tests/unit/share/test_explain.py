@@ -12,8 +12,8 @@ from PIL import Image
 from helpers.commands import refused_command
 from recap.cli import main
 from recap.models.explained import Note
-from recap.reporting.attention import grid_boxes
 from recap.share.explain import Explanation, explain, write_explanations
+from recap.tables.attention import grid_boxes
 
 pytestmark = pytest.mark.seconds
 

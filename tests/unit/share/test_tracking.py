@@ -81,7 +81,7 @@ def test_every_seed_and_stage_is_a_run_with_its_own_scores(publish):
     run = runs["demo", "transformer seed 2 scst"]
     metrics, tags = run.data.metrics, run.data.tags
     assert metrics["CIDEr"] == 60.0 and "SPICE" not in metrics  # percent, as in the tables
-    assert (metrics["loss"], metrics["val_cider_d"]) == (1.0, 0.5)
+    assert (metrics["loss"], metrics["val_cider_d"]) == (1.0, 50)
     assert run.info.status == "FINISHED" and run.info.end_time - run.info.start_time == 2000
     assert [tags[name] for name in ("model", "seed", "stage")] == ["transformer", "2", "scst"]
     assert tags["not_run.SPICE"] == "no jar"

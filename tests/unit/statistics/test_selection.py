@@ -8,10 +8,10 @@ from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, make_table, write_scores
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, MetricError, RecapError
-from recap.reporting.tables import write_table
 from recap.settings.specs import SelectedRows
 from recap.settings.tables import Selection
 from recap.statistics.compare import choose, compare_table, read_selections, write_selections
+from recap.tables.formats import write_table
 
 SELECTION = Selection(id="chosen", label="Best", over=["transformer", "zodiac"])
 LABELS = {"transformer": "Transformer", "zodiac": "ZoDIAC"}

@@ -10,7 +10,7 @@ from helpers.studies import make, position_of, study_of
 from recap.core.errors import ConfigError, DataError
 from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, share, study_power
 from recap.studies.responses import Submission, collect
-from recap.studies.tables import study_content, write_study_table
+from recap.studies.tables import study_table, write_study_table
 
 VOTES = {"frac_0.001": [49, 24, 78, 99], "frac_0.005": [48, 48, 59, 95], "frac_0.01": [43, 61, 55, 91]}
 CHI_SQUARE = {"frac_0.001": 51.8, "frac_0.005": 23.8, "frac_0.01": 20.0}
@@ -46,13 +46,13 @@ def test_the_published_votes_give_table_6_and_its_tests(published):
 
 def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
     forms, _, statistics = published
-    content = study_content(forms.sheets, statistics)
-    assert content.columns == ["0.1% data", "0.5% data", "1% data"]
+    content = study_table(forms.sheets, statistics)
+    assert [name for name, _ in content.columns] == ["0.1% data", "0.5% data", "1% data"]
     labels = ["Transformer", "AoA Transformer", "M2 Transformer", "VisualGPT", "All systems"]
     assert [block.label for block in content.blocks] == labels
-    lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[3].lines}
+    lines = {line.label: [cell.text for cell in line.cells] for line in content.blocks[3].lines}
     assert lines["votes, percent"] == lines["printed"] == ["39.6", "38.0", "36.4"]
-    assert [entry.text for entry in content.blocks[4].lines[0].entries] == ["51.8", "23.8", "20.0"]
+    assert [cell.text for cell in content.blocks[4].lines[0].cells] == ["51.8", "23.8", "20.0"]
     paths = write_study_table(name="t6", sheets=forms.sheets, statistics=statistics, out=tmp_path)
     assert [path.suffix for path in paths] == [".tex", ".csv", ".html", ".md"]
     assert "51.79" in paths[1].read_text() and not any("SIMULATED" in path.read_text() for path in paths)
@@ -60,7 +60,7 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
         **statistics,
         "blocks": [{**block, "test": {**block["test"], "p_by": "exact"}} for block in statistics["blocks"]],
     }
-    assert any("0.1% data (exact)" in note for note in study_content(forms.sheets, few).notes)
+    assert any("0.1% data (exact)" in note for note in study_table(forms.sheets, few).notes)
 
 
 def test_answers_of_table_7_give_its_rates(tmp_path):
@@ -77,9 +77,10 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     assert missing["systems"]["gt"]["share"] == 37 / 40
     assert missing["test"]["degrees"] == 3  # the reference captions are not tested against the models
     assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"]["p"] == pytest.approx(1)
-    content = study_content(forms.sheets, statistics)
-    assert content.columns == ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
-    lines = {line.kind: [entry.text for entry in line.entries] for line in content.blocks[0].lines}
+    content = study_table(forms.sheets, statistics)
+    names = ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
+    assert [name for name, _ in content.columns] == names
+    lines = {line.label: [cell.text for cell in line.cells] for line in content.blocks[0].lines}
     assert content.blocks[0].label == "Q1. Does the caption miss things shown in the image?"
     assert lines["no rate"] == ["0.65", "0.60", "0.57", "0.57", "0.93"]
     assert lines["printed: no rate"] == ["0.66", "0.59", "0.58", "0.58", "0.93"]

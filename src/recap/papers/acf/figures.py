@@ -31,9 +31,9 @@ from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.papers.acf.model import grid_size, region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
-from recap.reporting.attention import Box, grid_boxes
-from recap.reporting.text import plain
 from recap.runs.folder import run_model_config
+from recap.tables.attention import Box, grid_boxes
+from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

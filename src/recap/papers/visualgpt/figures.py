@@ -32,9 +32,8 @@ from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabula
 from recap.evaluation.figures import BATCH, DrawnModels, caption_images
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
-from recap.reporting.colours import COLOURS
-from recap.reporting.figures import side_by_side
-from recap.reporting.text import plain
+from recap.tables.contact_sheet import COLOURS, side_by_side
+from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

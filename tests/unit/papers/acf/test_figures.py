@@ -37,7 +37,7 @@ from recap.papers.acf.figures import (
 from recap.papers.acf.model import region_cells
 from recap.papers.acf.settings import AcfModel, ClustersFigure
 from recap.papers.transformer.settings import TransformerModel
-from recap.reporting.attention import grid_boxes
+from recap.tables.attention import grid_boxes
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 WORDS = ["a", "man", "on", "a", "horse"]

@@ -1,0 +1,72 @@
+"""Every system's caption of test images beside photo and references, in one page that needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from recap.core.errors import DataError, MetricError
+from recap.core.files import write_text
+from recap.core.hashing import generator
+from recap.data.corpus import Corpus
+from recap.data.files.images import ImageSource
+from recap.statistics.scores import not_comparable
+from recap.tables.contact_sheet import photo_address, read_photo
+from recap.tables.samples import ScoredCaptions
+from recap.tables.text import plain
+
+_EDGE = 320  # pixels of a photo's longer edge
+
+
+def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence[Path], count: int, out: Path) -> None:
+    """Write the page: photo, references, and each system's caption with its scores; sorted and filtered by difference.
+
+    ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none. ``count`` images
+    are drawn at random where the split has more, the same on every run.
+    """
+    table = Corpus.read(corpus)
+    scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
+    first_label, first = next(iter(scored.items()))
+    for label, each in scored.items():
+        reason = not_comparable(first.signature, each.signature)
+        if reason or set(each.captions) != set(first.captions):
+            why = reason or "their images differ"
+            raise MetricError(f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}")
+    references = table.captions(first.split)
+    unknown = sorted(set(first.captions) - set(references))
+    if unknown:
+        raise MetricError(f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes")
+    ids = sorted(first.captions)
+    metrics = [name for name in first.scores if all(name in each.scores for each in scored.values())]
+    drawn = sorted(generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist())
+    source, names = ImageSource(list(images)) if images else None, table.files()
+    photos = [
+        {
+            "id": image,
+            "src": _address(source, names[image]) if source else "",
+            "references": [plain(text) for text in references[image]],
+            "captions": [plain(each.captions[image]) for each in scored.values()],
+            "scores": [[round(each.scores[name][image], 2) for name in metrics] for each in scored.values()],
+        }
+        for image in (ids[place] for place in drawn)
+    ]
+    share = "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
+    about = (
+        f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on the scale of tables."
+    )
+    data = {"about": about, "systems": [plain(label) for label in systems], "metrics": metrics, "photos": photos}
+    # Characters that could end the element of the page that holds the data.
+    script = json.dumps(data, ensure_ascii=True, allow_nan=False)
+    script = script.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    page = files("recap.report").joinpath("templates/gallery.html").read_text(encoding="utf-8")
+    write_text(out, page.replace("@DATA@", script))
+
+
+def _address(source: ImageSource, file: str) -> str:
+    """Return a photo as a data URI."""
+    try:
+        return photo_address(read_photo(source, file), _EDGE)[0]
+    except DataError as error:
+        raise DataError(f"{error}; or leave --images out for a page without photos") from error

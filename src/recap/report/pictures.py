@@ -1,0 +1,129 @@
+"""What a report shows of pictures: figures that the profile drew, and samples of captions with their photos."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from recap.core.errors import DataError
+from recap.core.log import log
+from recap.data.files.images import ImageSource
+from recap.plan.paths import Paths
+from recap.plan.run import file_name, row_runs
+from recap.plan.run_plan import RunPlan
+from recap.report.progress import is_scored
+from recap.settings import Table
+from recap.tables.contact_sheet import data_address, photo_address, read_photo
+from recap.tables.samples import Sample, choose_samples
+from recap.tables.text import plain
+
+_EDGE = 480  # pixels of a photo's longer edge in the page
+_CURVES = "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a band from the lowest to the highest."
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure: its file, title, and text below it.
+
+    `address` is a data URI with all of it; of a figure that is no picture, `text` is what its file says.
+    """
+
+    file: Path
+    title: str
+    caption: str
+    address: str = ""
+    width: int = 0
+    height: int = 0
+    text: str = ""
+
+    @property
+    def printable(self) -> Path:
+        """The file for a PDF: with lines instead of pixels where there is one."""
+        drawn = self.file.with_suffix(".pdf")
+        return drawn if drawn.is_file() else self.file
+
+
+@dataclass(frozen=True)
+class ShownSample:
+    """A sample with its photo as a data URI; "": the photo is not here."""
+
+    sample: Sample
+    address: str = ""
+    width: int = 0
+    height: int = 0
+
+
+@dataclass(frozen=True)
+class SampledTable:
+    """The samples of a table, and their contact sheet if it is drawn; `why` says why there are none."""
+
+    title: str
+    samples: list[ShownSample]
+    sheet: Path | None
+    why: str = ""
+
+
+def figures(plan: RunPlan) -> list[ShownFigure]:
+    """Return the figures that are drawn, in the order of the plan, the learning curves last."""
+    folder = Path(Paths(plan).reports) / "figures"
+    planned: dict[str, tuple[str, str]] = {}
+    for name, figure in plan.figures.items():
+        planned[f"{file_name(name)}.png"] = (plain(figure.title), plain(figure.scale))
+    for drawn in plan.model_figures:
+        for file, title in drawn.files.items():
+            if title:
+                caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
+                of_table, _, scale = plain(drawn.heading).partition(" | ")
+                planned[file] = (f"{title[:1].upper()}{title[1:]}: {of_table}", f"{caption} {scale}".strip())
+    planned["curves.png"] = ("Learning curves", _CURVES)
+    return [_figure(folder / file, *titles) for file, titles in planned.items() if (folder / file).is_file()]
+
+
+def _figure(file: Path, title: str, caption: str) -> ShownFigure:
+    from PIL import Image
+
+    content = file.read_bytes()
+    if file.suffix != ".png":
+        return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            width, height = image.size
+    except OSError as error:
+        raise DataError(f"{file}: not a picture ({error}); delete it and have it drawn again") from error
+    return ShownFigure(file, title, caption, data_address(content, "image/png"), width, height)
+
+
+def sampled_table(plan: RunPlan, table_id: str) -> SampledTable:
+    """Return the samples of a table, of the rows whose first seed is scored; rows from outside wait for all others."""
+    paths, table, seeds = Paths(plan), plan.tables[table_id], plan.seeds[table_id]
+    name, title = file_name(table_id), plain(table.title)
+    sheet = Path(paths.reports) / "figures" / f"{name}_captions.png"
+    drawn = sheet if sheet.is_file() else None
+    rows = [row for row in table.rows if is_scored(paths, row_runs(row, seeds)[0])]
+    if not rows:
+        return SampledTable(title, [], drawn, "no row is scored yet")
+    dataset = next(row.dataset for row in table.rows if row.id == table.baseline)
+    samples = choose_samples(
+        name=name,
+        table=table if len(rows) == len(table.rows) else _of_rows(table, {row.id for row in rows}),
+        seeds=seeds,
+        corpus_path=Path(paths.of_dataset(dataset, "corpus.parquet")),
+        scores_root=Path(paths.results) / "scores",
+        count=plan.profile.sample_captions,
+    )
+    roots = paths.images(dataset)
+    missing = [root for root in roots if not Path(root).exists()]
+    if missing:
+        log.warning(f"{missing[0]}: no such folder or zip, so the samples are shown without their photos")
+        return SampledTable(title, [ShownSample(sample) for sample in samples], drawn)
+    source = ImageSource([Path(root) for root in roots])
+    shown = [ShownSample(sample, *photo_address(read_photo(source, sample.file), _EDGE)) for sample in samples]
+    return SampledTable(title, shown, drawn)
+
+
+def _of_rows(table: Table, ids: set[str]) -> Table:
+    """Return the table with some of its rows."""
+    examples = table.examples if table.examples and table.examples.row in ids else None
+    rows = [row for row in table.rows if row.id in ids]
+    return table.model_copy(update={"rows": rows, "outside": [], "examples": examples})

@@ -1,1 +1,0 @@
-"""Tables (LaTeX, CSV, Markdown, HTML) and figures of finished runs; does not import torch."""

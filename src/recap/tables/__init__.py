@@ -1,0 +1,1 @@
+"""Tables of results as one frame and four formats, sample captions and contact sheets; does not import torch."""

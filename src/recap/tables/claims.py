@@ -1,0 +1,148 @@
+"""The verdicts on a paper's claims: one line for each in a table, and every comparison behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recap.core.files import cell, csv_text, no_formula
+from recap.core.log import log
+from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
+from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
+from recap.tables.formats import write_formats
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+
+PAPER = "paper"  # the scale at which nothing is replaced
+_COLUMNS = ["Verdict", "Printed", "Ours", "p (Holm)"]
+_COMPARED = ["Verdict", "Printed", "Ours", "95% interval", "p (Holm)", "Runs", "Power", "Seeds needed"]
+_RECORD = {  # column of the CSV -> attribute of a comparison; `seeds` comes after them
+    "printed": "printed",
+    "difference": "difference",
+    "low_uncorrected": "low",
+    "high_uncorrected": "high",
+    "p_holm": "p",
+    "runs": "runs",
+    "power": "power",
+}
+_LEGEND = "Printed and ours: row minus the other row, in points; of several comparisons, the one with the largest p."
+_NOTES = [
+    "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
+    f"{SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over the comparisons of the claim. A claim "
+    "holds if all of its comparisons do, and does not hold if one does not.",
+    "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is corrected over all "
+    f"comparisons of the claim, so it can be above {SIGNIFICANT:g} where the interval is without 0.",
+    "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is ours; no paper gives "
+    "one.",
+    "A printed number of others counts as exact. It is compared only with scores on its data by its settings, and only "
+    "where the score of a corpus is the mean over its images.",
+    f"Power: chance that so many runs show a difference of the printed size; seeds needed: for a power of "
+    f"{100 * POWER:.0f} %, a rough estimate from the spread seen here.",
+]
+
+
+def verdict_text(verdict: Verdict, scale: str) -> str:
+    """Return a verdict with the scale it holds for; what no training decides holds at every scale."""
+    measured = verdict.judged and verdict.verdict in (HOLDS, FAILS, UNTOLD)
+    return f"{verdict.verdict} at scale {scale}" if measured and scale != PAPER else verdict.verdict
+
+
+def claim_line(verdict: Verdict, scale: str) -> str:
+    """Return one line about a claim for a terminal: id, verdict, why, its weakest comparison, and the sentence."""
+    why, printed, tolerance = _why(verdict)
+    shown = printed
+    if weakest := _weakest(verdict):
+        named = zip(_COMPARED[1:], _cells(weakest)[1:], strict=True)
+        numbers = [f"{name[0].lower()}{name[1:]} {each.text}" for name, each in named if each.text != NONE]
+        shown = ", ".join([f"{weakest.check.row} against {plain(weakest.against)}, {weakest.metric}", *numbers])
+    parts = [why, shown, tolerance, f'"{plain(verdict.claim.sentence)}" ({verdict.claim.where})']
+    return f"{verdict.claim.id}: {verdict_text(verdict, scale)}: {'; '.join(filter(None, parts))}"
+
+
+def _weakest(verdict: Verdict) -> Judged | None:
+    """Return the comparison with the largest p among those with the claim's verdict, if any has numbers."""
+    alike = [each for each in verdict.judged if each.verdict == verdict.verdict and each.difference is not None]
+    return max(alike, key=lambda each: 1.0 if each.p is None else each.p) if alike else None
+
+
+def _why(verdict: Verdict) -> tuple[str, str, str]:
+    """Return why there is this verdict, the claim's own numbers, and our tolerance for a printed score."""
+    numbers = ", ".join(f"{number:,.7g}" for number in verdict.claim.printed)
+    within = ", ".join(dict.fromkeys(f"{check.within:g}" for check in verdict.claim.checks if check.within))
+    tolerance = f"reached within {within} points (our tolerance)" if within else ""
+    return verdict.why, f"printed {numbers}" if numbers else "", tolerance
+
+
+def _cells(judged: Judged) -> list[Cell]:
+    """Return the cells of a comparison."""
+    within, interval = judged.check.within, NONE
+    if judged.low is not None:
+        interval = f"{number_text(judged.low, 1, signed=True)} to {number_text(judged.high, 1, signed=True)}"
+    texts = [
+        judged.verdict,
+        number_text(judged.printed, 1, signed=True) if within is None else f"±{within:g}",
+        number_text(judged.difference, 1, signed=True),
+        interval,
+        NONE if judged.p is None else p_text(judged.p),
+        f"{judged.runs}" if judged.runs else NONE,
+        NONE if judged.power is None else f"{100 * judged.power:.0f} %",
+        NONE if judged.seeds is None else str(judged.seeds or f">{MOST}"),
+    ]
+    return [Cell(text) for text in texts]
+
+
+def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
+    """Return a line for each claim; those that were not run share one. The comparisons are the table's ``more``."""
+    note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
+    table = TextTable("Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND])
+    more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES)
+    lines = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        label = f"{claim.id} ({claim.where}): {plain(claim.sentence)}"
+        doubt = f"Doubt about the sentence: {plain(claim.doubt)}." if claim.doubt else ""
+        why = "; ".join(filter(None, _why(verdict)))
+        notes = [f"{plain(why)}." if why else "", doubt]
+        marks = tuple(filter(None, map(table.footnotes.mark, notes)))  # of both tables, below the first
+        compared = [each for each in verdict.judged if each.difference is not None]
+        if compared or verdict.verdict == NOT_RUN:
+            more.blocks.append(Block(label, [Line(verdict_text(verdict, scale), [Cell()] * len(_COMPARED), marks)]))
+            for each in compared:
+                named = f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
+                more.blocks[-1].lines.append(Line(named, _cells(each)))
+        if verdict.verdict != NOT_RUN:
+            weakest = _weakest(verdict)
+            numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
+            lines.append(Line(label, [Cell(verdict_text(verdict, scale)), *numbers], marks))
+    waiting = [verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN]
+    if waiting:
+        lines.append(Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3]))
+    table.blocks = [Block("", lines)]
+    table.more = more if more.blocks else None
+    if table.more is None:
+        table.notes = _NOTES
+    return table
+
+
+def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
+    """Return one line for each comparison, and for each claim without any."""
+    head = ["claim", "where", "sentence", "scale", "verdict", "why", "doubt", "table", "row", "against", "metric"]
+    lines = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
+    for verdict in verdicts:
+        claim = verdict.claim
+        begin = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
+        for each in verdict.judged:
+            named = [each.table, each.check.row, each.against, each.metric, each.verdict]
+            values = [getattr(each, key) for key in _RECORD.values()]
+            values += [f"more than {MOST}" if each.seeds == 0 else each.seeds, each.check.within]
+            numbers = [cell(value) for value in values]
+            lines.append([no_formula(text) for text in [*begin, *named]] + [*numbers, no_formula(each.why)])
+        if not verdict.judged:
+            lines.append([no_formula(text) for text in begin] + [""] * (len(lines[0]) - len(begin)))
+    return csv_text(lines)
+
+
+def write_claims(verdicts: Sequence[Verdict], scale: str, out: Path) -> list[Path]:
+    """Write ``claims.{tex,csv,html,md}`` into a folder and return the paths."""
+    paths = write_formats(out / "claims", claims_table(verdicts, scale), claims_csv(verdicts, scale), name="claims")
+    log.info(f"claims: {len(verdicts)} judged -> {out / 'claims.md'}")
+    return paths

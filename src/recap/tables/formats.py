@@ -1,0 +1,251 @@
+"""A table as LaTeX (booktabs), Markdown, HTML and CSV: templates that place and escape, and compute nothing."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recap.core.errors import counted
+from recap.core.files import csv_text, no_formula, write_text
+from recap.core.log import log
+from recap.settings import Table
+from recap.tables.frame import table_frame
+from recap.tables.styles import full_table, paper_records, paper_table
+from recap.tables.text import Block, Cell, TextTable, plain
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+FORMATS = ("tex", "csv", "html", "md")
+
+
+def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
+    """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,html,md}``; equal statistics give equal bytes.
+
+    ``statistics`` is what :func:`recap.statistics.compare.compare_table` made.
+    """
+    frame = table_frame(table, statistics)
+    paper = paper_table(frame)
+    records = [[no_formula(text) for text in record] for record in paper_records(paper)]
+    paths = write_formats(out / name, full_table(frame), frame.csv(), name=name)
+    paths += write_formats(out / f"{name}.paper", paper, csv_text(records), name=name)
+    shape = f"{counted(len(table.rows), 'row')}, {counted(len(table.columns), 'column')}"
+    log.info(f"table {name}: {shape} -> {out / name}.md")
+    return paths
+
+
+def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list[Path]:
+    """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths."""
+    texts = {"tex": latex_table(table, name), "csv": csv, "html": html_table(table), "md": markdown_table(table)}
+    paths = [begin.with_name(f"{begin.name}.{ending}") for ending in FORMATS]
+    for path, ending in zip(paths, FORMATS, strict=True):
+        write_text(path, texts[ending])
+    return paths
+
+
+def markdown_table(table: TextTable, level: int = 1) -> str:
+    """Return a table as Markdown with aligned columns below a heading of a level."""
+    text = environment("md").get_template("table.md.j2").render(table=table, level=level)
+    return re.sub(r"(?:^\|.*\n)+", lambda lines: _aligned(lines[0]), text, flags=re.MULTILINE)
+
+
+def html_table(table: TextTable) -> str:
+    """Return a table as a fragment for a browser, without external files."""
+    return environment("html").get_template("table.html.j2").render(table=table)
+
+
+def latex_table(table: TextTable, name: str) -> str:
+    """Return a table as LaTeX: in the style `paper` as narrow as a column of two where it fits."""
+    layouts = [_latex_layout(each) for each in (table, table.more) if each]
+    label = "".join(char if char.isalnum() else "-" for char in name) + ("-paper" if table.style == "paper" else "")
+    return environment("tex").get_template("table.tex.j2").render(layouts=layouts, name=name, label=label)
+
+
+@cache
+def environment(ending: str, *packages: str) -> Environment:
+    """Return the templates of a format, also those of further packages; whatever they show is escaped for it."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": html.escape}
+    escaped = escapes[ending]
+    block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in ("recap.tables", *packages)]),
+        autoescape=True,  # so that what a macro returns is not escaped again
+        finalize=lambda shown: shown if isinstance(shown, Markup) else Markup(escaped(str(shown))),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        block_start_string=block[0],
+        block_end_string=block[1],
+        variable_start_string=value[0],
+        variable_end_string=value[1],
+    )
+    made.globals["markup"] = Markup
+    made.filters["breakable"] = _breakable
+    return made
+
+
+# ----------------------------------------------------------------------------------------------- Markdown
+
+
+def markdown_text(text: str) -> str:
+    """Return text with the characters escaped that end a cell of a table or start HTML."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def _aligned(lines: str) -> str:
+    """Return the lines of a table with equally wide columns: the first to the left, numbers to the right."""
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines.splitlines()]
+    widths = [max(3, *(len(row[index]) for row in rows)) for index in range(len(rows[0]))]
+    padded = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+    lines_out = [f"| {' | '.join(row)} |\n" for row in padded]
+    lines_out[1] = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), "\n"])
+    return "".join(lines_out)
+
+
+# ----------------------------------------------------------------------------------------------- LaTeX
+
+_SPECIAL = {
+    **dict(zip("{}$&#%_", (r"\{", r"\}", r"\$", r"\&", r"\#", r"\%", r"\_"), strict=True)),
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    '"': "''",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "†": r"$^\dagger$",
+    "→": r"$\rightarrow$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "Δ": r"$\Delta$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "λ": r"$\lambda$",
+}
+_PUNCTUATION = "–—‘’“”…•"
+_LACKING = "ĦħĸĿŀŉŦŧſ"  # Latin letters that no font of pdfLaTeX has
+_T1 = "«»ÐðÞþĐđŊŋĄąĘęĮįŲų"  # what it has in the encoding T1 alone
+# Combining characters, each with its accent, which every encoding has.
+_MARKS = "\u0300` \u0301' \u0302^ \u0303~ \u0304= \u0306u \u0307. \u0308\" \u030ar \u030bH \u030cv \u0323d \u0327c"
+_ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
+
+_COLUMN, _PAGE_WIDTH = 219.0, 455.0  # points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
+_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0)  # of numbers; what stands beside them is three quarters as large
+_GAP, _WIDE_GAP = 4.0, 9.0  # between two columns: at least, and where there is room
+# Widths in Times, in thousandths of the size; other characters are as wide as a lower-case letter on average.
+_WIDTHS = {**dict.fromkeys("ijltfrI .,:;'|[]/-", 290), **dict.fromkeys("mwMW%@", 790), **dict.fromkeys("()", 360)}
+_WIDTHS |= {"±": 580, "+": 560, "†": 560}
+_LABEL = 60  # characters of a label; a longer one is set in several lines
+_PAGE_HEIGHT = 640  # points of the lowest page of the venues whose styles are tried, in an article of 11 points
+
+
+def latex_text(text: str) -> str:
+    """Return text as LaTeX that sets with any font; a letter that it lacks is `[U+0127]`, a leading minus is one."""
+    body = "".join(map(_latex_char, unicodedata.normalize("NFC", plain(text))))
+    return re.sub(r"^-(?=\d)", "$-$", body)
+
+
+def _latex_char(char: str) -> str:
+    if char in _SPECIAL:
+        return _SPECIAL[char]
+    if char in _T1:
+        return rf"{{\fontencoding{{T1}}\selectfont {char}}}"
+    if char in _PUNCTUATION or (char <= "\u017f" and char not in _LACKING):
+        return char
+    decomposed = unicodedata.normalize("NFKD", char)
+    base, accents = decomposed[0], decomposed[1:]
+    if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
+        return f"[U+{ord(char):04X}]"
+    return "".join(rf"\{_ACCENTS[accent]}{{" for accent in reversed(accents)) + latex_text(base) + "}" * len(accents)
+
+
+def _latex_layout(table: TextTable) -> dict[str, Any]:
+    """Return what the template needs beside a table: environment, sizes in points, parts of a cell, and floats."""
+    in_column = [("table", _COLUMN, size) for size in _SIZES[:3]] if table.style == "paper" else []
+    choices = [*in_column, *(("table*", _PAGE_WIDTH, size) for size in _SIZES)]
+    environment, width, size = next((each for each in choices if width_of(table, each[2]) <= each[1]), choices[-1])
+    # Room that is left goes between the columns; a twentieth stays, as widths are rough.
+    room = max(0.0, 0.95 * width - width_of(table, size))
+    cells = [cell for line in table.lines for cell in line.cells]
+    return {
+        "table": table,
+        "environment": environment,
+        "size": size,
+        "small": 0.75 * size,
+        "gap": min(_WIDE_GAP, _GAP + room / len(table.columns)),
+        "beside": any(cell.sd or cell.dagger or cell.printed or cell.note for cell in cells),
+        "printed": any(cell.printed for cell in cells),
+        "wide_labels": max(len(line.label) for line in table.lines) > _LABEL,
+        "floats": _floats(table, size),
+    }
+
+
+def width_of(table: TextTable, size: float) -> float:
+    """Return about how many points wide the lines are, in Times of a size."""
+    labels = [_text_width(line.label, size) + _text_width(",".join(line.notes), 0.7 * size) for line in table.lines]
+    total = min(max(labels), _PAGE_WIDTH / 2)
+    for index, (short, _) in enumerate(table.columns):
+        cells = [line.cells[index] for line in table.lines]
+        means = max(_text_width(cell.text, size) for cell in cells)
+        beside = max(_text_width(_beside(cell), 0.75 * size) for cell in cells)
+        total += _GAP + max(means + beside, *(_text_width(word, size) for word in short.split()))
+    return total
+
+
+def _beside(cell: Cell) -> str:
+    return f"±{cell.sd}" * bool(cell.sd) + "†" * cell.dagger + f" ({cell.printed})" * bool(cell.printed)
+
+
+def _text_width(text: str, size: float) -> float:
+    return (
+        sum(_WIDTHS.get(char, 500 if char.isdigit() else 680 if char.isupper() else 470) for char in text) * size / 1000
+    )
+
+
+def _floats(table: TextTable, size: float) -> list[tuple[list[Block], list[str]]]:
+    """Return blocks and notes of each float: one that is taller than a page would lose its end."""
+    head = " ".join([table.title, table.scale, *table.legend])
+    room = _PAGE_HEIGHT - 50 - 13.6 * (1 + len(head) // 80)
+    texts = [*table.sentences, *(f"Signature: {text}" for text in table.signatures)]
+    parts: list[tuple[Block | str, float]] = []
+    for block in table.blocks:
+        lines = sum(
+            (1 + len(line.label) // _LABEL for line in block.lines), bool(block.label) + len(block.label) // 100
+        )
+        parts.append((block, 5 + 1.25 * size * lines))
+    parts += [(text, 9.8 * (1 + len(text) // 105)) for text in texts]
+    floats: list[tuple[list[Block], list[str]]] = [([], [])]
+    used = 0.0
+    for part, height in parts:
+        if used and used + height > room:
+            floats.append(([], []))
+            used = 0.0
+        blocks, notes = floats[-1]
+        if isinstance(part, Block):
+            blocks.append(part)
+        else:
+            notes.append(part)
+        used += height
+    return floats
+
+
+def _breakable(text: str) -> Markup:
+    """Return a signature as LaTeX, whose line may end after each of its fields."""
+    from markupsafe import Markup
+
+    return Markup(latex_text(text).replace(r"\textbar{}", r"\textbar{}\allowbreak "))

@@ -1,0 +1,221 @@
+"""Sample captions of a table's rows beside the references: a random sample, and some with given phrases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recap.core.errors import MetricError
+from recap.core.files import write_text
+from recap.core.hashing import generator
+from recap.core.log import log
+from recap.data.corpus import Corpus
+from recap.data.files.images import ImageSource
+from recap.data.tokenizer import tokenize
+from recap.plan.run import outside_path, row_runs
+from recap.settings import Table
+from recap.settings.metrics import score_info
+from recap.statistics.scores import read_captions, read_image_scores, read_metrics
+from recap.tables import contact_sheet as sheet
+from recap.tables.contact_sheet import Styled
+from recap.tables.text import plain
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_EDGE, _TEXT_WIDTH = 300, 560  # pixels: edge of the box of an image, width of the text beside it
+_DARKER = 0.7  # of the color of a line, as text on white
+
+
+@dataclass(frozen=True)
+class RowCaption:
+    """A row's label, its caption of one image (first seed), and the caption's CIDEr in percent, where it was scored."""
+
+    label: str
+    text: str
+    cider: float | None = None
+
+    def heading(self) -> str:
+        """Return the label with the score."""
+        return self.label if self.cider is None else f"{self.label}, CIDEr {self.cider:.0f}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image: its file, the captions of all rows, its references, and the phrase that it was chosen for, if any."""
+
+    image_id: int
+    file: str
+    captions: list[RowCaption]
+    references: list[str]
+    phrase: str | None = None
+
+    def heading(self) -> str:
+        """Return which image this is and what it shows."""
+        return f"image {self.image_id}" + (f", an example of \u201c{self.phrase}\u201d" if self.phrase else "")
+
+
+@dataclass(frozen=True)
+class ScoredCaptions:
+    """Captions of one run by image, and their scores on the scale of tables, by metric."""
+
+    split: str
+    signature: str
+    captions: dict[int, str]
+    scores: dict[str, dict[int, float]]
+
+    @classmethod
+    def read(cls, folder: Path) -> ScoredCaptions:
+        """Read the files of an evaluation."""
+        metrics = read_metrics(folder)
+        columns = read_image_scores(folder, metrics.split)
+        ids = columns.pop("image_id").tolist()
+        scores = {
+            name: dict(zip(ids, (score_info(name).scale * values).tolist(), strict=True))
+            for name, values in columns.items()
+            if metrics.scores.get(name) is not None
+        }
+        return cls(metrics.split, metrics.signature, read_captions(folder, metrics.split), scores)
+
+
+def write_samples(
+    *,
+    name: str,
+    table: Table,
+    seeds: Sequence[int],
+    corpus_path: Path,
+    image_roots: Sequence[Path],
+    scores_root: Path,
+    out: Path,
+    count: int,
+) -> list[Sample]:
+    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text as ``.md``.
+
+    ``count`` images are drawn at random, the same ones on every run; those of the table's examples follow. The photos
+    are in folders or zips; ``scores_root`` is above ``<dataset>/<subset>/...`` with the scores of each run.
+    """
+    samples = choose_samples(
+        name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count
+    )
+    source = ImageSource(list(image_roots))
+    photos = [sheet.read_photo(source, sample.file) for sample in samples]
+    figure = out / f"{name}_captions.png"
+    draw_samples(samples, photos, figure, title=table.title, scale=table.scale)
+    write_text(out / f"{name}_captions.md", _samples_markdown(samples, table=table, figure=figure.name))
+    return samples
+
+
+def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str) -> None:
+    """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
+    cards = [
+        sheet.beside([sheet.fitted(photo, _EDGE), sheet.written(_card_text(number, sample), _TEXT_WIDTH)], sheet.MARGIN)
+        for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1)
+    ]
+    head = [(title, "bold", sheet.TEXT_COLOR), (scale, "plain", sheet.GREY)]
+    sheet.write_sheet(head, cards, out, columns=1 if len(samples) <= 2 else 2)
+
+
+def _card_text(number: int, sample: Sample) -> list[Styled]:
+    """Return the text beside one image: every row's label and caption, then the references in gray."""
+    from PIL.ImageColor import getrgb
+
+    lines: list[Styled] = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
+    colours = sheet.colour_of(caption.label for caption in sample.captions)
+    for caption in sample.captions:
+        red, green, blue = (round(_DARKER * part) for part in getrgb(colours[caption.label])[:3])
+        lines.append((caption.heading(), "bold", (red, green, blue)))
+        lines.append((caption.text or "(empty caption)", "plain", sheet.TEXT_COLOR))
+    return lines + [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
+
+
+def choose_samples(
+    *, name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
+) -> list[Sample]:
+    """Take the table's images, draw others at random, the same on every run, and look up the captions of every row.
+
+    The table's name and the first seed decide the draw. For each example phrase that a caption says, an image is drawn.
+    """
+    scored = {row.id: ScoredCaptions.read(scores_root / row_runs(row, list(seeds))[0].path) for row in table.rows}
+    for row in table.outside:
+        scored[row.id] = ScoredCaptions.read(scores_root / outside_path(table, name, row.id))
+    labels = {row.id: row.label for row in table.rows}
+    labels |= {row.id: f"{row.label} (from outside)" for row in table.outside}
+    split = next(iter(scored.values())).split
+    corpus = Corpus.read(corpus_path)
+    references, files = corpus.captions(split), corpus.files()
+    for row_id, each in scored.items():
+        if set(each.captions) != set(references):
+            raise MetricError(f"the captions of row {row_id!r} are not those of the split {split!r} of {corpus_path}")
+    for image_id in table.image_ids:
+        if image_id not in references:
+            raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {image_id}")
+    ids = sorted(references)
+    drawn = generator(seeds[0], "samples", name).choice(len(ids), size=min(count, len(ids)), replace=False)
+    named = [*table.image_ids, *_with_references(table.image_captions, references, name)]
+    chosen: list[tuple[int, str | None]] = [
+        (i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn.tolist())])
+    ]
+    if table.examples:
+        random, captions = generator(seeds[0], "examples", name), scored[table.examples.row].captions
+        for phrase in table.examples.phrases:
+            words = re.compile(rf"\b{re.escape(phrase)}\b")
+            saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
+            if saying:
+                chosen.append((saying[int(random.integers(len(saying)))], phrase))
+    return [
+        Sample(
+            image_id=image_id,
+            file=files[image_id],
+            captions=[
+                RowCaption(plain(label), plain(of.captions[image_id]), of.scores.get("CIDEr", {}).get(image_id))
+                for label, of in ((labels[row_id], each) for row_id, each in scored.items())
+            ],
+            references=[plain(caption) for caption in references[image_id]],
+            phrase=phrase,
+        )
+        for image_id, phrase in chosen
+    ]
+
+
+def _with_references(captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str) -> list[int]:
+    """Return the images that have one of the captions as a reference, in the order of the captions.
+
+    A caption that no image has is one line in the log: print and data set may spell it differently.
+    """
+    if not captions:
+        return []
+    image_of = {" ".join(tokenize(text)): image for image, texts in references.items() for text in texts}
+    images = {text: image_of.get(" ".join(tokenize(text))) for text in captions}
+    for text, image in images.items():
+        if image is None:
+            log.warning(f"table {table!r}: image_captions: no image of the test split has the reference {text!r}")
+    return [image for image in images.values() if image is not None]
+
+
+def _samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -> str:
+    """Return samples of a table as Markdown below the contact sheet ``figure``."""
+    lines = [f"# {_markdown(table.title)}: captions", ""]
+    lines += [f"**{_markdown(table.scale)}**", ""] if table.scale else []
+    lines += ["A random sample of test images; captions of the first seed.", ""]
+    if table.examples:
+        label = next(row.label for row in table.rows if row.id == table.examples.row)
+        missing = [phrase for phrase in table.examples.phrases if phrase not in {sample.phrase for sample in samples}]
+        unsaid = f" No caption of it says {', '.join(missing)}." if missing else ""
+        said = f"Then one image for each phrase that a caption of {label} says, drawn among these.{unsaid}"
+        lines += [_markdown(said), ""]
+    lines += [f"![contact sheet]({figure})", ""]
+    for number, sample in enumerate(samples, start=1):
+        lines += [f"## {number}. {_markdown(sample.heading())}: {_markdown(sample.file)}", ""]
+        for caption in sample.captions:
+            lines.append(f"- **{_markdown(caption.heading())}**: {_markdown(caption.text) or '(empty caption)'}")
+        lines += [f"- reference: {_markdown(text)}" for text in sample.references]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _markdown(text: str) -> str:
+    """Return text with the special characters of Markdown and HTML escaped."""
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", plain(text))

@@ -1,0 +1,158 @@
+"""The one page of a profile: what it says while runs are missing; it needs no other file, and it is escaped."""
+
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from helpers.commands import refused_command
+from helpers.refusals import refused
+from helpers.report_results import HOSTILE, ReportFolder, write_claim
+from recap.cli import main
+from recap.core import checksums
+from recap.core.errors import RecapError
+from recap.report.page import duration, make_report
+from recap.share.artifacts import problems
+
+pytestmark = pytest.mark.seconds
+
+
+class Page(HTMLParser):
+    """What a test asks of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.text_of = [], "", {}
+        self._open = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self._open):
+            self.text += " ".join(data.split()) + " "
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return ReportFolder(tmp_path)
+
+
+def page_of(profile):
+    return Page(make_report(profile.plan()).read_text())
+
+
+def test_a_report_before_any_training_says_so_of_every_row(profile):
+    page = page_of(profile)
+    trained, scored = len(profile.plan().trained()), len(profile.plan().scored())
+    assert f"Partial: 0 of {trained} trainings and 0 of {scored} evaluations finished" in page.text
+    assert page.text.count("not run yet") >= scored
+    assert "no row is scored yet" in page.text and "not read yet" in page.text
+
+
+def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
+    plan = profile.plan()
+    done = next(run for run in plan.scored() if run.model == "transformer")
+    profile.write_data()
+    profile.write_scores(done)
+    profile.write_training(plan.weights(done), seconds=5400)
+    page = page_of(profile)
+    assert f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations" in page.text
+    assert "35.5" in page.text and "Preliminary" in page.text and "1.5 h" in page.text
+    assert "Photo of image" in " ".join(image.get("alt", "") for image in page.all("img"))
+
+
+def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
+    write_claim(profile)
+    profile.write_all()
+    figures = profile.folder / "reports" / "tiny" / "figures"
+    figures.mkdir(parents=True)
+    Image.new("RGB", (40, 30)).save(figures / "curves.png")
+    text = make_report(profile.plan()).read_text()
+    page = Page(text)
+    assert "Partial" not in page.text and "Preliminary" not in page.text
+    assert "Learning curves" in page.text and "c0ffee" in page.text and "ab" * 32 in page.text
+    assert "mine.c1 (1): ZoDIAC wins" in page.text and page.text.count("Claims") >= 2
+    assert "A comparison holds, or does not" in page.text and len(page.all("details")) >= 2
+    assert "p, images" in page.text and "Signature: pycocoevalcap" in page.text
+    images = page.all("img")
+    assert len(images) > 2 and all(image["src"].startswith("data:image/") and image["alt"] for image in images)
+    assert all(link["href"].startswith("#") for link in page.all("a")) and not page.all("link")
+    assert len(page.all("script")) == 1 and HOSTILE not in text and "alert(" in page.text
+    assert page.all("html")[0]["lang"] == "en"
+    levels = [int(tag[1]) for tag, _ in page.tags if tag in ("h1", "h2", "h3", "h4")]
+    assert levels[0] == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    targets = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    assert {link["href"][1:] for link in page.all("a")} <= targets
+    assert all(region.get("tabindex") == "0" for region in page.all("div") if region.get("class") == "scroll")
+
+
+def test_equal_files_give_an_equal_page(profile):
+    profile.write_all()
+    assert make_report(profile.plan()).read_text() == make_report(profile.plan()).read_text()
+
+
+def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(profile):
+    profile.write_all()
+    path = profile.folder / "params" / "tables" / "tiny.yaml"
+    path.write_text(path.read_text().replace("baseline: transformer", "baseline: zodiac"))
+    assert "its statistics are of an earlier version of the table" in page_of(profile).text
+
+
+@pytest.mark.parametrize("file", ["statistics/tiny.json", "training.json"])
+def test_a_damaged_file_is_refused_and_no_page_is_written(file, profile):
+    profile.write_all()
+    path = next(Path("results").rglob(file.rpartition("/")[2]))
+    path.write_text(path.read_text()[:-20])
+    with refused(RecapError, str(path)):
+        make_report(profile.plan())
+    assert not Path("reports/tiny/report.html").exists()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(profile, capfd):
+    profile.write_all()
+    make_report(profile.plan())
+    assert Path("reports/tiny/report.pdf").read_bytes().startswith(b"%PDF"), capfd.readouterr().err
+    assert not [each for each in problems(Path("reports/tiny")) if "report.pdf" in each]
+
+
+@pytest.mark.parametrize("program", [None, "#!/bin/sh\necho '! LaTeX Error: no booktabs.sty'\nexit 1\n"])
+def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profile, tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if program:
+        (folder / "pdflatex").write_text(program)
+        (folder / "pdflatex").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    earlier = tmp_path / "reports" / "tiny" / "report.pdf"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(b"%PDF")
+    checksums.record(earlier)
+    make_report(profile.plan())
+    output = capfd.readouterr().err
+    assert ("no booktabs.sty" if program else "pdflatex is not installed") in output
+    assert not earlier.exists() and earlier.with_suffix(".html").exists()
+    assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
+
+
+def test_the_command_prints_where_the_page_is(profile, capsys):
+    main(["report", "make", "tiny", "--inputs", "inputs"])
+    assert capsys.readouterr().out == "reports/tiny/report.html\n"
+    assert "'tiny'" in refused_command(capsys, "report", "make", "tinny")
+
+
+def test_hours_have_a_unit():
+    assert [duration(hours) for hours in (0, 0.05, 12.34, 1234)] == ["0.0 h", "3.0 min", "12.3 h", "1,234 h"]

@@ -1,0 +1,145 @@
+"""Figures over a setting: which rows are points, the numbers in the CSV, and a picture of the asked size."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from helpers.refusals import refused
+from helpers.score_files import make_table, write_scores
+from recap.core.errors import ConfigError, RecapError, UnknownName
+from recap.plan.run_plan import RunPlan
+from recap.report.figures import write_sweep
+from recap.settings import Profile
+from recap.settings.figures import Figure
+from recap.statistics.compare import compare_table
+
+PARAMS = Path(__file__).resolve().parents[3] / "params"
+LAYERS = {
+    "title": "Layers of X-LAN's encoder",
+    "x": {"setting": "model.encoder_layers", "label": "layers"},
+    "metrics": ["CIDEr"],
+    "tables": ["xlan/t3"],
+    "line_of": "table",
+    "labels": {"xlan/t3": "X-LAN"},
+    "rows": ["enc2", "enc1"],
+}
+
+
+@pytest.fixture
+def planned(tmp_path):
+    params = Path(shutil.copytree(PARAMS, tmp_path / "params"))
+
+    def plan(**changes):
+        file = params / "mine/figures/layers.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(yaml.safe_dump({**LAYERS, **changes}))
+        plans = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)
+        return plans, plans.figures["mine/layers"]
+
+    return plan
+
+
+def test_a_figure_asks_for_its_tables_and_reads_the_axis_from_their_rows(planned):
+    plan, figure = planned()
+    assert list(plan.tables) == ["recap/demo", "xlan/t3"]
+    (line,) = figure.lines
+    points = [(point.x, point.table, point.row) for point in line.points]
+    assert points == [(1, "xlan_t3", "enc1"), (2, "xlan_t3", "enc2")]
+    assert figure.scale == plan.tables["xlan/t3"].scale
+
+
+def test_rows_of_several_tables_make_a_line_each(planned):
+    _, figure = planned(
+        x={"setting": "subset.fraction", "label": "share, percent", "factor": 100},
+        tables=["recap/zodiac_scst", "zodiac/t1_clip_rn50"],
+        line_of="row",
+        labels={"transformer": "Transformer", "zodiac": "ZoDIAC"},
+        rows=[],
+    )
+    assert [line.label for line in figure.lines] == ["Transformer", "ZoDIAC"]
+    assert {point.x for line in figure.lines for point in line.points} == {100}
+
+
+def test_the_sentence_about_the_scale_holds_for_all_tables_of_a_figure():
+    plan = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["recap/low_data"], scale="photos"), PARAMS)
+    assert "20 epochs of cross-entropy in place of 50" in plan.tables["recap/low_data_001"].scale
+    assert "4 to 20 epochs of cross-entropy in place of 50" in plan.figures["recap/low_data"].scale
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "named"),
+    [
+        ({"rows": ["enc9"]}, UnknownName, ["'mine/layers'", "'xlan/t3'", "'enc9'"]),
+        ({"labels": {"xlan/t9": "X"}}, UnknownName, ["'mine/layers'", "labels", "'xlan/t9'"]),
+        ({"x": {"setting": "model.activation", "label": "-"}}, ConfigError, ["'enc2'", "'model.activation'"]),
+        ({"x": {"setting": "model.tau", "label": "-"}}, ConfigError, ["'enc2'", "'model.tau'"]),
+        ({"line_of": "row"}, ConfigError, ["layers.yaml", "`rows`", "line_of 'table'"]),
+        ({"tables": ["xlan/t33"]}, UnknownName, ["'xlan/t33'", "'xlan/t3'"]),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(planned, changes, kind, named):
+    with refused(kind, *named):
+        planned(**changes)
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """Draw two rows of one table over two numbers of an axis."""
+    table, seeds = make_table(), [1, 2]
+    write_scores(tmp_path / "scores", table, seeds)
+    folder = tmp_path / "statistics"
+    for name in ("one", "two"):
+        compare_table(
+            table=table, name=name, seeds=seeds, scores_root=tmp_path / "scores", statistics_out=folder / f"{name}.json"
+        )
+    rows = [row.id for row in table.rows]
+
+    def draw(**changes):
+        points = {row: [{"x": 5, "table": "one", "row": row}, {"x": 20, "table": "two", "row": row}] for row in rows}
+        figure = Figure(
+            title="Costs $5 <b>",
+            scale="tiny",
+            x_label="pairs, percent",
+            logarithmic=True,
+            metrics=list(table.columns)[:2],
+            lines=[{"label": f"={row}$", "points": points[row]} for row in rows],
+        ).model_copy(update=changes)
+        write_sweep(figure=figure, statistics=folder, png=tmp_path / "f.png", out=tmp_path / "f.csv")
+        return list(csv.DictReader((tmp_path / "f.csv").open()))
+
+    draw.rows, draw.columns, draw.png = rows, list(table.columns), tmp_path / "f.png"
+    return draw
+
+
+def test_the_numbers_are_means_with_their_t_interval(drawn):
+    lines = drawn()
+    assert len(lines) == 2 * 2 * len(drawn.rows)
+    assert {line["runs"] for line in lines} == {"2"}
+    assert all(line["line"].startswith("'=") for line in lines)  # no formula for a spreadsheet
+    for line in lines:
+        low, mean, high = (float(line[key]) for key in ("low", "mean", "high"))
+        assert low <= mean <= high and mean - low == pytest.approx(high - mean)
+    with Image.open(drawn.png) as picture:
+        assert picture.size[0] > 1000
+
+
+def test_a_long_heading_takes_no_room_from_the_panels(drawn):
+    heights = []
+    for scale in ("tiny", "a long sentence about the scale of this run. " * 20):
+        drawn(scale=scale)
+        with Image.open(drawn.png) as picture:
+            heights.append(picture.size[1])
+    assert heights[1] > heights[0] + 100
+
+
+def test_a_row_without_statistics_is_named(drawn):
+    missing = [{"label": "a", "points": [{"x": 1, "table": "one", "row": "nowhere"}]}]
+    with refused(RecapError, "one.json", "row 'nowhere'"):
+        drawn(lines=Figure.model_validate({**EMPTY, "lines": missing}).lines)
+
+
+EMPTY = {"title": "", "scale": "", "x_label": "", "metrics": ["CIDEr"]}

@@ -1,0 +1,86 @@
+"""Verdicts on claims as text, and as a table in four formats."""
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from helpers.plans import PARAMS, planned
+from recap.cli import main
+from recap.plan.jobs import planned_claims, read_claims
+from recap.settings.tables import Claim
+from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
+from recap.tables.claims import claim_line, verdict_text, write_claims
+
+CLAIM = Claim(
+    id="mine.c1",
+    sentence="ours is better & bold",
+    where="4.2",
+    printed=[1.1],
+    doubt="100 % off",
+    checks=[{"table": "mine/t1", "row": "own", "against": "base", "size": 1.1}],
+)
+JUDGED = Judged(
+    CLAIM.checks[0], "mine/t1", "CIDEr", "Base", HOLDS, "", 1.1, 2.04, 1.0, 3.04, 0.0004, runs=3, power=0.4, seeds=7
+)
+SETTLED = Claim(id="mine.c2", sentence="four", where="1", settled={"holds": True, "why": "2 + 2"})
+VERDICTS = [Verdict(CLAIM, HOLDS, "", (JUDGED,)), Verdict(SETTLED, HOLDS, "2 + 2")]
+
+
+def test_a_scaled_down_verdict_names_its_scale():
+    assert verdict_text(VERDICTS[0], "photos") == "holds at scale photos"
+    assert verdict_text(VERDICTS[0], "paper") == verdict_text(VERDICTS[1], "photos") == "holds"
+    assert verdict_text(replace(VERDICTS[0], verdict=NOT_RUN), "photos") == "not run"
+
+
+def test_the_table_shows_every_claim_its_comparisons_and_its_doubt(tmp_path):
+    paths = write_claims(VERDICTS, "photos", tmp_path)
+    texts = {path.suffix: path.read_text() for path in paths}
+    assert texts.keys() == {".tex", ".csv", ".html", ".md"}
+    for kind in (".md", ".html"):
+        assert (
+            "Scale photos: not a reproduction" in texts[kind] and "Doubt about the sentence: 100 % off." in texts[kind]
+        )
+    assert r"ours is better \& bold" in texts[".tex"] and "+2.0" in texts[".md"]
+    records = list(csv.DictReader((tmp_path / "claims.csv").open()))
+    assert [(line["claim"], line["verdict"], line["p_holm"], line["seeds"]) for line in records] == [
+        ("mine.c1", "holds", "0.0004", "7"),
+        ("mine.c2", "holds", "", ""),
+    ]
+
+
+def test_claims_that_were_not_run_share_a_line_and_details_are_behind_a_disclosure(tmp_path):
+    waiting = [replace(VERDICTS[0], claim=CLAIM.model_copy(update={"id": f"mine.w{n}"}), verdict=NOT_RUN) for n in "12"]
+    texts = {path.suffix: path.read_text() for path in write_claims([*VERDICTS, *waiting], "photos", tmp_path)}
+    for kind in (".md", ".html"):
+        read, details = texts[kind].split("<details>")
+        assert read.count("mine.w1") == read.count("mine.w2") == 1 and "2 more: mine.w1, mine.w2" in read
+        assert read.count("mine.c1") == 1 and "+2.0" in read and "7" not in read.split("+2.0")[1]
+        assert "A comparison holds, or does not" in details and "own against Base, CIDEr" in details
+    assert texts[".tex"].count("mine.w1") == 2 and "own against Base" in texts[".tex"]
+
+
+def test_a_tolerance_is_said_to_be_ours(tmp_path):
+    check = {"table": "mine/t1", "row": "own", "printed": 132.0, "sign": "equal", "within": 1.3}
+    claim = Claim(id="mine.c1", sentence="ours has 132.0", where="4.2", printed=[132.0], checks=[check])
+    reached = Verdict(claim, HOLDS, "", (replace(JUDGED, check=claim.checks[0], against="132", printed=None),))
+    for verdict in (reached, Verdict(claim, NOT_RUN, "0 of 4 runs")):
+        assert "reached within 1.3 points (our tolerance)" in claim_line(verdict, "paper")
+        for path in write_claims([verdict], "paper", tmp_path):
+            assert path.suffix == ".csv" or "(our tolerance)" in path.read_text()
+    assert "printed ±1.3, ours +2.0" in claim_line(reached, "paper")
+
+
+def test_a_folder_of_results_is_named_after_paper_and_scale(tmp_path, capsys):
+    (tmp_path / "fusion_scenes" / "scores").mkdir(parents=True)
+    main(["report", "claims", str(tmp_path / "fusion_scenes"), "--params", str(PARAMS)])
+    assert "0 of 10 runs" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["report", "claims", "fusionn", "--params", str(PARAMS), "--results", str(tmp_path)])
+    assert "fusion" in capsys.readouterr().err
+
+
+def test_a_profile_brings_the_claims_of_the_papers_whose_tables_it_makes():
+    asked = planned_claims(planned(PARAMS, "scenes", ["fusion/t2"]))
+    assert asked.claims == read_claims(PARAMS, "fusion") and list(asked.tables) == ["fusion/t2"]
+    assert planned_claims(planned(PARAMS, None, ["recap/demo"])) is None
