@@ -82,7 +82,8 @@ def test_hours_are_those_of_a_card_that_was_measured(folder, capsys):
     assert stage.validate_every == 1
     images = stage.images_per_batch * costs.training(training).steps
     validated = stage.epochs * costs.amounts.counts(training.dataset).val
-    assert costs.training(training).seconds["card"] == pytest.approx(0.5 * (images + validated))  # half a second each
+    # Half a second each; a validation's beam is scaled from the one that was measured.
+    assert 0.5 * images < costs.training(training).seconds["card"] <= 0.5 * (images + validated)
 
 
 def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted(folder, capsys):
