@@ -145,7 +145,7 @@ _MARKS = "\u0300` \u0301' \u0302^ \u0303~ \u0304= \u0306u \u0307. \u0308\" \u030
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
 _COLUMN, _PAGE_WIDTH = 219.0, 455.0  # points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
-_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0)  # of numbers; what stands beside them is three quarters as large
+_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0)  # of numbers; spreads and printed numbers are three quarters as large
 _GAP, _WIDE_GAP = 4.0, 9.0  # between two columns: at least, and where there is room
 # Widths in Times, in thousandths of the size; other characters are as wide as a lower-case letter on average.
 _WIDTHS = {**dict.fromkeys("ijltfrI .,:;'|[]/-", 290), **dict.fromkeys("mwMW%@", 790), **dict.fromkeys("()", 360)}

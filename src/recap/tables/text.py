@@ -49,7 +49,7 @@ def _letters(number: int) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: a number, and what stands beside it."""
+    """One cell: a number with its spread, its marks and the printed number."""
 
     text: str = NONE
     sd: str = ""
