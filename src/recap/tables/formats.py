@@ -116,6 +116,8 @@ def _aligned(lines: str) -> str:
 
 _SPECIAL = {
     **dict(zip("{}$&#%_", (r"\{", r"\}", r"\$", r"\&", r"\#", r"\%", r"\_"), strict=True)),
+    "[": "{[}",  # after the end of a line it and a star would be arguments
+    "*": "{*}",
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -155,7 +157,7 @@ _PAGE_HEIGHT = 640  # points of the lowest page of the venues whose styles are t
 
 
 def latex_text(text: str) -> str:
-    """Return text as LaTeX that sets with any font; a letter that it lacks is `[U+0127]`, a leading minus is one."""
+    """Return text as LaTeX that sets with any font; a letter that it lacks is `{[}U+0127]`, a leading minus is one."""
     body = "".join(map(_latex_char, unicodedata.normalize("NFC", plain(text))))
     return re.sub(r"^-(?=\d)", "$-$", body)
 
@@ -170,7 +172,7 @@ def _latex_char(char: str) -> str:
     decomposed = unicodedata.normalize("NFKD", char)
     base, accents = decomposed[0], decomposed[1:]
     if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
-        return f"[U+{ord(char):04X}]"
+        return f"{{[}}U+{ord(char):04X}]"
     return "".join(rf"\{_ACCENTS[accent]}{{" for accent in reversed(accents)) + latex_text(base) + "}" * len(accents)
 
 

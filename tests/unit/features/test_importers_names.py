@@ -79,7 +79,7 @@ def test_karpathy_with_and_without_cocoid(tmp_path, format, cocoid):
         sentences = [{"tokens": ["a", "dog"], "raw": "a dog", "sentid": number}]
         images.append({**known, "sentences": sentences, **({"cocoid": 2 - number} if cocoid else {})})
     (tmp_path / "k.json").write_text(json.dumps({"images": images}))
-    captions = read_karpathy(tmp_path / "k.json", merge_restval=True).by_id()
+    captions = read_karpathy(tmp_path / "k.json", merge_restval=True)
     path = tmp_path / "corpus.parquet"
     write_corpus(captions, path, dataset="x", kind="karpathy", source_sha256="0" * 64)
     names = {f"COCO_val2014_{number:012d}": number for number in range(3)}

@@ -170,7 +170,7 @@ def test_a_study_without_a_rater_that_counts_is_refused(published):
     [
         ({"printed": {"frac": {"share": [1]}}}, ["printed", "'frac'"]),
         ({"printed": {"frac_0.01": {"share": [1]}}}, ["printed.frac_0.01.share", "1", "4 systems"]),
-        ({"questions": [{"id": "q", "label": "Q", "text": "Q?"}]}, ["`preference`", "`questions`"]),
+        ({"questions": [{"id": "q", "label": "Q", "text": "Q?"}]}, ["'questions'", "`questions`"]),
     ],
 )
 def test_a_study_file_that_contradicts_itself_is_refused(change, named):
