@@ -248,7 +248,8 @@ def test_hostile_labels_are_text_in_every_table(odd_table):
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_the_latex_of_hostile_labels_compiles(odd_table, tmp_path):
-    document = "\\documentclass{article}\\usepackage{booktabs,graphicx,xcolor}\\begin{document}\\input{table.tex}\\end{document}"
+    packages = "\\usepackage{booktabs,graphicx,xcolor}"
+    document = f"\\documentclass{{article}}{packages}\\begin{{document}}\\input{{table.tex}}\\end{{document}}"
     (tmp_path / "main.tex").write_text(document)
     shutil.copy(odd_table[0], tmp_path / "table.tex")
     command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
