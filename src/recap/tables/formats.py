@@ -99,7 +99,8 @@ def environment(ending: str, *packages: str) -> Environment:
 
 def markdown_text(text: str) -> str:
     """Return text with the characters escaped that end a cell of a table or start HTML."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    escaped = text.replace("\\", "\\\\").replace("|", "\\|")
+    return re.sub("<(?=[A-Za-z/!?])", "&lt;", escaped)  # "<0.001" is text as it is
 
 
 def _aligned(lines: str) -> str:
