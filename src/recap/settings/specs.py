@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from textwrap import indent
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, TypeAdapter
 
 from recap.settings.base import Strict, neutral
-from recap.settings.datasets import Dataset, Subset, VocabularyConfig
-from recap.settings.features import Features, GridFeatures, ImportedFeatures
-from recap.settings.figures import Figure, TableFigure
+from recap.settings.datasets import Dataset, VocabularyConfig
+from recap.settings.features import Features, ImportedFeatures
+from recap.settings.figures import TableFigure
 from recap.settings.models import LanguageModel
-from recap.settings.recipes import EvaluationSpec, Recipe, RunSpec
+from recap.settings.recipes import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
 from recap.settings.tables import Claim, Selection, Stages, Table
 
@@ -27,7 +27,6 @@ class ComparedTable(Strict):
     server: dict[str, str] = neutral(
         {}, description="scored run -> folder of captions for COCO's server, and its answer"
     )
-    recipes: dict[str, Recipe] = Field({}, description="name -> keys of the recipe's file")
 
 
 class SelectedRows(Strict):
@@ -54,28 +53,6 @@ class JudgedClaims(Strict):
     printed: dict[str, PrintedTable] = Field({}, description="name of a table that another stands in for -> its print")
 
 
-class Summary(Strict):
-    """Step `summary`."""
-
-    rows: dict[str, list[str]] = Field(description="<table>.<row> -> paths of its runs below --scores")
-
-
-class Curve(Strict):
-    """A run whose curve is drawn."""
-
-    label: str = Field(description="the row that it belongs to, as tables call it")
-    seed: int
-    stage: Literal["xe", "scst"]
-    path: str = Field(description="its folder below --runs")
-    after: str | None = Field(None, description="path of the run that it continues: its epochs follow on the axis")
-
-
-class Curves(Strict):
-    """Step `curves`."""
-
-    runs: list[Curve] = Field(description="the runs, each with `label`, `seed`, `stage`, `path` (folder below --runs)")
-
-
 class StudySpec(Strict):
     """``recap study sheets`` and ``recap study power``."""
 
@@ -84,10 +61,7 @@ class StudySpec(Strict):
     scale: str = Field("Captions given by hand.", description="sentence below the table: how the models were trained")
 
 
-_CLASSES = (
-    *(ComparedTable, Curves, EvaluationSpec, Figure, GridFeatures, ImportedFeatures, JudgedClaims, LanguageModel),
-    *(SelectedRows, StudySpec, Subset, Summary, Table),
-)
+_CLASSES = (EvaluationSpec, ImportedFeatures, JudgedClaims, LanguageModel, StudySpec, Table)
 _UNIONS = {
     "Dataset": Dataset,
     "Features": Features,
