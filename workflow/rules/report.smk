@@ -75,7 +75,7 @@ rule samples:
     log:
         f"{LOGS}/samples/{{table}}.log",
     params:
-        spec=lambda w: as_json(compared_table(TABLE_IDS[w.table])),
+        spec=lambda w: as_json(table_spec(PLAN, TABLE_IDS[w.table])),
         code=code_digest("recap.tables.samples:write_samples"),
         number=PROFILE.sample_captions,
         scores=f"{R}/scores",

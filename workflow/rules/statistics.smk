@@ -31,18 +31,12 @@ def table_scores(w):
     return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
 
 
-def compared_table(name):
-    """Return a table and its seeds, as arguments."""
-    spec = table_spec(PLAN, name)
-    return {"table": spec["table"], "seeds": spec["seeds"]}
-
-
 def compared_spec(w):
     """Return a table with its seeds, and the trainings and the server's answers behind its columns."""
     name = TABLE_IDS[w.table]
     folders = {run: [f"{R}/runs/{path}" for path in paths] for run, paths in trainings(PLAN, name).items()}
     sources = {"trainings": folders, "server": server_folders(name)}
-    return as_json({**compared_table(name), **{key: value for key, value in sources.items() if value}})
+    return as_json({**table_spec(PLAN, name), **{key: value for key, value in sources.items() if value}})
 
 
 def selection_records(names):

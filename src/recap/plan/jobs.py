@@ -67,13 +67,8 @@ def released_code(scored: ScoredFile, released: Path) -> str:
 
 
 def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return a table with the seeds of its runs and the recipes that these name."""
-    recipes = sorted({run.recipe for run in plan.table_runs(table_id)})
-    return {
-        "table": plan.tables[table_id].model_dump(mode="json"),
-        "seeds": plan.seeds[table_id],
-        "recipes": {recipe: plan.spec("recipes", recipe) for recipe in recipes},
-    }
+    """Return a table with the seeds of its runs."""
+    return {"table": plan.tables[table_id].model_dump(mode="json"), "seeds": plan.seeds[table_id]}
 
 
 def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
