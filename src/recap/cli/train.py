@@ -98,7 +98,7 @@ def _flag(name: str) -> str:
 
 def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
     """Train one stage, in this process or in several that take its place; if it is cut short, return images of it."""
-    files["out"].mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
+    files["out"].parent.mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
     become_processes(spec, execution)
     with _labelled(execution, f"{row_setting(spec.model_dump())}/{spec.stage}"):
         from recap.training.run import train as train_stage

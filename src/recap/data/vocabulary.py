@@ -131,11 +131,12 @@ class BytePairVocabulary(AnyVocabulary):
 
     def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
         """Take a byte-level tokenizer and the rule it came by."""
-        super().__init__(rule, "tokenizer", tokenizer.to_str())
-        self.tokenizer = tokenizer
         numbers = tokenizer.get_vocab()
+        # Before the library writes the tokenizer, which fills a gap number by number.
         if sorted(numbers.values()) != list(range(len(numbers))):
             raise DataError("byte pairs: the pieces are not numbered from 0 without a gap; take GPT-2's own vocab.json")
+        super().__init__(rule, "tokenizer", tokenizer.to_str())
+        self.tokenizer = tokenizer
         special = {numbers[piece] for piece in SPECIAL_PIECES if piece in numbers}
         self._pieces = [number for number in range(len(numbers)) if number not in special]
         self._ids = {number: place for place, number in enumerate(self._pieces, start=len(SPECIAL))}

@@ -18,7 +18,8 @@ from pydantic import JsonValue
 
 from recap.core.checksums import check
 from recap.core.documents import HINT, read_json
-from recap.core.errors import DamagedFile, UnknownName
+from recap.core.errors import DamagedFile, RecapError, UnknownName
+from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.plan.records import read_tables
 from recap.plan.run import labels, row_setting, series_of, setting_names
@@ -105,7 +106,8 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         if isinstance(value, bool | str):
             record.tags.setdefault(name, str(value))
         elif isinstance(value, int | float) and name not in record.tags:
-            record.numbers["training_seconds" if name == "seconds" else name] = _SCALE.get(name, 1) * float(value)
+            with reading(run / "training.json", RecapError):  # a number may have any length
+                record.numbers["training_seconds" if name == "seconds" else name] = _SCALE.get(name, 1) * float(value)
     record.started -= int(record.numbers.get("training_seconds", 0) * 1000)
     if scores / "metrics.json" in evaluated:
         metrics = read_metrics(scores)
