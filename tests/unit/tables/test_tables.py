@@ -93,7 +93,7 @@ def test_markdown_shows_ours_printed_differences_and_p(files):
     assert lines[5] == ("ours (n = 3)", ["**21.0** ± 1.0", "**56.0** ± 1.0 †", "-- [a]"])
     assert lines[6] == ("ours minus baseline", ["+0.00", "+25.00", "-- [a]"])
     assert lines[7] == ("p, images (Holm)", ["-- [b]", "0.030", "-- [a]"])
-    assert lines[8] == ("p, runs (Holm)", ["1.000", "&lt;0.001", "-- [a]"])
+    assert lines[8] == ("p, runs (Holm)", ["1.000", "<0.001", "-- [a]"])
     assert lines[9] == ("p, both (Holm)", ["-- [b]", "0.030", "-- [a]"])
     assert len(lines) == 10
     assert "[a] SPICE was not run: its models are not installed." in files["md"]
