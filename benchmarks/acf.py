@@ -18,11 +18,11 @@ from benchmarks import plain
 from benchmarks.figures import Case, clocks, machine, show
 from benchmarks.shapes import CAPTIONS, LENGTH, WORDS, captions
 from benchmarks.train import update
+from helpers.model_cases import build_model
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.nn.rows import Rows
 from recap.papers.acf.model import LineClusters, clusters

@@ -18,9 +18,9 @@ from benchmarks.figures import Case
 from benchmarks.shapes import CAPTIONS, FEATURES, IMAGES, LENGTH, REGIONS, WORDS, batch
 from benchmarks.step import Step
 from benchmarks.train import update
+from helpers.model_cases import build_model
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.registry import build_model
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective

@@ -12,8 +12,8 @@ from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.plain_decoding import NEVER, padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from benchmarks.step import cross_entropy, floor, learner, plain_learner
+from helpers.model_cases import build_model
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.papers.m2.model import M2
 from recap.settings import CrossEntropy, SelfCritical

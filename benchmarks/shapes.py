@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.plain import plainly
+from helpers.model_cases import build_model
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.training.batches import Batch
 

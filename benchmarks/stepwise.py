@@ -23,9 +23,9 @@ from benchmarks.figures import Case, seconds, show
 from benchmarks.plain import EOS, PAD, DictionaryCiderD, repeated
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, captions, vectors
 from benchmarks.step import cross_entropy, floor, learner, plain_learner
+from helpers.model_cases import build_model
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective, of_tokens

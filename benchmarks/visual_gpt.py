@@ -12,8 +12,8 @@ from benchmarks.plain import repeated
 from benchmarks.plain_decoding import padded_loss
 from benchmarks.shapes import CAPTIONS, FEATURES, LENGTH, WORDS, batch, vectors
 from benchmarks.step import cross_entropy, floor
+from helpers.model_cases import build_model
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.papers.visualgpt.model import VisualGpt
 from recap.settings import CrossEntropy
 

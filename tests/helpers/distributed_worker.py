@@ -13,10 +13,9 @@ from pathlib import Path
 
 import torch
 
-from helpers.model_cases import RandomStore, changed, still
+from helpers.model_cases import RandomStore, build_model, changed, still
 from helpers.training import CAPTIONS, Store, V
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.settings import CrossEntropy, SelfCritical
 from recap.settings.models import model_configs
 from recap.training.batches import CaptionBatches

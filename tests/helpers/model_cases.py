@@ -2,9 +2,11 @@
 
 import torch
 
+from recap.models import registry
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.registry import build_model
+from recap.settings import Model
 from recap.settings.models import model_configs
+from recap.settings.params import validate
 
 B, C, T, N, V = 3, 2, 6, 9, 11  # images, captions of each, tokens, vectors (a grid of 3 x 3), ids
 PAD, BOS, EOS = 0, 1, 2
@@ -23,6 +25,11 @@ def cases():
 
 def inputs(config):
     return InputSpec(config.example_streams, V)
+
+
+def build_model(config, inputs):
+    """Build a model from its settings, or from a mapping of them."""
+    return registry.build_model(validate(Model, config, "model") if isinstance(config, dict) else config, inputs)
 
 
 def built(config):

@@ -2,8 +2,8 @@
 
 import torch
 
+from helpers.model_cases import build_model
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import Group

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.model_cases import V, log_probabilities, random_images, random_tokens
+from helpers.model_cases import V, build_model, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.nn.layers import sinusoid_table
 from recap.nn.rows import Rows
 from recap.papers.transformer import model as transformer

@@ -5,11 +5,11 @@ from dataclasses import replace
 import torch
 
 from helpers.golden import close, with_parameters
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.nn.rows import Rows
 from recap.papers.aoanet import released as aoanet

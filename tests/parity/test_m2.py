@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from helpers.golden import close, with_parameters
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.models.transformer import EncoderLayer
 from recap.nn.attention import MultiHeadAttention

@@ -5,13 +5,12 @@ import torch
 from torch import nn
 
 from helpers.golden import close, with_parameters
-from helpers.model_cases import built, log_probabilities, random_images, random_tokens
+from helpers.model_cases import build_model, built, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.gpt2 import LanguageModel, rename_gpt2
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.models.state import LevelMemory
 from recap.nn.rows import Rows, key_mask
 from recap.papers.visualgpt.model import AoaEncoderLayer, SelfResurrecting

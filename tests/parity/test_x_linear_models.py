@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from helpers.golden import close, with_parameters
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from helpers.released import imported
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.models.released import rename
 from recap.models.state import GlobalMemory
 from recap.nn.rows import Rows

@@ -52,7 +52,7 @@ def test_a_photo_is_captioned(without, results, photo, captioner):
 
 
 def test_every_model_is_built(without):
-    code = """from recap.models.registry import build_model
+    code = """from helpers.model_cases import build_model
 from recap.models.images import InputSpec
 from recap.settings.models import model_configs
 for config in model_configs().values():

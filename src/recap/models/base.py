@@ -30,13 +30,6 @@ def token_mask(tokens: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(mask[..., :1]), mask[..., 1:]], -1)
 
 
-def streams_with_boxes(model: Captioner, inputs: InputSpec) -> Sequence[str]:
-    """Return the names of the streams that a model reads with boxes."""
-    if isinstance(model.reads_boxes, bool):
-        return model.reads(inputs) if model.reads_boxes else ()
-    return model.reads_boxes
-
-
 class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     """Base of all models: what training, decoding and figures ask of one.
 

@@ -5,21 +5,16 @@ A model's module is imported when one is built, so that the source of one kind i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from recap.core.errors import ConfigError
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
-from recap.settings import Model, ModelConfig
+from recap.settings import ModelConfig
 from recap.settings.kinds import resolve
 from recap.settings.models import implementation
-from recap.settings.params import validate
 
 
-def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> Captioner:
+def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
     """Build the model that settings describe, of the class that is registered for its kind."""
-    settings: ModelConfig = config if isinstance(config, ModelConfig) else validate(Model, dict(config), "model")
     target = implementation(settings.kind)
     make = resolve(target)
     if not (isinstance(make, type) and issubclass(make, Captioner)):

@@ -66,7 +66,11 @@ def write_run(
     read_weights(weights)
     spec = made_from["spec"]
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
-    write_text(out / "history.csv", history_text(counters.history))
+    columns = max(counters.history, key=len)  # an epoch without validation, or before the first step, has fewer
+    lines = ([line.get(column) for column in columns] for line in counters.history)
+    # Floats have enough digits to plot and compare; integers stay as they are.
+    rows = ([f"{value:.8g}" if isinstance(value, float) else value for value in line] for line in lines)
+    write_text(out / "history.csv", csv_text([columns, *rows]))
     with atomic_path(out / WEIGHTS) as temporary:
         shutil.copyfile(weights, temporary)
     names = ("dataset", "subset", "features", "model", "recipe", "seed")
@@ -90,14 +94,6 @@ def write_run(
         },
     )
     record(*(out / name for name in (CONFIG, "history.csv", "training.json")))
-
-
-def history_text(history: list[dict[str, float | None]]) -> str:
-    """Return one CSV line per epoch; of an epoch without validation, or before the first step, a cell is empty."""
-    columns = max(history, key=len)
-    rows = ([line.get(name) for name in columns] for line in history)
-    # Floats have enough digits to plot and compare; integers stay as they are.
-    return csv_text([columns, *([f"{v:.8g}" if isinstance(v, float) else v for v in row] for row in rows)])
 
 
 def plain_weights(model: torch.nn.Module) -> dict[str, Tensor]:

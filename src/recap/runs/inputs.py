@@ -21,7 +21,7 @@ from recap.data.caption_ids import CaptionIds, padded, ranges
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, Vocabulary
 from recap.features.store import FeatureStore
-from recap.models.base import Captioner, streams_with_boxes
+from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
 from recap.plan.scaling import too_many_vectors
 from recap.settings import ModelConfig
@@ -72,7 +72,7 @@ class FeatureSources:
         """Read from now on the streams that any of these models, built with `inputs`, reads, with boxes if it does."""
         wanted = {name for model in models for name in model.reads(inputs)}
         self._streams = [name for name in self.sizes if name in wanted]
-        self._boxes = {name for model in models for name in streams_with_boxes(model, inputs)}
+        self._boxes = {name for model in models for name in boxed_streams(model, inputs)}
         for store in self.stores:
             if not wanted & set(store.streams):
                 raise ConfigError(
@@ -105,6 +105,13 @@ class FeatureSources:
                 boxes, sizes = store.column(image_ids, BOXES, name), torch.from_numpy(store.sizes(image_ids))
                 streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
         return Images(streams)
+
+
+def boxed_streams(model: Captioner, inputs: InputSpec) -> Sequence[str]:
+    """Return the names of the streams that a model reads with boxes."""
+    if isinstance(model.reads_boxes, bool):
+        return model.reads(inputs) if model.reads_boxes else ()
+    return model.reads_boxes
 
 
 def joint_maker(stores: Sequence[FeatureStore]) -> str:

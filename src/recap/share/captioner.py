@@ -30,10 +30,10 @@ from recap.features.ahead import prefetch
 from recap.features.extraction import Encoder, make_encoder
 from recap.features.grid import Backbone, ChannelScale
 from recap.features.records import stored_arrays
-from recap.models.base import Captioner, streams_with_boxes
+from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
 from recap.runs.folder import load_model
-from recap.runs.inputs import BOXES
+from recap.runs.inputs import BOXES, boxed_streams
 from recap.settings.base import HUB
 from recap.settings.features import GridFeatures
 from recap.settings.params import validate
@@ -243,7 +243,7 @@ class PhotoFeatures:
                 )
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
-        boxes: Collection[str] = streams_with_boxes(model, self.inputs)
+        boxes: Collection[str] = boxed_streams(model, self.inputs)
         if with_boxes:
             boxes = [name for name in wanted if all(f"{name}/{BOXES}" in arrays for arrays in stored)]
         return Images({name: _stream(name, stored, sizes if name in boxes else None) for name in wanted})

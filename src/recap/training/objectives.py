@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from recap.core.errors import TrainingError
+from recap.core.errors import ConfigError, TrainingError
 from recap.data.caption_ids import CaptionIds
-from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, nucleus, sample, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
@@ -84,11 +84,15 @@ def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
 
 
 class CrossEntropyObjective:
-    """Teacher forcing with dropout, the first stage; `begins_word` is for `truncate_to_words`."""
+    """Teacher forcing with dropout, the first stage; `truncate_to_words` asks the vocabulary which pieces begin one."""
 
-    def __init__(self, model: Captioner, stage: CrossEntropy, begins_word: Tensor | None = None) -> None:
+    def __init__(self, model: Captioner, stage: CrossEntropy, vocabulary: AnyVocabulary | None = None) -> None:
         self.model, self.smoothing, self.sampling = model, stage.label_smoothing, stage.scheduled_sampling
-        self.begins_word = begins_word
+        self.begins_word: Tensor | None = None
+        if stage.truncate_to_words:
+            if not hasattr(vocabulary, "begins_word"):
+                raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
+            self.begins_word = torch.tensor(vocabulary.begins_word)
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Return the mean loss per token; logits are made for real tokens only."""
@@ -163,8 +167,7 @@ class SelfCriticalObjective:
         ended = captions.ended(EOS) if stage.reward_end_token else captions
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
         self.scorers: list[tuple[float, CiderD | Bleu4]] = [(stage.cider_d, CiderD(ended, frequencies=frequencies))]
-        if stage.bleu4:
-            self.scorers.append((stage.bleu4, Bleu4(ended)))
+        self.scorers += [(stage.bleu4, Bleu4(ended))] if stage.bleu4 else []
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""

@@ -15,12 +15,12 @@ from recap.core.device import precision_here, prepare_gpu, select_device
 from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError
 from recap.core.files import exclusive
-from recap.core.hashing import derived_seed, sha256_file, value_hash
+from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
 from recap.data.caption_ids import CaptionIds
 from recap.data.corpus import Corpus
 from recap.data.subsets import read_subset
-from recap.data.vocabulary import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary import load_vocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
@@ -76,6 +76,7 @@ def train(
             for file in (STATE, BEST, PRECISION):
                 (state / file).unlink(missing_ok=True)
         group.barrier()  # until the state is ours
+        spec = with_precision(spec, group, state)
         torch.set_num_threads(execution.threads)
         if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
             prepare_gpu(tf32=execution.tf32)
@@ -107,7 +108,6 @@ def train(
         if cut:
             spec = with_stage(spec, epochs=1)
             validation = CaptionIds.of(dict(islice(validation.items(), VALIDATED)))
-        spec = with_precision(spec, group, state)
         stage, max_length = spec.stage_settings, words.max_length + 1  # with the end token
         inputs = replace(sources.input_spec(words), weights=weights)
         model = build_model(spec.model_settings, inputs).to(group.device)
@@ -117,6 +117,7 @@ def train(
             load_weights(model, init / "model.safetensors")
         if execution.compile:
             compile_passes(model)
+        validate = validator(model, stage, sources, validation, max_length, group, name)
         if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
             torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
         objective: Objective
@@ -124,7 +125,9 @@ def train(
             objective = SelfCriticalObjective(model, stage, references=captions, max_length=max_length)
         else:
             assert isinstance(stage, CrossEntropy)
-            objective = CrossEntropyObjective(model, stage, word_beginnings(stage, words, group))
+            if stage.truncate_to_words and group.size > 1:
+                raise ConfigError("xe.truncate_to_words: looks at the whole batch; train with one process")
+            objective = CrossEntropyObjective(model, stage, words)
         on_gpu = group.device.type == "cuda"
         resident = on_gpu and execution.features_in_memory
         batches = CaptionBatches(
@@ -164,7 +167,7 @@ def train(
             step=step,
             state=state,
             batches=batches,
-            validate=validator(model, stage, sources, validation, max_length, group, name),
+            validate=validate,
             identity={"settings": settings, "inputs": hashes, "source": source},
             name=name,
             checkpoint_minutes=execution.checkpoint_minutes,
@@ -206,24 +209,13 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
         return spec
     chosen = "auto"
     if group.is_main:
-        path, key = state / PRECISION, value_hash(spec.model_dump(mode="json"))
+        path, settings = state / PRECISION, spec.model_dump(mode="json")
         noted = read_json(path) if path.exists() else {}
         # A training that continues on another processor keeps what it began with.
-        chosen = noted["chosen"] if noted.get("asked") == key else precision_here("auto", group.device)
-        write_json(path, {"asked": key, "chosen": chosen})
+        chosen = noted["chosen"] if noted.get("spec") == settings else precision_here("auto", group.device)
+        write_json(path, {"spec": settings, "chosen": chosen})
     (chosen,) = group.of_main([chosen])
     return with_stage(spec, precision=chosen)
-
-
-def word_beginnings(stage: CrossEntropy, vocabulary: AnyVocabulary, group: Group) -> torch.Tensor | None:
-    """Return which byte pairs begin a word, [V], for a stage that truncates to words."""
-    if not stage.truncate_to_words:
-        return None
-    if group.size > 1:
-        raise ConfigError("xe.truncate_to_words: cuts at the most words of a whole batch; train with one process")
-    if not hasattr(vocabulary, "begins_word"):
-        raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
-    return torch.tensor(vocabulary.begins_word)
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:

@@ -4,13 +4,13 @@ import torch
 from PIL import Image
 
 from helpers.feature_stores import SIZE, write_store
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
 from recap.evaluation.figures import vector_boxes
 from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import FeatureSources
 from recap.tables.attention import AttentionMap, grid_boxes, shaded, write_attention
 

@@ -12,6 +12,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from helpers.feature_stores import write_store
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, MetricError
 from recap.core.hashing import parse_signature
@@ -22,7 +23,6 @@ from recap.evaluation.job import evaluate
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.settings import EvaluationSpec, Execution
 from recap.settings.datasets import ScenesDataset
 from recap.settings.params import validate

@@ -7,13 +7,13 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from helpers.model_cases import build_model
 from helpers.prepared import MODEL, prepare
 from recap.cli import main
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import PAD, load_vocabulary
 from recap.evaluation.figures import caption_losses
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 
 

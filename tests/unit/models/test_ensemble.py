@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from helpers.model_cases import build_model
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.ensemble import Ensemble
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.settings import DecodingSettings
 
 F, V = 5, 9

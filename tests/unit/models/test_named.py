@@ -7,8 +7,8 @@ import pytest
 import torch
 import yaml
 
+from helpers.model_cases import build_model
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.nn.layers import grid_table, sinusoid_table
 from recap.settings.params import files, load_named, names
 

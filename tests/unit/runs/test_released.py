@@ -7,11 +7,11 @@ import torch
 import yaml
 
 import recap
+from helpers.model_cases import build_model
 from helpers.released import expressible, official, write_infos, write_torchtext
 from recap.cli import main
 from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.folder import run_model_config, save_weights
 from recap.runs.inputs import FeatureSources
 from rehearsal.hub import write_byte_pairs

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from helpers.backbones import spec
+from helpers.model_cases import build_model
 from helpers.xray_files import SPEC, names, png, write_iu_xray
 from recap.data.corpus import build_corpus
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import FeatureSources
 from recap.settings.models import model_configs
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from helpers.model_cases import build_model
 from helpers.plans import PARAMS, planned
 from recap.data.datasets.coco import WORDS
 from recap.data.subsets import subset_size
 from recap.models.gpt2 import LanguageModel
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.plan.jobs import papers_with_claims, read_claims
 from recap.plan.run import row_runs
 from recap.settings.datasets import COCO_CAPTIONS, COCO_IMAGES, COCO_PARTS

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from helpers.model_cases import build_model
 from helpers.training import CAPTIONS, CONFIG, Store, V, training
 from recap.data.vocabulary import EOS
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch

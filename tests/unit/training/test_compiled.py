@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from helpers.model_cases import build_model
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch

@@ -5,11 +5,11 @@ import random
 import torch
 from safetensors.torch import save_file
 
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from helpers.training import CONFIG, V, training
 from recap.core.errors import TrainingError
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.folder import load_weights, plain_weights, save_weights
 from recap.training.loop import load_state
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from helpers.distributed_worker import CONFIG, train
+from helpers.model_cases import build_model
 from helpers.training import CAPTIONS, Store
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.settings import CrossEntropy
 from recap.settings.models import model_configs
 from recap.training.distributed import Group

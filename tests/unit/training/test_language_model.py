@@ -167,8 +167,8 @@ def test_words_without_an_id_are_read_but_not_predicted(losses):
 
 
 def test_a_captioner_begins_with_it_and_another_vocabulary_is_refused(files, tmp_path):
+    from helpers.model_cases import build_model
     from recap.models.images import InputSpec
-    from recap.models.registry import build_model
     from recap.papers.visualgpt.settings import VisualGptModel
 
     out, words = pretrain(files, tmp_path), load_vocabulary(files / "vocabulary.json")

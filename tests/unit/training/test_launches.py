@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from helpers.counting_device import DEVICE, CountingDevice
+from helpers.model_cases import build_model
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.nn import attention
 from recap.nn.rows import causal_mask
 from recap.settings import CrossEntropy

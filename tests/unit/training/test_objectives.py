@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.model_cases import build_model
 from helpers.refusals import refused
 from helpers.training import CONFIG, STAGES, Store, V, training
 from recap.core.errors import TrainingError
@@ -12,7 +13,6 @@ from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.settings import DecodingSettings, ScheduledSampling, SelfCritical
 from recap.training.objectives import advantages, of_tokens, policy_numbers, sampled_inputs

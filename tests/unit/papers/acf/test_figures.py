@@ -10,7 +10,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from helpers.model_cases import built, random_images
+from helpers.model_cases import build_model, built, random_images
 from helpers.prepared import prepare
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
@@ -18,7 +18,6 @@ from recap.data.corpus import Corpus
 from recap.data.vocabulary import load_vocabulary
 from recap.evaluation.figures import DrawnModels
 from recap.models.images import InputSpec, Stream
-from recap.models.registry import build_model
 from recap.papers.acf.figures import (
     ClusterMap,
     bracketed,

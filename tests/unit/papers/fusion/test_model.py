@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from helpers.feature_stores import write_store
-from helpers.model_cases import built, changed, log_probabilities, random_images, random_tokens
+from helpers.model_cases import build_model, built, changed, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.registry import build_model
 from recap.papers.fusion.model import (
     SMALLEST_SIDE,
     Boxes,

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.model_cases import random_images, random_tokens
+from helpers.model_cases import build_model, random_images, random_tokens
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.settings import Model
 from recap.settings.params import validate
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from helpers.model_cases import V, built, inputs, log_probabilities, random_images, random_tokens, stepwise
+from helpers.model_cases import V, build_model, built, inputs, log_probabilities, random_images, random_tokens, stepwise
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary import Vocabulary
 from recap.models.gpt2 import METADATA, LanguageModel, save_language_model
-from recap.models.registry import build_model
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.rows import Rows
 from recap.papers.visualgpt.model import visual_gates
