@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
 from recap.models.registry import build_model
-from recap.nn.fast import fast, prepare_compilation
+from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
 from recap.runs.folder import check_inputs, load_weights, write_run
 from recap.runs.inputs import (
@@ -221,11 +222,11 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
     """Compile, in place, what a training step runs: encoding and teacher forcing, one graph for batches of all sizes.
 
-    `inductor` needs a C++ compiler on a CPU and Triton on a GPU.
+    `inductor` needs a C++ compiler on a CPU and Triton on a GPU. Padding is computed, for its places are unknown there.
     """
-    prepare_compilation()
     model.encode = torch.compile(model.encode, dynamic=True, backend=backend)  # type: ignore[method-assign]
-    model.decode_words = torch.compile(model.decode_words, dynamic=True, backend=backend)  # type: ignore[method-assign]
+    model.decode = torch.compile(model.decode, dynamic=True, backend=backend)  # type: ignore[method-assign]
+    model.decode_words = partial(Captioner.decode_words, model)  # type: ignore[method-assign]
 
 
 def validator(

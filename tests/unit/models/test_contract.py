@@ -32,7 +32,7 @@ from recap.decoding.step import DecodingBatch
 from recap.models.explained import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
-from recap.nn.fast import switch
+from recap.nn import fast
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 
 pytestmark = pytest.mark.seconds
@@ -50,7 +50,7 @@ def config(request):
 
 @pytest.fixture(params=[True, False], ids=["fast", "plain"], autouse=True)
 def with_and_without_fast_layers(request, monkeypatch):
-    monkeypatch.setattr(switch, "_enabled", request.param)
+    monkeypatch.setattr(fast, "_enabled", request.param)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from helpers.model_cases import BOS, EOS, B, C, T, built, cases, changed, random_images, random_tokens, single, still
 from recap.core.device import mixed
-from recap.nn.fast import switch
+from recap.nn import fast
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
@@ -55,7 +55,7 @@ def self_critical(model, tokens, draws):
 @pytest.mark.parametrize("stage", [cross_entropy, self_critical])
 @pytest.mark.parametrize("enabled", [True, False], ids=["fast", "plain"])
 def test_a_step_in_bf16_is_one_in_float32_up_to_rounding(config, stage, enabled, monkeypatch):
-    monkeypatch.setattr(switch, "_enabled", enabled)
+    monkeypatch.setattr(fast, "_enabled", enabled)
     model = built(config).float()
     begin, end = torch.full((B, C, 1), BOS), torch.full((B, C, 1), EOS)
     batch = Batch([*range(B)], changed(random_images(config), single), torch.cat([begin, random_tokens(), end], -1))

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from recap.nn import fast
 from recap.nn.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention, attended
-from recap.nn.fast import switch
 from recap.nn.rows import PackedIndex, Rows, causal_mask, is_causal, key_mask
 from recap.papers.aoanet.model import AoAAttention
 from recap.papers.m2.model import MemoryAttention
@@ -115,7 +115,7 @@ def test_the_gradient_in_bf16_is_that_of_plain_attention(masked, monkeypatch):
     found = attended(*vectors, mask)
     assert "Flash" not in found.grad_fn.name()  # the fused one is many times slower
     ours = torch.autograd.grad(found, vectors, direction)
-    monkeypatch.setattr(switch, "_enabled", False)
+    monkeypatch.setattr(fast, "_enabled", False)
     plain = attended(*vectors, mask)
     assert "Flash" in plain.grad_fn.name()
     theirs = torch.autograd.grad(plain, vectors, direction)

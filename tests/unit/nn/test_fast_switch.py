@@ -7,14 +7,15 @@ import torch
 from torch import nn
 
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
-from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights, linear, switch
+from recap.nn import fast
+from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights
 from recap.papers.xlan import model as xlan
 from recap.papers.xlan.model import HeadNorm, bilinear_pool
 
 
 @pytest.fixture
 def plain(monkeypatch):
-    monkeypatch.setattr(switch, "_enabled", False)
+    monkeypatch.setattr(fast, "_enabled", False)
 
 
 @pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), (None, True)])
@@ -23,18 +24,18 @@ def test_the_environment_switches(value, expected, monkeypatch):
         monkeypatch.delenv("RECAP_FAST", raising=False)
     else:
         monkeypatch.setenv("RECAP_FAST", value)
-    assert runpy.run_path(switch.__file__)["fast"]() is expected
+    assert runpy.run_path(fast.__file__)["fast"]() is expected
 
 
 def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     def never(*_arguments, **_named):
         raise AssertionError("a fast path was taken")
 
-    monkeypatch.setattr("recap.nn.fast.linear.onednn_product", never)
-    monkeypatch.setattr(linear, "DeferredWeightGrad", never)
+    monkeypatch.setattr("recap.nn.fast.onednn_product", never)
+    monkeypatch.setattr(fast, "DeferredWeightGrad", never)
     monkeypatch.setattr(xlan, "_Pool", never)
     monkeypatch.setattr("recap.nn.rows.PackedIndex.__init__", never)
-    layer = Linear(512, linear.MIN_PREPACK_SIZE // 512)
+    layer = Linear(512, fast.MIN_PREPACK_SIZE // 512)
     with fixed_weights():
         layer(torch.randn(4, 512))
     with deferred_weight_grad():
@@ -51,7 +52,7 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
 def test_a_torch_without_the_private_operators_multiplies_plainly(missing, monkeypatch):
     names = {"_reorder_linear_weight", "_linear_pointwise"} - {missing}
     monkeypatch.setattr(torch.ops, "mkldnn", type("Operators", (), dict.fromkeys(names)))
-    layer, x = Linear(512, linear.MIN_PREPACK_SIZE // 512), torch.randn(4, 512)
+    layer, x = Linear(512, fast.MIN_PREPACK_SIZE // 512), torch.randn(4, 512)
     with fixed_weights():
         assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
 

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from helpers.operators import Operators
-from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights
-from recap.nn.fast.linear import MIN_PREPACK_SIZE, DeferredWeightGrad
+from recap.nn.fast import MIN_PREPACK_SIZE, DeferredWeightGrad, Linear, deferred_weight_grad, fixed_weights
 from recap.nn.layers import LSTMCell
 from recap.papers.xlan.model import bilinear_pool, plain_bilinear_pool
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from recap.nn.fast import Linear, deferred_weight_grad
-from recap.nn.fast import linear as fast_linear
-from recap.nn.fast.linear import product
+from recap.nn import fast as fast_linear
+from recap.nn.fast import Linear, deferred_weight_grad, product
 from recap.nn.layers import LSTMCell
 
 pytestmark = [pytest.mark.seconds, pytest.mark.skipif(not fast_linear.has_onednn(), reason="this torch has no oneDNN")]

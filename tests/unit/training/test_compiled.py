@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from helpers.model_cases import build_model
+from helpers.model_cases import build_model, still
 from recap.models.images import Images, InputSpec
 from recap.runs.inputs import caption_tensor
-from recap.settings import CrossEntropy
+from recap.settings import CrossEntropy, Model
+from recap.settings.params import validate
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective
 from recap.training.run import compile_passes
@@ -42,7 +43,7 @@ def losses(model, sizes):
 
 def pair(kind):
     torch.manual_seed(0)
-    config = {**SMALL, "kind": kind, "feature_dropout": 0.0}
+    config = still(validate(Model, {**SMALL, "kind": kind}, "model"))
     plain, compiled = (build_model(config, InputSpec.of(7, 11)) for _ in range(2))
     compiled.load_state_dict(plain.state_dict())
     return plain, compiled
@@ -62,8 +63,9 @@ def fresh():
 
 
 @pytest.mark.slow
-def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss():
-    plain, compiled = pair("transformer")
+@pytest.mark.parametrize("kind", ["transformer", "x_transformer"])
+def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss(kind):
+    plain, compiled = pair(kind)
     counter = CompileCounterWithBackend("aot_eager")
     compile_passes(compiled, backend=counter)
     first = losses(compiled, SIZES[:2])

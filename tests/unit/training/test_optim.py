@@ -90,7 +90,7 @@ def test_optimisers():
 
 
 def test_without_fast_paths_radam_is_torchs(monkeypatch):
-    monkeypatch.setattr("recap.nn.fast.switch._enabled", False)
+    monkeypatch.setattr("recap.nn.fast._enabled", False)
     assert type(build_optimizer([torch.nn.Parameter(torch.zeros(1))], stage(optimizer="radam"))) is torch.optim.RAdam
 
 

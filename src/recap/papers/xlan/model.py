@@ -39,7 +39,7 @@ from recap.models.images import Images, InputSpec
 from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import PER_BEAM, GlobalMemory, KeyValueCache, State, masked_mean
 from recap.nn.attention import AdditiveAttention, Attention, KeyValue
-from recap.nn.fast import Linear, as_autocast, fast, multiplied, product, uncompiled
+from recap.nn.fast import Linear, as_autocast, fast, multiplied, product
 from recap.nn.layers import ACTIVATIONS, FeedForward, LSTMCell, Residual, Stack, sinusoid_table
 from recap.nn.rows import MASKED_SCORE, PackedIndex, Rows, causal_mask, fold, fold_keys, fold_mask, key_mask, unfold
 from recap.papers.xlan.settings import XLanModel, XLinearSizes, XTransformerModel
@@ -476,7 +476,6 @@ CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor'
 CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
 
 
-@uncompiled
 def bilinear_pool(q: Tensor, k: Tensor, *pooling: Tensor, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
     """As `plain_bilinear_pool`, a few images at a time, so that q * k and what leads to B' stay in the cache."""
     inputs = as_autocast(q.contiguous(), k.contiguous(), *pooling)

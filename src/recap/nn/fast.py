@@ -1,4 +1,10 @@
-"""Products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order at most.
+"""Only for speed: everything here has a plain twin in torch, which `RECAP_FAST=0` in the environment takes.
+
+Elsewhere, because they belong there: padding left out (`recap.nn.rows.PackedIndex`), and a quick gradient of attention
+in bf16 (`recap.nn.attention.attended`). Without them results agree up to rounding, but for the dropout of X-Linear's
+joint layer, whose masks are drawn in other pieces. Compiled code takes the plain twins.
+
+Here are products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order.
 
 **oneDNN.** torch's linear layers multiply through MKL, which takes AVX2 on processors of other makers than its own. On
 one core of Zen 5 500 rows of 1,024 run at 95 GFLOP/s by MKL, at 200 to 220 by oneDNN; on Zen 4 it is 5 to 20 % faster.
@@ -19,6 +25,7 @@ still the one that was packed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,10 +36,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recap.nn.fast.switch import as_autocast, fast, uncompiled
-
 MIN_PRODUCTS = 2**23  # multiplications of a product from which it is worth a call from Python
 MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
+
+
+_enabled = os.environ.get("RECAP_FAST", "1") != "0"
+
+
+def fast() -> bool:
+    """Return whether fast paths are taken: not where a compiler follows, which could not."""
+    return _enabled and not torch.compiler.is_compiling()
+
+
+def as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors in the type in which autocast multiplies; outside of autocast as they are."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(kind)) for tensor in tensors)
 
 
 def multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -75,7 +96,6 @@ def suits_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.dtype == weight.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
         and not weight.is_inference()
-        and not torch.compiler.is_compiling()
         and fast()
         and has_onednn()
     )
@@ -103,7 +123,7 @@ _loop: ContextVar[dict[WeightKey, DeferredWeightGrad] | None] = ContextVar("loop
 @contextmanager
 def deferred_weight_grad() -> Iterator[None]:
     """Within, for the length of a loop over time steps, every `product` with a weight defers the weight's gradient."""
-    if not fast() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if not fast() or not torch.is_grad_enabled():
         yield
         return
     weights: dict[WeightKey, DeferredWeightGrad] = {}
@@ -119,7 +139,6 @@ def deferred_weight_grad() -> Iterator[None]:
 class DeferredWeightGrad:
     """The products with one weight [Q, W], or with some of its columns, within one loop."""
 
-    @uncompiled  # a compiler cannot follow what is handed over between forward and backward
     def __init__(self, weight: Tensor) -> None:
         (weight,) = as_autocast(weight)
         self._width = weight.shape[1]
@@ -128,7 +147,6 @@ class DeferredWeightGrad:
         self.grads: dict[int, Tensor] = {}  # [R, Q], by product, so that a second backward pass replaces the first
         self._weight: Tensor | None = _Collect.apply(weight, self)
 
-    @uncompiled
     def product(self, x: Tensor, first: int) -> Tensor:
         """[..., P] -> [..., Q]."""
         assert self._weight is not None, "the loop has ended"
@@ -223,7 +241,7 @@ def fixed_weights() -> Iterator[None]:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -> Tensor:
     """x [..., P] times the P columns of weight [Q, W] from `first` on, plus bias [Q] -> [..., Q]."""
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    if torch.is_grad_enabled() and fast():
         loop = _loop.get()
         if loop is not None:
             key = (weight.data_ptr(), tuple(weight.shape))
@@ -233,7 +251,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
             return out if bias is None else out + bias
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
-    fixed = weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    fixed = weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and fast()
     used = _used.get() if fixed else None
     large = used is not None or x.numel() * len(weight) >= MIN_PRODUCTS
     if not large or not x.numel() or not suits_onednn(x, weight):
