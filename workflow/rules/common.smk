@@ -1,12 +1,13 @@
 """Loads the plan, and names what the rules share. In all rules `w` are the wildcards of a job."""
 
+import os
 import re
 import sys
 from pathlib import Path
 from shlex import quote
 
 from recap.core.hashing import value_hash
-from recap.core.process import devices
+from recap.core.process import SHARED, devices
 from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
 from recap.plan.paths import Paths
 from recap.plan.profiles import uses_gpus
@@ -37,10 +38,10 @@ RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
 DEVICE = PROFILE.execution.device
-# Jobs that ask for a GPU share those of the machine, one each; on the CPU no job waits.
-GPU = int(uses_gpus(PROFILE.execution))
+# Jobs that ask for a GPU share those of the machine, `trainings_per_gpu` on each; on the CPU no job waits.
+GPU, os.environ[SHARED] = int(uses_gpus(PROFILE.execution)), str(PROFILE.execution.trainings_per_gpu)
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
-    workflow.register_resource("gpu", max(1, len(devices())))
+    workflow.register_resource("gpu", max(1, len(devices())) * PROFILE.execution.trainings_per_gpu)
 
 
 wildcard_constraints:

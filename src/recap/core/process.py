@@ -25,6 +25,7 @@ from recap.core.log import log
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
 WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
+SHARED = "RECAP_JOBS_PER_GPU"  # how many of the workflow's jobs share a GPU
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
 _NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GPU"
@@ -118,27 +119,27 @@ def devices() -> list[str]:
 
 
 def claim(device: str, number: int = 1) -> None:
-    """Take free GPUs for this job of a workflow until it ends, and let torch, not used yet, see them alone."""
+    """Take free places on GPUs until this job of a workflow ends, and let torch, not used yet, see these GPUs alone."""
     workflow, names = _workflow(), devices()
     if device == "cpu" or workflow is None or not names:
         return
     if number > len(names):
         raise RecapError(f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower")
-    waits = False
-    while not (taken := _take(names, number, workflow[1])):
+    waits, places = False, names * int(os.environ.get(SHARED, "1"))  # the first of each GPU come first
+    while not (taken := _take(places, number, workflow[1])):
         if not waits:
-            log.info(f"all {len(names)} GPUs are in use by other jobs of this workflow: waiting for {number}")
+            log.info(f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for {number}")
         waits = True
         time.sleep(0.5)
     os.environ[VISIBLE] = ",".join(taken)
 
 
-def _take(names: list[str], number: int, folder: Path) -> list[str]:
-    """Lock so many free GPUs, or none; their locks are those of this process and of a program it becomes."""
+def _take(places: list[str], number: int, folder: Path) -> list[str]:
+    """Lock places on so many GPUs, or none; their locks are those of this process and of a program it becomes."""
     taken: dict[str, int] = {}
-    for index, name in enumerate(names):
+    for index, name in enumerate(places):
         handle = os.open(folder / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
-        if len(taken) < number and try_lock(handle):
+        if len(taken) < number and name not in taken and try_lock(handle):
             os.set_inheritable(handle, True)  # for torchrun, which takes this process's place
             taken[name] = handle
         else:

@@ -30,6 +30,8 @@ from recap.settings import Execution, Model, ModelConfig
 from recap.settings.params import read_mapping, validate
 
 CONFIG, WEIGHTS = "config.yaml", "model.safetensors"
+# Keys of an execution that say nothing of how one training was computed.
+NOT_OF_A_TRAINING = {"device", "nodes", "extraction_parts", "trainings_per_gpu", "keep_state"}
 DIGEST = "tensors_sha256"  # the only key: safetensors writes several in an order that changes from run to run
 
 
@@ -86,7 +88,7 @@ def write_run(
             "best_val_cider_d": counters.best,
             "seconds": round(counters.seconds, 1),
             "device": str(device),
-            **execution.model_dump(mode="json", exclude={"device", "nodes", "extraction_parts", "keep_state"}),
+            **execution.model_dump(mode="json", exclude=NOT_OF_A_TRAINING),
             "feature_hash": made_from["feature_hash"],
             "config_hash": value_hash(spec),
             "git_commit": commit(),

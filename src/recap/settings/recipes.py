@@ -25,6 +25,7 @@ class Execution(Strict):
     tf32: bool = Field(True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)")
     compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
     activation_checkpointing: bool = Field(False, description="compute activations again: less memory, more time")
+    trainings_per_gpu: PositiveInt = Field(1, description="jobs of a workflow that share a GPU; not of a cluster's")
     features_in_memory: bool = Field(False, description="training features on the GPU; refused if they do not fit")
     checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
     extraction_parts: PositiveInt = Field(1, description="of each feature store; every part is a job with its own GPU")

@@ -12,6 +12,7 @@ import pytest
 from helpers.refusals import refused
 from recap.core.errors import RecapError
 from recap.core.process import (
+    SHARED,
     VISIBLE,
     WORKFLOW_VARIABLE,
     GracefulStop,
@@ -37,10 +38,10 @@ def job(tmp_path):
     started = []
     named = {WORKFLOW_VARIABLE: f"1 {socket.gethostname()} {tmp_path}", VISIBLE: "a,b,c,d"}
 
-    def start(number=1, device="cuda"):
+    def start(number=1, device="cuda", **variables):
         command = [sys.executable, "-c", JOB, device, str(number)]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        started.append(subprocess.Popen(command, env={**os.environ, **named}, text=True, **pipes))
+        started.append(subprocess.Popen(command, env={**os.environ, **named, **variables}, text=True, **pipes))
         return started[-1]
 
     yield start
@@ -58,9 +59,17 @@ def test_four_jobs_see_four_gpus_and_a_fifth_waits_for_the_one_that_is_killed(jo
     seen = [sees(process) for process in four]
     assert sorted(seen) == ["a", "b", "c", "d"]
     fifth = job()
-    assert fifth.stderr.readline() == "all 4 GPUs are in use by other jobs of this workflow: waiting for 1\n"
+    assert fifth.stderr.readline() == "all 4 places on GPUs are taken by jobs of this workflow: waiting for 1\n"
     four[2].kill()
     assert sees(fifth) == seen[2]
+
+
+def test_two_jobs_share_each_gpu_where_the_profile_says_so(job):
+    shared = {SHARED: "2", VISIBLE: "a,b"}
+    assert [sees(job(**shared)) for _ in range(3)] == ["a", "b", "a"]
+    pair = job(2, **shared)  # its processes are on two GPUs, and one of these has no place left
+    assert "all 4 places" in pair.stderr.readline()
+    assert sees(job(**shared)) == "b"
 
 
 def test_several_processes_of_one_training_take_several_gpus_or_none(job):
