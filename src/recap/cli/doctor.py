@@ -14,7 +14,7 @@ from pathlib import Path
 
 from recap.core.device import bf16_unit
 from recap.core.process import devices
-from recap.data.parts_of_speech import GET, has_tagger, tagger
+from recap.data.tokenizer import GET, has_tagger, tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
 from recap.plan.paths import used_features

@@ -25,9 +25,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.features.ahead import alike
-from recap.features.attributes import describe
 from recap.features.detectron import DETECTORS, build_released, built, load
-from recap.features.extraction import Encoder
+from recap.features.extraction import Encoder, describe
 from recap.features.pooled import tight_box
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.settings.features import RegionFeatures, SegmentFeatures

@@ -22,8 +22,7 @@ from recap.core.hashing import sha256_file
 from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes import painted_mask
-from recap.features.attributes import describe
-from recap.features.extraction import ExtractionJob, write
+from recap.features.extraction import ExtractionJob, describe, write
 from recap.features.origins import Origins, of_store
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore

@@ -15,6 +15,7 @@ A file of somebody else, over which HDF5 may hang, does not begin as ours and is
 from __future__ import annotations
 
 import hashlib
+import json
 import mmap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,10 +32,14 @@ from recap.features.records import COLUMNS, DTYPES, VALUES, image_digest
 if TYPE_CHECKING:
     import torch
 
+    from recap.settings.features import FeaturesConfig
+
 LAYOUT = "recap-features-2"
 MAGIC = b"RECAPFS2"  # the file begins so, before what HDF5 reads: nobody else's file does
+CHANNEL_SCALE = "channel_scale"  # by what standardized channels were brought to one scale, which photos need as well
 _MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
 _HASHED = (*_MADE_BY, "checksum", "index_checksum")
+_SAMPLE = 64  # images whose numbers are described
 _PIECE = 2**24  # bytes read at a time
 
 
@@ -284,3 +289,42 @@ class FeatureStore:
         if stream not in self.streams:
             raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
         return stream
+
+
+def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
+    """Return a description of a store for people, after checking its content; ``spec``: what must have made it."""
+    store = FeatureStore(path)
+    extractor = json.loads(store.attributes["extractor"])
+    for key, wanted in spec.identity().items() if spec else ():
+        if extractor.get(key) != wanted:
+            raise FeatureError(
+                f"{store.path}: made by another extractor than the settings name: {key} is {extractor.get(key)!r} "
+                f"instead of {wanted!r}; name its settings, or extract it again"
+            )
+    store.verify()
+    ids = store.ids.tolist()
+    sample = store.ids[np.linspace(0, len(ids) - 1, min(_SAMPLE, len(ids))).astype(int)].tolist()
+    lines = {
+        "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
+        "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
+        **{stream: _stream(store, stream, sample) for stream in store.streams},
+        "extractor": store.attributes["extractor"],
+        "weights": f"sha256 {store.attributes['weights_sha256']}",
+        "made with": store.attributes["made_with"],
+        "hash": store.feature_hash,
+    }
+    return "\n".join(f"{name:10s} {value}" for name, value in lines.items())
+
+
+def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
+    """Describe one stream; what its numbers are like, from some images."""
+    counts = store.rows(store.ids.tolist(), stream)
+    values, mask = store.read(sample, stream)
+    real, dtype = values[mask], store.arrays[f"{stream}/{VALUES}"].row.base.name
+    dead = (real.std(0) < 1e-6).float().mean()
+    columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
+    return (
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {dtype}{columns}; mean "
+        f"{real.mean():.4g}, sd {real.std():.4g}, largest {real.abs().max():.4g}, "
+        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in {len(sample)} images)"
+    )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from recap.data.caption_ids import CaptionIds, padded
+from recap.data.vocabulary import CaptionIds, padded
 
 CAPTIONS = {30: [[5, 6, 7], []], 4: [[8]], 11: [[9, 10], [4], [12, 13, 14, 15]]}
 

@@ -1,12 +1,9 @@
-from collections import Counter
-
-import numpy as np
 import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.data import card, parts_of_speech
-from recap.data.card import Split, count_splits, write_card
+from recap.data import card, tokenizer
+from recap.data.card import count_splits, write_card
 from recap.data.corpus import Caption, Corpus, write_corpus
 
 
@@ -32,15 +29,6 @@ def test_lengths_images_and_unknown_words(corpus, tmp_path):
     assert "From the source" not in text
 
 
-def test_percentiles_are_those_of_numpy():
-    random = np.random.default_rng(0)
-    for size in (1, 2, 3, 19, 100, 101):
-        lengths = random.integers(1, 30, size)
-        percentiles = np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
-        numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
-        assert Split(size, Counter(lengths.tolist())).row()[2:] == numbers
-
-
 def test_a_sample_is_spread_evenly(corpus, monkeypatch):
     table = Corpus.read(corpus)
     whole = count_splits(table)
@@ -50,10 +38,10 @@ def test_a_sample_is_spread_evenly(corpus, monkeypatch):
 
 
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
-    monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
-    text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
+    monkeypatch.setattr(tokenizer, "_spacy", lambda: None)
+    text = tokenizer.shares([["a", "dog", "runs", "on", "green", "grass"]])
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
-    monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
-    assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
+    monkeypatch.setattr(tokenizer, "_textblob", lambda: None)
+    assert "No tagger is installed" in tokenizer.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
-        parts_of_speech.needed_tagger()
+        tokenizer.needed_tagger()

@@ -20,7 +20,7 @@ from helpers.feature_files import (
 from helpers.importing import check_regions, import_settings, refuses_import, run_import, write_corpus_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
-from recap.features.attributes import check_extractor
+from recap.features.store import info
 
 pytestmark = pytest.mark.seconds
 
@@ -81,9 +81,9 @@ def test_first_rows_and_the_settings_that_made_it(tmp_path):
     store = run_import(tmp_path, "m2_hdf5", path, rows=2)
     assert set(store.rows(store.ids)) == {2}
     assert set(store.rows(store.ids, "grid")) == {49}
-    check_extractor(store, import_settings("m2_hdf5", path, rows=2, shard_size=99))
+    assert "region" in info(store.path, spec=import_settings("m2_hdf5", path, rows=2, shard_size=99))
     with refused(FeatureError, "rows is 2 instead of None"):
-        check_extractor(store, import_settings("m2_hdf5", path))
+        info(store.path, spec=import_settings("m2_hdf5", path))
 
 
 def test_corpus_chooses_and_names_the_images(tmp_path):

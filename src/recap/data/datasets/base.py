@@ -15,7 +15,7 @@ from pydantic import Field
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.corpus import VIEWS, Caption, DrawnFrom, need_splits
+from recap.data.corpus import VIEWS, Caption, DrawnFrom
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
@@ -116,10 +116,8 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
 
     ``merge_restval`` counts COCO's ``restval`` images as training images; otherwise they are left out.
     """
-    captions: list[Caption] = []
-    splits: dict[int, str] = {}
-    files: dict[str, int] = {}
-    owners: dict[int, int] = {}  # caption id -> image id
+    captions = list[Caption]()
+    ids, files = set[int](), set[str]()
     for position, value in enumerate(each_of(annotations, member, "images")):
         image = parsed(KarpathyImage, value, f"{annotations}: image number {position}")
         image_id = image.imgid if image.cocoid is None else image.cocoid
@@ -129,27 +127,15 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
             continue
         split = "train" if image.split == "restval" else image.split
         file = "/".join(filter(None, (image.filepath, image.filename)))
-        other = files.setdefault(file, image_id)
-        if image_id in splits or other != image_id:
-            first = splits[image_id if image_id in splits else other]
+        if image_id in ids or file in files:
             raise DataError(
-                f"{annotations}: image id {image_id} in split {split!r} ({file}) is duplicated: image id {other} in "
-                f"split {first!r} has its id or its file; an image may occur once, in one split"
+                f"{annotations}: image id {image_id} in split {split!r} ({file}): its id or its file is duplicated; an "
+                "image may occur once, in one split"
             )
-        splits[image_id] = split
+        ids.add(image_id)
+        files.add(file)
         for sentence in image.sentences:
             # Interned, words take no memory of their own.
             words = [*map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))]
-            twice = sentence.sentid in owners
-            if twice or not sentence.raw.strip() or not words:
-                wrong = (
-                    f"image id {owners[sentence.sentid]} has a caption of this id, too" if twice else "no word in it"
-                )
-                raise DataError(
-                    f"{annotations}: image id {image_id}, sentid {sentence.sentid}: {sentence.raw!r}: {wrong}; correct "
-                    "or remove it"
-                )
-            owners[sentence.sentid] = image_id
             captions.append(Caption(image_id, file, split, sentence.sentid, sentence.raw, words))
-    need_splits(set(splits.values()), str(annotations))
     return captions

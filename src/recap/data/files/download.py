@@ -23,7 +23,7 @@ from recap.core.errors import DataError, RecapError, first_line
 from recap.core.files import try_lock
 
 if TYPE_CHECKING:
-    from requests import Response, Session
+    from requests import Response
 
 CHUNK = 64 * 1024
 TRIES = 6  # in a row without a byte more than ever
@@ -97,8 +97,16 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
     import requests
     from urllib3.exceptions import HTTPError
 
+    def check(response: Response, **_: Any) -> None:
+        if response.is_redirect and (
+            problem := redirect_problem(url, urljoin(response.url, response.headers["location"]))
+        ):
+            raise DownloadError(f"{url}: {problem}")
+
     joined, failures, most = False, 0, part.size
-    with guarded_session(url) as session:
+    with requests.Session() as session:
+        session.max_redirects = MOST
+        session.hooks["response"].append(check)
         while True:
             if part.size and part.size == part.version.get("total"):
                 return True  # a process that was killed before it gave the file its name
@@ -199,22 +207,6 @@ def _differ(before: dict[str, Any], offered: dict[str, Any]) -> bool:
     keys = ("total", "validator") if before.get("url") == offered["url"] else ("total",)
     pairs = [(before.get(key), offered[key]) for key in keys]
     return not before or any(None not in pair and pair[0] != pair[1] for pair in pairs)
-
-
-def guarded_session(url: str) -> Session:
-    """Return a session for one address that follows few redirects, and raises DownloadError at one that is refused."""
-    import requests
-
-    def check(response: Response, **_: Any) -> None:
-        if response.is_redirect:
-            problem = redirect_problem(url, urljoin(response.url, response.headers["location"]))
-            if problem:
-                raise DownloadError(f"{url}: {problem}")
-
-    session = requests.Session()
-    session.max_redirects = MOST
-    session.hooks["response"].append(check)
-    return session
 
 
 def reason_of(error: Exception) -> str:

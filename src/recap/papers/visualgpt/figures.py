@@ -24,10 +24,10 @@ from torch.nn.utils.rnn import pad_sequence
 from recap.core.errors import DataError, TrainingError
 from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.core.hashing import generator
+from recap.data.caption_files import read_texts
 from recap.data.corpus import VIEWS, Corpus
 from recap.data.files.images import ImageSource
-from recap.data.parts_of_speech import TAGGED, count_kinds, kind_of, needed_tagger
-from recap.data.texts import read_texts
+from recap.data.tokenizer import TAGGED, count_kinds, kind_of, needed_tagger
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
 from recap.evaluation.figures import BATCH, DrawnModels, caption_images
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
