@@ -226,13 +226,11 @@ class Corpus(_About):
 
     def image_ids(self, split: str | None = None) -> list[int]:
         """Return the image ids of a split, each once, rising."""
-        ids: list[int] = np.unique(self.image_id[self.rows(split)]).tolist()
-        return ids
+        return np.unique(self.image_id[self.rows(split)]).tolist()
 
     def caption_ids(self, split: str | None = None) -> list[int]:
         """Return the caption ids of a split, rising."""
-        ids: list[int] = self.caption_id[self.rows(split)].tolist()
-        return ids
+        return self.caption_id[self.rows(split)].tolist()
 
     def captions(self, split: str | None = None) -> dict[int, list[str]]:
         """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
@@ -266,8 +264,7 @@ class Corpus(_About):
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
         """Return the image id of each caption id, in their order."""
-        ids: list[int] = self.image_id[self._rows_of(caption_ids)].tolist()
-        return ids
+        return self.image_id[self._rows_of(caption_ids)].tolist()
 
     def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
         """Return a column of a split as Arrow strings, in the order of caption ids."""

@@ -38,8 +38,7 @@ def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]
         digest.update(str(number).encode())
         keys[row] = np.frombuffer(digest.digest(), ">u8")
     # lexsort takes the most important key last.
-    ranked: list[int] = numbers[np.lexsort(keys.T[::-1])].tolist()
-    return ranked
+    return numbers[np.lexsort(keys.T[::-1])].tolist()
 
 
 def subset_size(total: int, fraction: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 
@@ -83,11 +83,11 @@ def tokenize_report(report: str) -> list[str]:
     return words
 
 
-# ---- parts of speech, tagged by spaCy or TextBlob, whichever is installed
+# ---- parts of speech
 
 TAGGED = 10_000  # captions, evenly spread over a split, whose words are tagged
-Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
-
+TAGGER = "TextBlob's pattern tagger"  # its lexicon and rules come with its package
+GET = "pip install 'recap[tagger]'"
 # The start of a Penn Treebank tag.
 _KINDS = {
     "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": "adverbs",
@@ -95,45 +95,32 @@ _KINDS = {
     "CD": "numbers", "CC": "conjunctions",
 }  # fmt: skip
 _OTHERS, _PUNCTUATION = "others", "punctuation"
-GET = "pip install 'recap[tagger]'"
-HINT = (
-    f"No tagger is installed, so they are not counted: `{GET}`, or `pip install spacy` and "
-    "`python -m spacy download en_core_web_sm`"
-)
 
 
 def shares(token_lists: Sequence[Sequence[str]]) -> str:
-    """Return a sentence and a Markdown list with the share of each kind of word, or how to install a tagger."""
-    installed = tagger()
-    if installed is None:
-        return f"{HINT}, then delete this card and repeat the command."
-    name, tag = installed
+    """Return a sentence and a Markdown list with the share of each kind of word, or how to install the tagger."""
+    if not has_tagger():
+        return f"No tagger is installed, so they are not counted: `{GET}`, delete this card and repeat the command."
     kinds = count_kinds(tag(token_lists))
     total = max(1, kinds.total())
     rows = [f"- {kind}: {100 * count / total:.1f} %" for kind, count in kinds.most_common()]
-    return "\n".join([f"Tagged by {name}.", "", *rows])
-
-
-def tagger() -> tuple[str, Tagger] | None:
-    """Return the name of the tagger that is installed and the function that tags sentences, or None."""
-    for name, load in (("spaCy en_core_web_sm", _spacy), ("TextBlob's pattern tagger", _textblob)):
-        tag = load()
-        if tag is not None:
-            return name, tag
-    return None
+    return "\n".join([f"Tagged by {TAGGER}.", "", *rows])
 
 
 def has_tagger() -> bool:
-    """Return whether a tagger is installed, without loading it, which takes seconds."""
-    return any(all(map(find_spec, packages)) for packages in (("textblob",), ("spacy", "en_core_web_sm")))
+    """Return whether the tagger is installed, without loading it, which takes seconds."""
+    return find_spec("textblob") is not None
 
 
-def needed_tagger() -> tuple[str, Tagger]:
-    """Return the name of the tagger that is installed and the function that tags sentences."""
-    installed = tagger()
-    if installed is None:
-        raise ConfigError(f"parts of speech: {HINT[0].lower()}{HINT[1:]}")
-    return installed
+def tag(token_lists: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Return the Penn Treebank tags of sentences; empty ones are left out."""
+    if not has_tagger():
+        raise ConfigError(f"parts of speech: no tagger is installed; {GET}")
+    from textblob.en.taggers import PatternTagger
+
+    model = PatternTagger()
+    texts = (" ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words)
+    return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
 
 
 def parts_of_speech() -> list[str]:
@@ -151,34 +138,3 @@ def kind_of(tag: str) -> str:
 def count_kinds(tag_lists: Sequence[Sequence[str]]) -> Counter[str]:
     """Count kinds of words from Penn Treebank tags; punctuation is no word."""
     return Counter(kind_of(tag) for tags in tag_lists for tag in tags if tag[:1].isalpha())
-
-
-def _spacy() -> Tagger | None:
-    try:
-        import spacy
-        from spacy.tokens import Doc
-
-        model = spacy.load("en_core_web_sm", exclude=["parser", "ner", "lemmatizer"])
-    except (ImportError, OSError):  # the library, or its model
-        return None
-
-    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
-        documents = (Doc(model.vocab, words=list(words)) for words in token_lists if words)
-        return [[word.tag_ for word in document] for document in model.pipe(documents)]
-
-    return tag
-
-
-def _textblob() -> Tagger | None:
-    """Return the tagger whose lexicon and rules come with its package."""
-    try:
-        from textblob.en.taggers import PatternTagger
-    except ImportError:
-        return None
-    model = PatternTagger()
-
-    def tag(token_lists: Sequence[Sequence[str]]) -> list[list[str]]:
-        texts = (" ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words)
-        return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
-
-    return tag

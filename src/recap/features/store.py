@@ -131,7 +131,7 @@ class FeatureStore:
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
             ) from error
         self.ids, self.image_sizes, self.digests, self.origins = index.ids, index.sizes, index.digests, index.origins
-        self._offsets, self.streams = index.offsets, list(index.offsets)  # the extractor put the main one first
+        self.offsets, self.streams = index.offsets, list(index.offsets)  # the extractor put the main one first
         self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
         self.dim = self.shape(self.stream)[1]  # length of its feature vectors
         # Changes when extractor, weights, images or any stored number change.
@@ -147,7 +147,7 @@ class FeatureStore:
 
     def rows(self, image_ids: Sequence[int], stream: str | None = None) -> np.ndarray:
         """Return how many feature vectors each image has, int64 [B]."""
-        offsets = self._offsets[self._named(stream)]
+        offsets = self.offsets[self._named(stream)]
         positions = self.positions(image_ids)
         return offsets[positions + 1] - offsets[positions]
 
@@ -198,12 +198,8 @@ class FeatureStore:
         end = len(self.ids) if last is None else last
         for start in range(first, end, step):
             stop = min(start + step, end)
-            own = {stream: offsets[[start, stop]] for stream, offsets in self._offsets.items()}
+            own = {stream: offsets[[start, stop]] for stream, offsets in self.offsets.items()}
             yield start, stop, {path: rows.read(*own[path.split("/")[0]]) for path, rows in self.arrays.items()}
-
-    def starts(self, position: int) -> dict[str, int]:
-        """Return the first row of the image at a position, of each array by path."""
-        return {path: int(self._offsets[path.split("/")[0]][position]) for path in self.arrays}
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others."""
@@ -241,7 +237,7 @@ class FeatureStore:
         """Compare an image with its digest; the arrays start with the rows of the image at ``first``."""
         own = {}
         for path, array in arrays.items():
-            begin, start, stop = self._offsets[path.split("/")[0]][[first, position, position + 1]]
+            begin, start, stop = self.offsets[path.split("/")[0]][[first, position, position + 1]]
             own[path] = array[start - begin : stop - begin]
         return image_digest(own) == self.digests[position].tobytes()
 
@@ -260,7 +256,7 @@ class FeatureStore:
             if not self._is_intact(position, self._mapped):
                 raise self._changed(position)
             self._compared[position] = True
-        offsets, rows = self._offsets[path.split("/")[0]], self.arrays[path]
+        offsets, rows = self.offsets[path.split("/")[0]], self.arrays[path]
         starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
         places, width = np.arange(int(counts.max(initial=0))), rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])

@@ -1,15 +1,15 @@
-"""COCO: the split and the words from plain annotations, names of both years, counts, server ids, the unpaired rest."""
+"""COCO: split and words from plain annotations, names of both years, counts, server ids; pictures without captions."""
 
 import json
 
 import pytest
 
 from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, spec, write_coco
-from helpers.generators import karpathy
+from helpers.generators import jpeg, karpathy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, MissingData
 from recap.data.corpus import Corpus, build_corpus
-from recap.data.subsets import draw_subset, write_unpaired
+from recap.data.subsets import draw_subset, read_used, write_unpaired, write_used
 from recap.settings.datasets import COCO_PARTS
 from recap.share.coco_server import write_server_ids
 from rehearsal.archives import write_zip
@@ -136,3 +136,49 @@ def test_the_unpaired_rest_of_a_subset_of_images(tmp_path):
     draw_subset(corpus=corpus.path, name="k", fraction=1, unit="image", seed=1, out=files["subset"])
     with refused(DataError, "subset.json", "fraction"):
         write_unpaired(**files, out=tmp_path / "rest.json")
+
+
+IDS = (7, 3, 201)
+
+
+def picture_name(number):
+    return f"COCO_test2014_{number:012d}.jpg"
+
+
+def corpus_of_pictures(folder, images=None, **changes):
+    listed = [{"id": number, "file_name": picture_name(number)} for number in IDS] if images is None else images
+    write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": listed}})
+    write_zip(folder / "test2014.zip", {f"test2014/{picture_name(number)}": jpeg(number) for number in IDS})
+    settings = {"kind": "coco_pictures", "listing": "info.zip", "images": ["test2014.zip"], "partial": True, **changes}
+    build_corpus(name="test", spec=settings, inputs=folder, out=folder / "out")
+    return Corpus.read(folder / "out" / "corpus.parquet")
+
+
+def test_each_picture_is_an_image_of_the_test_split_without_a_caption(tmp_path):
+    corpus = corpus_of_pictures(tmp_path)
+    assert corpus.files() == {number: f"test2014/{picture_name(number)}" for number in sorted(IDS)}
+    assert corpus.image_ids("test") == sorted(IDS)
+    assert corpus.captions("test") == {number: [""] for number in sorted(IDS)}
+    with refused(DataError, "split 'train'"):
+        corpus.image_ids("train")
+
+
+@pytest.mark.parametrize(
+    ("images", "named"),
+    [
+        ([{"id": 7, "file_name": picture_name(7)}] * 2, ["info.zip", "image id 7"]),
+        ([{"id": 8, "file_name": picture_name(7)}], ["info.zip", f"'{picture_name(7)}'", "id 8"]),
+        ([], ["info.zip", "images"]),
+        ([{"id": 9, "file_name": picture_name(9)}], [f"test2014/{picture_name(9)}", "image id 9", "test2014.zip"]),
+    ],
+)
+def test_listings_that_are_refused(tmp_path, images, named):
+    with refused(DataError, *named):
+        corpus_of_pictures(tmp_path, images)
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):
+    build_corpus(name="coco", spec=spec(), inputs=write_coco(tmp_path), out=tmp_path / "out")
+    write_used(corpora=[tmp_path / "out" / "corpus.parquet"], subsets=[], parts=["val2014"], out=tmp_path / "used.txt")
+    assert read_used(tmp_path / "used.txt") == sorted(VAL)

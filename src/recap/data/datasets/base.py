@@ -56,14 +56,13 @@ def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
 
 def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
     """Refuse files (with their image ids) that have no picture or seem to be several, and two that would share one."""
-    several = next((file for file in ids if VIEWS in file), None)
-    if several is not None:
-        raise DataError(
-            f"{annotations}: image id {ids[several]} has the file {several!r}, and {VIEWS!r} separates the views of an "
-            "image in the corpus; rename the picture"
-        )
-    missing = source.missing(ids)
-    if missing:
+    for file in ids:
+        if VIEWS in file:
+            raise DataError(
+                f"{annotations}: image id {ids[file]} has the file {file!r}, and {VIEWS!r} separates the views of an "
+                "image in the corpus; rename the picture"
+            )
+    if missing := source.missing(ids):
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
         raise DataError(
             f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{more}; "

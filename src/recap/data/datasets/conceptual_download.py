@@ -76,17 +76,15 @@ def download(
                 f"{out}: its pictures were stored with min_side {before}, not {min_side}; use another folder"
             )
         write_json(settings, {"edge": min_side})
+        rows: frozenset[int] | None = None
+        if only is not None:
+            with reading(only, DataError, missing="correct --only", damaged="write the number of a row per line"):
+                rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
         run = _Download(out, min_side, workers=workers, attempts=attempts, backoff=backoff)
-        counts = asyncio.run(run.all_rounds(tsv, None if only is None else _numbers(only), rounds, timeout))
+        counts = asyncio.run(run.all_rounds(tsv, rows, rounds, timeout))
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
-
-
-def _numbers(path: Path) -> frozenset[int]:
-    """Read a list of rows."""
-    with reading(path, DataError, missing="correct --only", damaged="write the number of a row per line"):
-        return frozenset(map(int, path.read_text(encoding="ascii").split()))
 
 
 def _shards(tsv: Path, rows: Collection[int] | None = None) -> Iterator[tuple[int, list[Row]]]:

@@ -164,15 +164,15 @@ def _write_studies(
     used = {study.uid: study for study in studies}
     rows, reasons = [["report", "split", "left_out", "pictures", "views"]], Counter[str]()
     for uid, report in reports.items():
-        study, why = used.get(uid, report), ""
-        if uid in lacking:
-            why = "a picture is missing from the images"
-        elif uid not in used and not report.findings:
-            why = "no findings"
-        elif uid not in used and len(report.pictures) < spec.views:
-            why = f"findings, but fewer than {spec.views} pictures"
-        elif uid not in used:
-            why = "not in the annotation"
+        study = used.get(uid, report)
+        whys = {
+            "": uid in used,
+            "a picture is missing from the images": uid in lacking,
+            "no findings": not report.findings,
+            f"findings, but fewer than {spec.views} pictures": len(report.pictures) < spec.views,
+            "not in the annotation": True,
+        }
+        why = next(why for why, holds in whys.items() if holds)
         reasons.update([why] if why else [])
         why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
         rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])
