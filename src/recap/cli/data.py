@@ -122,14 +122,6 @@ def coco_server_ids(
 
 
 @DATA.command(
-    "recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
-    calls="recap.data.subsets:write_unpaired",
-)
-def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
-    """Write the captions and images that a subset leaves out, unpaired."""
-
-
-@DATA.command(
     """
         recap data corpus --name mine --inputs . --out results/mine \\
           --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'

@@ -98,8 +98,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int]:
     """Return the number of images of each split, if no two splits share a file or (asked for) a picture.
 
-    With folders or zips of ``images``, equal bytes under two names count as shared, too. That an image id is in one
-    split is seen to when a corpus is written.
+    With folders or zips of ``images``, equal bytes under two names count as shared, too.
     """
     table = Corpus.read(corpus)
     source = ImageSource(images) if images else None

@@ -75,8 +75,15 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
     read: Reader = resolve(checked.reader)
     captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
-    about = {"dataset": name, "kind": checked.kind, "source_sha256": source, "drawn_from": drawn_from}
-    write_corpus(captions, Path(out) / CORPUS, **about, complete=not isinstance(checked, PicturesAlone))
+    write_corpus(
+        captions,
+        Path(out) / CORPUS,
+        dataset=name,
+        kind=checked.kind,
+        source_sha256=source,
+        drawn_from=drawn_from,
+        complete=not isinstance(checked, PicturesAlone),
+    )
     checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
 
 

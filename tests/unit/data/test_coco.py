@@ -9,7 +9,7 @@ from helpers.generators import jpeg, karpathy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, MissingData
 from recap.data.corpus import Corpus, build_corpus
-from recap.data.subsets import draw_subset, read_used, write_unpaired, write_used
+from recap.data.subsets import read_used, write_used
 from recap.settings.datasets import COCO_PARTS
 from recap.share.coco_server import write_server_ids
 from rehearsal.archives import write_zip
@@ -120,22 +120,6 @@ def test_server_ids(tmp_path):
     with refused(DataError, "image id 1"):
         write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
     assert COCO_PARTS["val2014"] == 40_504
-
-
-def test_the_unpaired_rest_of_a_subset_of_images(tmp_path):
-    corpus = corpus_of(write_coco(tmp_path))
-    files = {"corpus": corpus.path, "subset": tmp_path / "subset.json"}
-    drawn = draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="image", seed=1, out=files["subset"])
-    rest = write_unpaired(**files, out=tmp_path / "rest.json")
-    assert sorted(rest["image_ids"] + drawn["image_ids"]) == corpus.image_ids("train")
-    assert sorted(rest["caption_ids"] + drawn["caption_ids"]) == corpus.caption_ids("train")
-    assert rest["caption_ids"] != sorted(rest["caption_ids"])
-    draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="pair", seed=1, out=files["subset"])
-    with refused(DataError, "'coco'"):
-        write_unpaired(**files, out=tmp_path / "rest.json")
-    draw_subset(corpus=corpus.path, name="k", fraction=1, unit="image", seed=1, out=files["subset"])
-    with refused(DataError, "subset.json", "fraction"):
-        write_unpaired(**files, out=tmp_path / "rest.json")
 
 
 IDS = (7, 3, 201)

@@ -59,11 +59,9 @@ def test_unknown_id_is_named_with_the_store(store):
 
 
 def test_hash_changes_with_values_and_weights_but_not_with_the_job(tmp_path):
-    hashes = set()
-    for number, (ids, about) in enumerate(
-        [([1, 2], ABOUT), ([1, 3], ABOUT), ([1, 2], {**ABOUT, "weights_sha256": "v" * 64})]
-    ):
-        hashes.add(FeatureStore(make(tmp_path / f"{number}.h5", ids, about=about)).feature_hash)
+    kinds = [([1, 2], ABOUT), ([1, 3], ABOUT), ([1, 2], {**ABOUT, "weights_sha256": "v" * 64})]
+    paths = [make(tmp_path / f"{number}.h5", ids, about=about) for number, (ids, about) in enumerate(kinds)]
+    hashes = {FeatureStore(path).feature_hash for path in paths}
     assert len(hashes) == 3
     again = FeatureStore(make(tmp_path / "again.h5", [1, 2], about={**ABOUT, "made_with": "another machine"}))
     assert again.feature_hash in hashes
