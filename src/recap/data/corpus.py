@@ -75,15 +75,8 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
     read: Reader = resolve(checked.reader)
     captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
-    write_corpus(
-        captions,
-        Path(out) / CORPUS,
-        dataset=name,
-        kind=checked.kind,
-        source_sha256=source,
-        drawn_from=drawn_from,
-        complete=not isinstance(checked, PicturesAlone),
-    )
+    about: dict[str, Any] = {"dataset": name, "kind": checked.kind, "source_sha256": source, "drawn_from": drawn_from}
+    write_corpus(captions, Path(out) / CORPUS, **about, complete=not isinstance(checked, PicturesAlone))
     checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
 
 
@@ -136,9 +129,10 @@ def write_corpus(
             raw, columns["caption"] = columns["caption"], [one_line(text) for text in columns["caption"]]
             changed += sum(map(str.__ne__, raw, columns["caption"]))
             writer.write_table(pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS)
-        about["split_hash"] = _split_hash(np.concatenate(images), np.concatenate(codes), dataset)
+        splits = np.concatenate(codes)
+        about["split_hash"] = _split_hash(np.concatenate(images), splits, dataset)
         for code, split in enumerate(SPLITS if complete else ()):
-            if not any((each == code).any() for each in codes):
+            if code not in splits:
                 raise DataError(f"{dataset}: the split {split!r} has no images; train, val and test each need some")
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if changed:

@@ -81,26 +81,6 @@ def test_truncated_file_is_refused(store, keep):
         FeatureStore(store.path)
 
 
-def test_every_flipped_byte_of_the_content_is_noticed(tmp_path):
-    path = make(tmp_path / "f.h5", range(40), rows=9)
-    content = path.read_bytes()
-    with h5py.File(path) as file:
-        start, size = file["grid/values"].id.get_offset(), file["grid/values"].nbytes
-        places = [(start, size)] + [
-            (file[n].id.get_offset(), file[n].nbytes) for n in ("ids", "image_sizes", "grid/offsets")
-        ]
-    rng = np.random.default_rng(0)
-    for number in range(100):
-        begin, length = places[number % 4]
-        broken = bytearray(content)
-        broken[begin + int(rng.integers(length))] ^= 1 << int(rng.integers(8))
-        path.write_bytes(broken)
-        with pytest.raises(FeatureError):
-            FeatureStore(path).verify()
-    path.write_bytes(content)
-    FeatureStore(path).verify()
-
-
 STREAMED = list(range(3, 33, 3))
 
 
