@@ -23,7 +23,7 @@ from recap.core.errors import DataError, RecapError, first_line
 from recap.core.files import try_lock
 
 if TYPE_CHECKING:
-    from requests import Response
+    from requests import Response, Session
 
 CHUNK = 64 * 1024
 TRIES = 6  # in a row without a byte more than ever
@@ -97,16 +97,8 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
     import requests
     from urllib3.exceptions import HTTPError
 
-    def check(response: Response, **_: Any) -> None:
-        if response.is_redirect and (
-            problem := redirect_problem(url, urljoin(response.url, response.headers["location"]))
-        ):
-            raise DownloadError(f"{url}: {problem}")
-
     joined, failures, most = False, 0, part.size
-    with requests.Session() as session:
-        session.max_redirects = MOST
-        session.hooks["response"].append(check)
+    with guarded_session(url) as session:
         while True:
             if part.size and part.size == part.version.get("total"):
                 return True  # a process that was killed before it gave the file its name
@@ -206,6 +198,22 @@ def _agree(before: dict[str, Any], offered: dict[str, Any]) -> bool:
     """Say whether both may be of the same bytes; what one of the two does not say is no difference."""
     keys = ("total", "validator") if before.get("url") == offered["url"] else ("total",)
     return bool(before) and all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
+
+
+def guarded_session(url: str) -> Session:
+    """Return a session for one address that follows few redirects, and raises DownloadError at one that is refused."""
+    import requests
+
+    def check(response: Response, **_: Any) -> None:
+        if response.is_redirect:
+            problem = redirect_problem(url, urljoin(response.url, response.headers["location"]))
+            if problem:
+                raise DownloadError(f"{url}: {problem}")
+
+    session = requests.Session()
+    session.max_redirects = MOST
+    session.hooks["response"].append(check)
+    return session
 
 
 def reason_of(error: Exception) -> str:
