@@ -113,8 +113,8 @@ def build_store(
     missing = []
     for path in own:
         earlier.add(path)
-        if earlier.lacks(pieces[path]):
-            earlier.forget(path)
+        if earlier.lacks(pieces[path]):  # it is going to be replaced
+            earlier.stores = {image_id: store for image_id, store in earlier.stores.items() if store.path != path}
             missing.append(path)
     if len(missing) < len(own):
         log.info(f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier run")
