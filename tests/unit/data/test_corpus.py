@@ -1,14 +1,11 @@
 """The corpus file, and data sets in Karpathy's form."""
 
 import json
-import zipfile
 
 import pyarrow.parquet as pq
 import pytest
 
 from helpers.generators import SENTENCES, karpathy, write_flickr
-from helpers.refusals import refused
-from recap.core.errors import DataError
 from recap.core.hashing import value_hash
 from recap.data.corpus import SPLITS, Caption, Corpus, build_corpus, write_corpus
 from recap.data.datasets.base import read_karpathy
@@ -91,13 +88,6 @@ def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
     assert many.token_lists(wanted) == one.token_lists(wanted)
 
 
-def test_a_stream_must_rise(tmp_path):
-    rows = list(stream(4))
-    with refused(DataError, "caption id 1", "comes after 3"):
-        write_corpus(iter([rows[3], rows[1]]), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
-    assert list(tmp_path.iterdir()) == []
-
-
 def write(folder, content):
     path = folder / "dataset.json"
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -126,11 +116,3 @@ def test_absent_and_empty_tokens_come_from_the_raw_caption(tmp_path):
     captions = read_karpathy(write(tmp_path, content), merge_restval=True)
     assert captions[0].tokens == ["a", "dog", "runs"]
     assert captions[1].tokens == ["the", "brown", "dog", "is", "running"]
-
-
-def test_a_zip_that_holds_one_json(tmp_path):
-    path = tmp_path / "dataset.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("deep/dataset_flickr8k.json", json.dumps(karpathy()))
-        archive.writestr("__MACOSX/deep/._dataset_flickr8k.json", "x")
-    assert len(read_karpathy(path, merge_restval=True)) == 30

@@ -40,11 +40,6 @@ def test_lookup_by_relative_name_then_by_unique_base_name(places):
         source.read("train/same.jpg")
 
 
-def test_pictures_are_rgb(places):
-    picture = ImageSource(places).open_rgb("c.jpg")
-    assert (picture.mode, picture.size) == ("RGB", (32, 40))
-
-
 RAMP = np.tile(np.linspace(0, 65535, 64), (8, 1))
 EIGHT = np.rint(RAMP / 257).astype(np.uint8)
 
