@@ -32,10 +32,7 @@ class Split:
     sample: list[list[str]] = field(default_factory=list)
 
     def row(self) -> list[str]:
-        """Return the numbers of images and captions, mean and standard deviation of the lengths, and their percentiles.
-
-        A percentile is the smallest length that so many percent of the captions do not exceed.
-        """
+        """Return the numbers of images and captions, and mean, standard deviation and percentiles of the lengths."""
         lengths = np.array(self.lengths)
         percentiles = np.percentile(lengths, PERCENTILES, method="inverted_cdf").tolist()
         numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]

@@ -91,10 +91,7 @@ class Vocabulary(AnyVocabulary):
 
     @classmethod
     def build(cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str) -> Vocabulary:
-        """Count words, in lower case and over whole captions, and keep those seen at least ``min_count`` times.
-
-        ``splits`` is where the captions come from ('train' or 'all'), which the rule records.
-        """
+        """Count words, in lower case and over whole captions, and keep those seen at least ``min_count`` times."""
         counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
         # A caption that spells "<eos>" must not end itself.
         words = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
@@ -375,10 +372,7 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
 def build_vocabulary(
     *, corpus: Path, rule: Mapping[str, Any] | VocabularyRule | BytePairRule, inputs: Path, out: Path
 ) -> AnyVocabulary:
-    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it.
-
-    Byte pairs are the same for every corpus; files of their tokenizer are relative to ``inputs``.
-    """
+    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it."""
     rule = validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
     vocabulary: AnyVocabulary
     if isinstance(rule, BytePairRule):

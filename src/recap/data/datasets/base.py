@@ -111,10 +111,7 @@ def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str)
 
 
 def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
-    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
-
-    ``merge_restval`` counts COCO's ``restval`` images as training images; otherwise they are left out.
-    """
+    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip; see its settings."""
     captions = list[Caption]()
     ids, files = set[int](), set[str]()
     for position, value in enumerate(each_of(annotations, member, "images")):

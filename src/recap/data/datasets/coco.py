@@ -1,8 +1,4 @@
-"""Microsoft COCO (Lin et al. 2014): captions by Karpathy's split, counts asserted; pictures without captions.
-
-Captions come from Karpathy's JSON or from the plain annotations and his two lists of pictures. Pictures such as those
-of test2014 become rows of the corpus whose caption is empty.
-"""
+"""Microsoft COCO (Lin et al. 2014): captions by Karpathy's split, counts asserted; pictures without captions."""
 
 from __future__ import annotations
 
@@ -85,8 +81,7 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
 def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> list[Caption]:
     """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
 
-    Pictures on no list are for training; with ``partial``, listed ones may be absent. Words are those of `tokenize`:
-    lower case, without punctuation, as in Karpathy's JSON.
+    Pictures on no list are for training; with ``partial``, listed ones may be absent.
     """
     both = set(lists["val"]) & set(lists["test"])
     if both:

@@ -65,10 +65,7 @@ class _Reader(pickle.Unpickler):
 
 
 def load_plain(content: bytes, *, arrays: bool = False) -> Any:
-    """Return what a pickle holds, as `plain` does; numpy's arrays as they are where ``arrays`` says so.
-
-    Whatever the damaged bytes happen to mean is raised.
-    """
+    """Return what a pickle holds, as `plain` does; ``arrays``: numpy's arrays as they are. Damage raises anything."""
     tuples = 0
     for number, (operation, *_) in enumerate(pickletools.genops(content)):
         tuples += "TUPLE" in operation.name
