@@ -14,9 +14,9 @@ import pytest
 from helpers.refusals import refused
 from recap.core.errors import RecapError
 from recap.core.process import LEAST_MEMORY, limited_memory
+from recap.data.caption_files import read_texts
 from recap.data.files.archives import unpack
 from recap.data.files.entries import read_jsons
-from recap.data.texts import read_texts
 from recap.runs.released import read_options
 
 ROOM = 2**28  # bytes beside those of the process

@@ -20,7 +20,7 @@ from helpers.tiny_workspace import ROOT
 from recap.core import checksums
 from recap.core.errors import RecapError
 from recap.core.hashing import value_hash
-from recap.data.texts import read_texts
+from recap.data.caption_files import read_texts
 from recap.data.vocabulary import Vocabulary, load_byte_pairs, load_vocabulary
 from recap.models.check import check_models
 from recap.models.gpt2 import METADATA, LanguageModel, load_pretrained

@@ -75,7 +75,10 @@ ANNOTATIONS = {
     ),
     "no text": (lambda c: first(c).update(report=" "), "train.0.report"),
     "half a surrogate": (lambda c: first(c).update(report="a \ud83d"), "train.0.report: half of a surrogate pair"),
-    "text without a word": (lambda c: first(c).update(report="?!"), "the findings of CXR3 hold no word"),
+    "text without a word": (
+        lambda c: first(c).update(report="?!"),
+        "caption id 3: there is no word in '?!'",
+    ),
     "a split without studies": (lambda c: c["val"].clear(), "the split 'val' has no images"),
 }
 

@@ -45,8 +45,7 @@ class StandInSegments(_StandIn, SegmentFeatures):
 def extract(spec: StandInRegions | StandInSegments, job: ExtractionJob) -> None:
     """Write the store of a data set."""
     from recap.core.hashing import sha256_file
-    from recap.features.attributes import describe
-    from recap.features.extraction import Encoder, Pictures
+    from recap.features.extraction import Encoder, Pictures, describe
     from recap.features.extraction import extract as write
     from recap.features.records import SEGMENT
 

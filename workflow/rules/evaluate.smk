@@ -2,7 +2,7 @@
 
 from recap.core.errors import RecapError
 from recap.core.log import log
-from recap.data.files.fetch import Transfer
+from recap.data.files.download import Transfer
 from recap.metrics.spice import SPICE_MODELS, install_spice_models, spice_models_missing
 from recap.plan.jobs import released_code
 from recap.plan.paths import SCORE_FILES

@@ -154,7 +154,7 @@ rule extractor:
     params:
         **EXTRACTOR,
     shell:
-        "{RECAP} --log-file {log:q} run-step recap.features.attributes:write_note --spec {params.spec.file:q}"
+        "{RECAP} --log-file {log:q} run-step recap.features.extraction:write_note --spec {params.spec.file:q}"
         " --code {params.code} --out {output:q}"
         " --files {input.images:q} {input.weights:q} {input.trained:q} {input.stores:q} {input.products:q}"
 

@@ -122,14 +122,6 @@ def coco_server_ids(
 
 
 @DATA.command(
-    "recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
-    calls="recap.data.subsets:write_unpaired",
-)
-def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the ids of pictures and captions"]) -> None:
-    """Write the captions and images that a subset leaves out, unpaired."""
-
-
-@DATA.command(
     """
         recap data corpus --name mine --inputs . --out results/mine \\
           --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
@@ -181,11 +173,11 @@ def wanted(
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
-    from recap.data.datasets.conceptual import count_rows
+    from recap.data.datasets.conceptual import read_tsv
     from recap.data.subsets import WebDraws, write_wanted
     from recap.settings.params import validate
 
-    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
+    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=sum(1 for _ in read_tsv(tsv)), out=out)
 
 
 @DATA.command("recap data overlap --corpus corpus.parquet --images photos.zip")

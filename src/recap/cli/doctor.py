@@ -14,7 +14,7 @@ from pathlib import Path
 
 from recap.core.device import bf16_unit
 from recap.core.process import devices
-from recap.data.parts_of_speech import GET, has_tagger, tagger
+from recap.data.tokenizer import GET, has_tagger
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
 from recap.plan.paths import used_features
@@ -88,9 +88,7 @@ def _packages() -> Iterator[Examined]:
     yield Examined("Python", platform.python_version(), "", "")
     for name, without, get in _PACKAGES:
         yield Examined(name, _installed(name), without, get)
-    name_and_tagger = tagger()
-    lost = "data cards and figures lack parts of speech"
-    yield Examined("tagger", name_and_tagger[0] if name_and_tagger else None, lost, GET)
+    yield Examined("tagger", _installed("textblob"), "data cards and figures lack parts of speech", GET)
 
 
 def _installed(name: str) -> str | None:

@@ -129,6 +129,6 @@ def import_(
 @FEATURES.command("recap features info features.h5", spec="Features")
 def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
     """Show and verify the content of a feature store."""
-    from recap.features import attributes
+    from recap.features import store
 
-    print(attributes.info(file, spec=spec))
+    print(store.info(file, spec=spec))

@@ -15,7 +15,7 @@ TARGETS = (
     "recap.cli.steps:table",
     "recap.data.subsets:draw_subset",
     "recap.data.subsets:write_used",
-    "recap.features.attributes:write_note",
+    "recap.features.extraction:write_note",
     "recap.features.training:pretrain",
     "recap.features.training:tune",
     "recap.report.figures:write_curves",

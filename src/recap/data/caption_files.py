@@ -1,24 +1,31 @@
-"""Reads captions that another program made, one per image, from JSON or from a table with separators.
+"""Captions that another program made, one per image, from JSON or a table; and texts without pictures.
 
 An image is named by its id, or by the name of its picture, with or without folders and extension.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from recap.core.errors import DataError, first_line
 from recap.core.files import reading
+from recap.core.hashing import generator
 from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.corpus import Corpus
-from recap.data.files.entries import csv_rows
+from recap.data.datasets.scene_captions import describe
+from recap.data.datasets.scenes import distinct_scenes
+from recap.data.files.entries import csv_rows, read_jsons
 from recap.data.tokenizer import is_storable, tokenize
+from recap.settings.models import LanguageModel, SceneTexts
 
 MAX_CHARACTERS = 10_000  # of one caption
 # What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.
@@ -168,3 +175,57 @@ def _caption(value: Any, what: str) -> str:
     if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
         raise DataError(f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters")
     return caption
+
+
+# ---- texts without pictures, for language models
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The words of texts, each once."""
+
+    tokens: list[list[str]]  #: words of each text, in the order of the sources
+    read: int  #: number of texts in the sources
+    in_corpus: int  #: how many of the different ones were left out because the data set has them
+
+
+@limited_memory()
+def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
+    """Return the different texts that a data set does not have, in any split; words as `tokenize` gives them."""
+    own = {" ".join(tokens) for tokens in Corpus.read(corpus).each_token_list(None)}
+    every = chain(chain.from_iterable(read_texts(inputs / name) for name in spec.texts), _of_scenes(spec.scenes))
+    count, shared, texts = 0, 0, dict[str, None]()  # in order, each once
+    for text in every:
+        count += 1
+        words = " ".join(tokenize(text))
+        if words and words in own:
+            shared += 1
+        elif words:
+            texts[words] = None
+    if not texts:
+        raise DataError(f"none of {count} texts is left: all are empty or in {corpus}; name other `texts`")
+    return Texts([text.split() for text in texts], count, shared)
+
+
+def _of_scenes(spec: SceneTexts | None) -> Iterator[str]:
+    for number, scene in enumerate(distinct_scenes(spec.count, spec.max_per_kind, spec.seed) if spec else ()):
+        yield from describe(scene, random=generator(spec.seed, "captions", number))  # type: ignore[union-attr]
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """Yield the texts of a file: .txt, .tsv (either also .gz), COCO's .json or .zip."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix
+    if suffix in (".json", ".zip"):
+        for name, content in read_jsons(path, "captions_*.json").items():
+            try:
+                yield from (str(entry["caption"]) for entry in content["annotations"])
+            except (KeyError, TypeError) as error:
+                raise DataError(f"{path}: {name} holds no annotations with captions ({error}); name COCO's") from error
+        return
+    if suffix not in (".txt", ".tsv"):
+        raise DataError(f"{path}: texts are read from .txt, .tsv, .json and .zip; rename or convert it")
+    with (
+        reading(path, DataError, missing="correct `texts` or the inputs folder", damaged="fetch it again"),
+        (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines,
+    ):
+        yield from (line.partition("\t")[0] if suffix == ".tsv" else line for line in lines)

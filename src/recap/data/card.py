@@ -16,7 +16,7 @@ from recap.core.files import write_text
 from recap.core.log import progress
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
-from recap.data.parts_of_speech import TAGGED, shares
+from recap.data.tokenizer import TAGGED, shares
 
 THRESHOLDS = (1, 2, 3, 4, 5, 6, 10)
 PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
@@ -24,25 +24,19 @@ PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 
 @dataclass
 class Split:
-    """What is counted in one split; it grows with the number of different words only."""
+    """What is counted in one split."""
 
     images: int
-    lengths: Counter[int] = field(default_factory=Counter)
+    lengths: list[int] = field(default_factory=list)  # words of each caption
     words: Counter[str] = field(default_factory=Counter)
     sample: list[list[str]] = field(default_factory=list)
 
     def row(self) -> list[str]:
-        """Return the numbers of images and captions, mean and standard deviation of the lengths, and their percentiles.
-
-        A percentile is the smallest length that so many percent of the captions do not exceed.
-        """
-        lengths, counts = np.array(sorted(self.lengths.items())).T
-        mean = float(np.average(lengths, weights=counts))
-        sd = float(np.average((lengths - mean) ** 2, weights=counts) ** 0.5)
-        reached = np.cumsum(counts) / counts.sum()
-        places = np.searchsorted(reached, np.array(PERCENTILES) / 100 - 1e-12)
-        percentiles = lengths[np.minimum(places, len(lengths) - 1)].tolist()
-        return [f"{self.images:,}", f"{counts.sum():,}", f"{mean:.2f}", f"{sd:.2f}", *map(str, percentiles)]
+        """Return the numbers of images and captions, and mean, standard deviation and percentiles of the lengths."""
+        lengths = np.array(self.lengths)
+        percentiles = np.percentile(lengths, PERCENTILES, method="inverted_cdf").tolist()
+        numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
+        return [f"{self.images:,}", f"{len(lengths):,}", *numbers]
 
     def unknown(self, train: Split, threshold: int) -> float:
         """Return the share of the words that training captions hold fewer than ``threshold`` times."""
@@ -84,7 +78,7 @@ def count_splits(corpus: Corpus) -> dict[str, Split]:
     for split in corpus.present():
         counted = splits[split] = Split(len(corpus.image_ids(split)))
         for number, words in enumerate(corpus.each_token_list(split)):
-            counted.lengths[len(words)] += 1
+            counted.lengths.append(len(words))
             counted.words.update(map(str.lower, words))
             if number % every == 0:
                 counted.sample.append(words)
@@ -101,8 +95,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int]:
     """Return the number of images of each split, if no two splits share a file or (asked for) a picture.
 
-    With folders or zips of ``images``, equal bytes under two names count as shared, too. That an image id is in one
-    split is seen to when a corpus is written.
+    With folders or zips of ``images``, equal bytes under two names count as shared, too.
     """
     table = Corpus.read(corpus)
     source = ImageSource(images) if images else None

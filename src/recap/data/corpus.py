@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ from recap.core.files import atomic_path, reading
 from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.tokenizer import one_line
-from recap.settings.datasets import Dataset, DatasetConfig
+from recap.settings.datasets import Dataset, DatasetConfig, PicturesAlone
 from recap.settings.kinds import resolve
 from recap.settings.params import validate
 
@@ -75,10 +75,9 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
     checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
     read: Reader = resolve(checked.reader)
     captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
-    corpus = Path(out) / CORPUS
-    about = {"dataset": name, "kind": checked.kind, "source_sha256": source}
-    write_corpus(captions, corpus, **about, drawn_from=drawn_from)
-    checksums.record(corpus, *(Path(out) / product for product in checked.products))
+    about: dict[str, Any] = {"dataset": name, "kind": checked.kind, "source_sha256": source, "drawn_from": drawn_from}
+    write_corpus(captions, Path(out) / CORPUS, **about, complete=not isinstance(checked, PicturesAlone))
+    checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
 
 
 def write_corpus(
@@ -89,10 +88,12 @@ def write_corpus(
     kind: str,
     source_sha256: str,
     drawn_from: DrawnFrom | None = None,
+    complete: bool = False,
 ) -> None:
     """Write captions as a corpus file, in the order of their ids; equal captions give equal bytes.
 
-    A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself.
+    A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself. With
+    ``complete``, every caption needs a word, and every split an image.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -108,9 +109,14 @@ def write_corpus(
     ):
         while group := list(islice(rows, ROWS)):
             for row in group:
-                if row.caption_id <= last or row.split not in SPLITS:
-                    twice = "is duplicated" if row.caption_id == last else f"comes after {last}"
-                    wrong = twice if row.split in SPLITS else f"there is no split {row.split!r}"
+                wrong = None
+                if row.split not in SPLITS:
+                    wrong = f"there is no split {row.split!r}"
+                elif row.caption_id <= last:
+                    wrong = "is duplicated" if row.caption_id == last else f"comes after {last}"
+                elif complete and not (row.tokens and row.caption.strip()):
+                    wrong = f"there is no word in {row.caption!r}"
+                if wrong is not None:
                     raise DataError(
                         f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: {wrong}; correct the "
                         "annotations"
@@ -123,7 +129,11 @@ def write_corpus(
             raw, columns["caption"] = columns["caption"], [one_line(text) for text in columns["caption"]]
             changed += sum(map(str.__ne__, raw, columns["caption"]))
             writer.write_table(pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS)
-        about["split_hash"] = _split_hash(np.concatenate(images), np.concatenate(codes), dataset)
+        splits = np.concatenate(codes)
+        about["split_hash"] = _split_hash(np.concatenate(images), splits, dataset)
+        for code, split in enumerate(SPLITS if complete else ()):
+            if code not in splits:
+                raise DataError(f"{dataset}: the split {split!r} has no images; train, val and test each need some")
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if changed:
         log.info(f"{dataset}: line breaks inside {changed} captions became spaces")
@@ -156,14 +166,7 @@ def schema() -> pa.Schema:
     return pa.schema(list(zip(COLUMNS, types, strict=True)))
 
 
-def need_splits(present: Container[str], where: str) -> None:
-    """Refuse a data set without images in one of SPLITS."""
-    for split in SPLITS:
-        if split not in present:
-            raise DataError(f"{where}: the split {split!r} has no images; train, val and test each need some")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _About:
     """What a corpus file says of itself."""
 
@@ -174,16 +177,11 @@ class _About:
     drawn_from: DrawnFrom | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Corpus:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corpus(_About):
     """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are asked for."""
 
     path: Path
-    dataset: str
-    kind: str
-    source_sha256: str
-    split_hash: str
-    drawn_from: DrawnFrom | None
     image_id: np.ndarray  # of each row, int64 [rows]
     caption_id: np.ndarray  # of each row, int64 [rows], rising
     codes: np.ndarray  # the split of each row, as its place in SPLITS, int8 [rows]
@@ -205,7 +203,7 @@ class Corpus:
             if codes.null_count:
                 raise ValueError("an unknown split")
             ids = {name: table[name].to_numpy() for name in ("image_id", "caption_id")}
-            return cls(path, **vars(about), **ids, codes=codes.to_numpy().astype(np.int8))
+            return cls(path=path, **vars(about), **ids, codes=codes.to_numpy().astype(np.int8))
 
     @cached_property
     def split(self) -> np.ndarray:
@@ -229,13 +227,11 @@ class Corpus:
 
     def image_ids(self, split: str | None = None) -> list[int]:
         """Return the image ids of a split, each once, rising."""
-        ids: list[int] = np.unique(self.image_id[self.rows(split)]).tolist()
-        return ids
+        return np.unique(self.image_id[self.rows(split)]).tolist()
 
     def caption_ids(self, split: str | None = None) -> list[int]:
         """Return the caption ids of a split, rising."""
-        ids: list[int] = self.caption_id[self.rows(split)].tolist()
-        return ids
+        return self.caption_id[self.rows(split)].tolist()
 
     def captions(self, split: str | None = None) -> dict[int, list[str]]:
         """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
@@ -269,8 +265,7 @@ class Corpus:
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
         """Return the image id of each caption id, in their order."""
-        ids: list[int] = self.image_id[self._rows_of(caption_ids)].tolist()
-        return ids
+        return self.image_id[self._rows_of(caption_ids)].tolist()
 
     def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
         """Return a column of a split as Arrow strings, in the order of caption ids."""

@@ -1,8 +1,4 @@
-"""Low-data subsets of a corpus's training captions: drawn by seed, nested in each other; what they leave, and need.
-
-What they leave are unpaired pictures and texts; what they need are the images that runs on them read, and rows of a
-list of web pictures.
-"""
+"""Low-data subsets of a corpus's training captions, nested and drawn by seed; the images and web pictures they need."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +18,6 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading, write_text
 from recap.core.hashing import value_hash
-from recap.core.log import log
 from recap.data.corpus import Corpus, DrawnFrom
 
 VALIDATION = "validation"  # the unit of the draw of a validation split
@@ -38,8 +33,7 @@ def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]
         digest.update(str(number).encode())
         keys[row] = np.frombuffer(digest.digest(), ">u8")
     # lexsort takes the most important key last.
-    ranked: list[int] = numbers[np.lexsort(keys.T[::-1])].tolist()
-    return ranked
+    return numbers[np.lexsort(keys.T[::-1])].tolist()
 
 
 def subset_size(total: int, fraction: float) -> int:
@@ -67,13 +61,9 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
             f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves none; raise it"
         )
     rows = rows[np.isin(ids, chosen)]
-    values = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
-    values["caption_ids"] = source.caption_id[rows].tolist()
-    return _write_hashed(out, values | {"image_ids": np.unique(source.image_id[rows]).tolist()})
-
-
-def _write_hashed(out: Path, values: dict[str, Any]) -> dict[str, Any]:
-    values = values | {"hash": value_hash(values)}
+    values: dict[str, Any] = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
+    values |= {"caption_ids": source.caption_id[rows].tolist(), "image_ids": np.unique(source.image_id[rows]).tolist()}
+    values["hash"] = value_hash(values)
     write_json(out, values)
     checksums.record(out)
     return values
@@ -87,29 +77,6 @@ def read_subset(path: str | Path) -> dict[str, Any]:
     if not rest or values.get("hash") != value_hash(rest):
         raise DamagedData(f"{path}: the ids do not match their hash; delete it and repeat the command that makes it")
     return values
-
-
-def write_unpaired(*, corpus: Path, subset: Path, out: Path) -> dict[str, Any]:
-    """Write the training pictures and captions outside a subset of whole images.
-
-    Captions come in the order of a hash of their ids, so that their places say nothing of their pictures. The JSON has
-    dataset, subset (its hash), image_ids, caption_ids and hash.
-    """
-    source, drawn = Corpus.read(corpus), read_subset(subset)
-    if drawn["dataset"] != source.dataset or drawn["unit"] != "image":
-        raise DataError(f"{subset}: must be a subset of {source.dataset!r} drawn by image; draw it again")
-    source.image_ids_of(drawn["caption_ids"])  # refuses ids that the corpus does not hold
-    images = sorted(set(source.image_ids("train")) - set(drawn["image_ids"]))
-    captions = sorted(set(source.caption_ids("train")) - set(drawn["caption_ids"]))
-    if not images:
-        raise DataError(f"{subset}: holds all training images, nothing is left unpaired; draw a smaller fraction")
-    shuffled = rank(captions, dataset=source.dataset, unit="unpaired", seed=drawn["seed"])
-    log.info(
-        f"{source.dataset}: {len(drawn['image_ids']):,} images with {len(drawn['caption_ids']):,} captions paired; "
-        f"{len(images):,} images and {len(captions):,} captions unpaired"
-    )
-    values = {"dataset": source.dataset, "subset": drawn["hash"], "image_ids": images, "caption_ids": shuffled}
-    return _write_hashed(out, values)
 
 
 @dataclass(frozen=True)
@@ -148,29 +115,28 @@ def _write_numbers(out: Path, numbers: np.ndarray) -> None:
     checksums.record(out)
 
 
+@lru_cache(maxsize=2)  # the rows of the validation split, which every draw leaves out, and those of the last draw
 def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
     """Return the rows that are asked for because of a draw, in its order; without one, those for the validation split.
 
     Rows that are asked for as validation rows are drawn by no training draw.
     """
-    validation = _validation(lines, dataset)
     if draw is None:
-        return validation
-    others = np.setdiff1d(np.arange(lines.rows), validation)
-    order = rank(others.tolist(), dataset=dataset, unit=draw.unit, seed=draw.seed)
-    return order if draw.fraction == 1 else order[: _with_losses(_size(lines, draw), lines.survival)]
-
-
-@cache
-def _validation(lines: DrawnFrom, dataset: str) -> list[int]:
-    order = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
-    return order[: _with_losses(lines.held_out, lines.survival)]
+        order = rank(range(lines.rows), dataset=dataset, unit=VALIDATION, seed=lines.seed)
+    else:
+        others = np.setdiff1d(np.arange(lines.rows), asked(lines, None, dataset=dataset))
+        order = rank(others.tolist(), dataset=dataset, unit=draw.unit, seed=draw.seed)
+        if draw.fraction == 1:
+            return order
+    count = _size(lines, draw)
+    # Of so many rows, ``count`` survive but for bad luck: three standard deviations more than the mean.
+    return order[: math.ceil((count + 3 * math.sqrt(count)) / lines.survival)]
 
 
 def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str) -> list[int]:
     """Return the rows of a draw (None: of the validation split): the first of its order that have a picture."""
     order, present = asked(lines, draw, dataset=dataset), frozenset(there)
-    count = lines.held_out if draw is None else _size(lines, draw)
+    count = _size(lines, draw)
     chosen = [row for row in order if row in present][:count]
     if len(chosen) < count:
         what = "the validation split" if draw is None else f"{draw.fraction:g} of the rows with seed {draw.seed}"
@@ -181,13 +147,8 @@ def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None 
     return chosen
 
 
-def _size(lines: DrawnFrom, draw: Draw) -> int:
-    return subset_size(lines.rows - lines.held_out, draw.fraction)
-
-
-def _with_losses(count: int, survival: float) -> int:
-    """Return of how many rows ``count`` survive but for bad luck: three standard deviations more than the mean."""
-    return math.ceil((count + 3 * math.sqrt(count)) / survival)
+def _size(lines: DrawnFrom, draw: Draw | None) -> int:
+    return lines.held_out if draw is None else subset_size(lines.rows - lines.held_out, draw.fraction)
 
 
 def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:

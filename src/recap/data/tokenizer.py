@@ -1,11 +1,15 @@
-"""From raw captions to words, as Karpathy's files do it, and from reports to words and ends of sentences."""
+"""From captions to words, as Karpathy's files do it; from reports to words and ends of sentences; kinds of words."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.util import find_spec
+
+from recap.core.errors import ConfigError
 
 _APOSTROPHES = re.compile("['\u2019]")
 _WORD = re.compile(r"[^\W_]+")
@@ -77,3 +81,60 @@ def tokenize_report(report: str) -> list[str]:
         own = [word for place, part in parts for word in ([part] if place % 2 else tokenize(part))]
         words += [*own, STOP] if own else []
     return words
+
+
+# ---- parts of speech
+
+TAGGED = 10_000  # captions, evenly spread over a split, whose words are tagged
+TAGGER = "TextBlob's pattern tagger"  # its lexicon and rules come with its package
+GET = "pip install 'recap[tagger]'"
+# The start of a Penn Treebank tag.
+_KINDS = {
+    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": "adverbs",
+    "IN": "prepositions", "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": "pronouns",
+    "CD": "numbers", "CC": "conjunctions",
+}  # fmt: skip
+_OTHERS, _PUNCTUATION = "others", "punctuation"
+
+
+def shares(token_lists: Sequence[Sequence[str]]) -> str:
+    """Return a sentence and a Markdown list with the share of each kind of word, or how to install the tagger."""
+    if not has_tagger():
+        return f"No tagger is installed, so they are not counted: `{GET}`, delete this card and repeat the command."
+    kinds = count_kinds(tag(token_lists))
+    total = max(1, kinds.total())
+    rows = [f"- {kind}: {100 * count / total:.1f} %" for kind, count in kinds.most_common()]
+    return "\n".join([f"Tagged by {TAGGER}.", "", *rows])
+
+
+def has_tagger() -> bool:
+    """Return whether the tagger is installed, without loading it, which takes seconds."""
+    return find_spec("textblob") is not None
+
+
+def tag(token_lists: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Return the Penn Treebank tags of sentences; empty ones are left out."""
+    if not has_tagger():
+        raise ConfigError(f"parts of speech: no tagger is installed; {GET}")
+    from textblob.en.taggers import PatternTagger
+
+    model = PatternTagger()
+    texts = (" ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words)
+    return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
+
+
+def parts_of_speech() -> list[str]:
+    """Return the names of all kinds of words."""
+    return [*dict.fromkeys(_KINDS.values()), _OTHERS, _PUNCTUATION]
+
+
+def kind_of(tag: str) -> str:
+    """Return the kind of word of a Penn Treebank tag."""
+    if not tag[:1].isalpha():
+        return _PUNCTUATION
+    return next((kind for start, kind in _KINDS.items() if tag.startswith(start)), _OTHERS)
+
+
+def count_kinds(tag_lists: Sequence[Sequence[str]]) -> Counter[str]:
+    """Count kinds of words from Penn Treebank tags; punctuation is no word."""
+    return Counter(kind_of(tag) for tags in tag_lists for tag in tags if tag[:1].isalpha())

@@ -17,8 +17,7 @@ from recap.core.device import half_precision
 from recap.core.errors import ConfigError, FeatureError, first_line
 from recap.core.files import reading
 from recap.core.hashing import derived_seed, sha256_file
-from recap.features.attributes import describe
-from recap.features.extraction import Encoder
+from recap.features.extraction import Encoder, describe
 from recap.features.tensors import weights_hash
 from recap.settings.features import CropFeatures, GridFeatures
 

@@ -25,9 +25,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, interpolate, pad
 
 from recap.features.ahead import alike
-from recap.features.attributes import describe
 from recap.features.detectron import DETECTORS, build_released, built, load
-from recap.features.extraction import Encoder
+from recap.features.extraction import Encoder, describe
 from recap.features.pooled import tight_box
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.settings.features import RegionFeatures, SegmentFeatures
@@ -207,8 +206,7 @@ class Detector(_Detecting):
         """Return boxes [R, 4] moved as the detector predicts for their classes [R]."""
         places = torch.arange(len(boxes), device=boxes.device)
         own = deltas.view(len(boxes), deltas.shape[1] // 4, 4)[places, classes]
-        moved: Tensor = self.model.roi_heads.box_predictor.box2box_transform.apply_deltas(own, boxes)
-        return moved
+        return self.model.roi_heads.box_predictor.box2box_transform.apply_deltas(own, boxes)
 
     def _fetched(self, name: str, values: Tensor) -> np.ndarray:
         """Return an array on the CPU, vectors in the type that is stored."""
@@ -216,8 +214,7 @@ class Detector(_Detecting):
             half: np.ndarray = values.half().cpu().numpy()
             if np.isfinite(half).all():
                 return half  # else the store says of the full values what is wrong with them
-        whole: np.ndarray = values.cpu().numpy()
-        return whole
+        return values.cpu().numpy()
 
 
 class Segmenter(_Detecting):
@@ -241,7 +238,8 @@ class Segmenter(_Detecting):
             images = self.model.preprocess_image(inputs)
             maps = self.model.backbone.bottom_up(images.tensor)["res5"]
         for row, (picture, (panoptic, segments)) in enumerate(zip(pictures, outputs, strict=True)):
-            classes = {each["id"]: panoptic_class(each["category_id"], each["isthing"]) for each in segments}
+            # 0..79 for things and 80..132 for stuff; detectron2 counts stuff anew, and its 0 means "a thing".
+            classes = {each["id"]: each["category_id"] + (0 if each["isthing"] else THINGS - 1) for each in segments}
             if self.spec.form == "occupancy":
                 values = {SEGMENT: occupancy(panoptic.cpu(), classes, grid=self.spec.grid)}
             else:
@@ -250,11 +248,6 @@ class Segmenter(_Detecting):
                 values = dict(zip((SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), arrays, strict=True))
             records.append(ImageFeatures(picture.image_id, picture.size, values))
         return records
-
-
-def panoptic_class(category: int, thing: bool) -> int:
-    """Return 0..79 for things and 80..132 for stuff from detectron2's numbers, whose stuff 0 means "a thing"."""
-    return category if thing else THINGS + category - 1
 
 
 def occupancy(panoptic: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:

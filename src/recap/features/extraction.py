@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from recap.core import checksums
 from recap.core.device import select_device
+from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError, FeatureError
-from recap.core.hashing import value_hash
+from recap.core.files import reading
+from recap.core.hashing import sha256_file, value_hash
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
@@ -21,7 +25,7 @@ from recap.features.origins import Origins, of_pictures
 from recap.features.records import GRID, ImageFeatures
 from recap.features.write import Extract, Part, build_store
 from recap.plan.source import code_digest
-from recap.settings.features import FeaturesConfig
+from recap.settings.features import Features, FeaturesConfig
 from recap.settings.kinds import resolve
 
 if TYPE_CHECKING:
@@ -84,7 +88,7 @@ class Encoder(ABC):
     settings, the file that their ``weights`` names (None where a library or a seed gives them) and a device.
     """
 
-    attributes: Mapping[str, str]  #: what a store says of it: `recap.features.attributes.describe`
+    attributes: Mapping[str, str]  #: what a store says of it: what `describe` returns
     streams: Sequence[str] = (GRID,)  #: names of the streams that every image has, the main one first
     side_by_side = False  #: whether threads may call it at the same time
 
@@ -132,12 +136,22 @@ class Pictures:
         return [self.source.open_rgb(file) for file in self.views[image_id]]
 
 
+def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **more: Any) -> dict[str, str]:
+    """Return the attributes of a store: the settings without batch and shard sizes, and ``more`` of the extractor."""
+    extractor = {**spec.identity(), **more}
+    return {
+        "extractor": json.dumps(extractor, sort_keys=True),
+        "extractor_hash": value_hash(extractor),
+        "weights_sha256": weights_sha256,
+        "made_with": made_with,
+    }
+
+
 def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.device) -> Encoder:
     """Return the encoder that settings name."""
     if spec.encoder is None:
         raise ConfigError(f"kind {spec.kind!r}: its class names neither an `encoder` nor an `extractor`; name one")
-    encoder: Encoder = resolve(spec.encoder)(spec, weights=weights, device=device)
-    return encoder
+    return resolve(spec.encoder)(spec, weights=weights, device=device)
 
 
 def extract_pictures(spec: FeaturesConfig, job: ExtractionJob) -> None:
@@ -239,3 +253,18 @@ def initial_weights(spec: FeaturesConfig, inputs: Path) -> Path | None:
     """Return the file that ``weights`` of the settings names, if it names one."""
     name = getattr(spec, "weights", None)
     return inputs / name if name in spec.outside_files() else None
+
+
+def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -> None:
+    """Write down what makes a store, whichever images it holds: settings, source, and the bytes of what is read.
+
+    Neither places nor times: another clone writes the same note.
+    """
+    digests = []  # of a folder, of the names and sizes of its files
+    for path in files:
+        with reading(path, FeatureError, missing="correct the path"):
+            inside = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
+            sizes = sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in inside)
+            digests.append(value_hash(sizes) if path.is_dir() else sha256_file(path))
+    write_json(out, {"settings": spec.identity(), "code": code, "files": digests})
+    checksums.record(out)

@@ -57,7 +57,10 @@ class Lines(ABC):
                 where = f"{file}, line {number}"
                 try:
                     with _parsing(where):
-                        image_id = lookup.image_id(_name(beginning), where)
+                        name, tab, _ = beginning.partition(b"\t")
+                        if not tab:
+                            raise ValueError("has no tab after an image id")
+                        image_id = lookup.image_id(name.decode("utf-8", "replace").strip(), where)
                 except FeatureError:
                     broken += 1
                     if broken > len(spec.damaged):
@@ -187,13 +190,6 @@ def _parsing(where: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise FeatureError(f"{where}: {error}; the file is truncated, damaged or of another format") from error
-
-
-def _name(line: bytes) -> str:
-    name, tab, _ = line.partition(b"\t")
-    if not tab:
-        raise ValueError("has no tab after an image id")
-    return name.decode("utf-8", "replace").strip()
 
 
 def _from_json(field: bytes) -> tuple[bytes, bytes]:

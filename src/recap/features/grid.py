@@ -18,12 +18,11 @@ from torch.nn import functional
 from recap.core.device import select_device
 from recap.core.errors import ConfigError, FeatureError
 from recap.features.ahead import alike
-from recap.features.attributes import CHANNEL_SCALE
 from recap.features.backbones import TimmEncoder
 from recap.features.extraction import ExtractionJob, Pictures, encoded, extract, weights_file
 from recap.features.origins import check_unchanged, hashed, of_store
 from recap.features.records import REGION, ImageFeatures
-from recap.features.store import FeatureStore
+from recap.features.store import CHANNEL_SCALE, FeatureStore
 from recap.settings.features import CropFeatures, GridFeatures
 
 if TYPE_CHECKING:

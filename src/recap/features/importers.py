@@ -19,8 +19,7 @@ from recap.core.files import reading
 from recap.core.log import log
 from recap.core.process import limited_memory
 from recap.data.corpus import Corpus
-from recap.features.attributes import describe
-from recap.features.extraction import ExtractionJob, write
+from recap.features.extraction import ExtractionJob, describe, write
 from recap.features.origins import Origins
 from recap.features.records import REGION, ImageFeatures
 from recap.features.store import FeatureStore

@@ -185,10 +185,6 @@ class Earlier:
             self.stores |= dict.fromkeys(store.ids[taken].tolist(), store)
         return store
 
-    def forget(self, path: Path) -> None:
-        """Leave out the images of a store that is going to be replaced."""
-        self.stores = {image_id: store for image_id, store in self.stores.items() if store.path != path}
-
     def lacks(self, ids: Iterable[int]) -> list[int]:
         """Return those of these images that are not finished."""
         return [image_id for image_id in ids if image_id not in self.stores]

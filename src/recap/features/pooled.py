@@ -22,8 +22,7 @@ from recap.core.hashing import sha256_file
 from recap.data.corpus import Corpus
 from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes import painted_mask
-from recap.features.attributes import describe
-from recap.features.extraction import ExtractionJob, write
+from recap.features.extraction import ExtractionJob, describe, write
 from recap.features.origins import Origins, of_store
 from recap.features.records import GRID, REGION, SEGMENT, ImageFeatures
 from recap.features.store import FeatureStore
@@ -123,8 +122,7 @@ def _true_areas(
 def pool(cells: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return means of cells [N, C], each weighted by its share in an area [R, N]: float32 [R, C]."""
     weights = shares / shares.sum(1, keepdims=True)
-    means: np.ndarray = (weights @ cells).astype(np.float32)
-    return means
+    return (weights @ cells).astype(np.float32)
 
 
 def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
@@ -171,8 +169,7 @@ def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarra
             (boxes[:, axis] * side / size[axis], boxes[:, axis + 2] * side / size[axis]) for axis in (0, 1)
         )
     )
-    shares: np.ndarray = (rows[:, :, None] * columns[:, None, :]).reshape(len(boxes), -1)
-    return shares
+    return (rows[:, :, None] * columns[:, None, :]).reshape(len(boxes), -1)
 
 
 def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
@@ -180,5 +177,4 @@ def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
     bounds = np.linspace(0, masks.shape[1], side + 1).round().astype(int)
     starts, counts = bounds[:-1], np.diff(bounds)
     sums = np.add.reduceat(np.add.reduceat(masks.astype(np.float64), starts, axis=1), starts, axis=2)
-    shares: np.ndarray = (sums / np.outer(counts, counts)).reshape(len(masks), -1)
-    return shares
+    return (sums / np.outer(counts, counts)).reshape(len(masks), -1)

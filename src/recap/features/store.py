@@ -15,6 +15,7 @@ A file of somebody else, over which HDF5 may hang, does not begin as ours and is
 from __future__ import annotations
 
 import hashlib
+import json
 import mmap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,10 +32,14 @@ from recap.features.records import COLUMNS, DTYPES, VALUES, image_digest
 if TYPE_CHECKING:
     import torch
 
+    from recap.settings.features import FeaturesConfig
+
 LAYOUT = "recap-features-2"
 MAGIC = b"RECAPFS2"  # the file begins so, before what HDF5 reads: nobody else's file does
+CHANNEL_SCALE = "channel_scale"  # by what standardized channels were brought to one scale, which photos need as well
 _MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
 _HASHED = (*_MADE_BY, "checksum", "index_checksum")
+_SAMPLE = 64  # images whose numbers are described
 _PIECE = 2**24  # bytes read at a time
 
 
@@ -126,7 +131,7 @@ class FeatureStore:
                 f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
             ) from error
         self.ids, self.image_sizes, self.digests, self.origins = index.ids, index.sizes, index.digests, index.origins
-        self._offsets, self.streams = index.offsets, list(index.offsets)  # the extractor put the main one first
+        self.offsets, self.streams = index.offsets, list(index.offsets)  # the extractor put the main one first
         self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
         self.dim = self.shape(self.stream)[1]  # length of its feature vectors
         # Changes when extractor, weights, images or any stored number change.
@@ -142,7 +147,7 @@ class FeatureStore:
 
     def rows(self, image_ids: Sequence[int], stream: str | None = None) -> np.ndarray:
         """Return how many feature vectors each image has, int64 [B]."""
-        offsets = self._offsets[self._named(stream)]
+        offsets = self.offsets[self._named(stream)]
         positions = self.positions(image_ids)
         return offsets[positions + 1] - offsets[positions]
 
@@ -193,12 +198,8 @@ class FeatureStore:
         end = len(self.ids) if last is None else last
         for start in range(first, end, step):
             stop = min(start + step, end)
-            own = {stream: offsets[[start, stop]] for stream, offsets in self._offsets.items()}
+            own = {stream: offsets[[start, stop]] for stream, offsets in self.offsets.items()}
             yield start, stop, {path: rows.read(*own[path.split("/")[0]]) for path, rows in self.arrays.items()}
-
-    def starts(self, position: int) -> dict[str, int]:
-        """Return the first row of the image at a position, of each array by path."""
-        return {path: int(self._offsets[path.split("/")[0]][position]) for path in self.arrays}
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others."""
@@ -236,7 +237,7 @@ class FeatureStore:
         """Compare an image with its digest; the arrays start with the rows of the image at ``first``."""
         own = {}
         for path, array in arrays.items():
-            begin, start, stop = self._offsets[path.split("/")[0]][[first, position, position + 1]]
+            begin, start, stop = self.offsets[path.split("/")[0]][[first, position, position + 1]]
             own[path] = array[start - begin : stop - begin]
         return image_digest(own) == self.digests[position].tobytes()
 
@@ -255,7 +256,7 @@ class FeatureStore:
             if not self._is_intact(position, self._mapped):
                 raise self._changed(position)
             self._compared[position] = True
-        offsets, rows = self._offsets[path.split("/")[0]], self.arrays[path]
+        offsets, rows = self.offsets[path.split("/")[0]], self.arrays[path]
         starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
         places, width = np.arange(int(counts.max(initial=0))), rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
@@ -284,3 +285,42 @@ class FeatureStore:
         if stream not in self.streams:
             raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
         return stream
+
+
+def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
+    """Return a description of a store for people, after checking its content; ``spec``: what must have made it."""
+    store = FeatureStore(path)
+    extractor = json.loads(store.attributes["extractor"])
+    for key, wanted in spec.identity().items() if spec else ():
+        if extractor.get(key) != wanted:
+            raise FeatureError(
+                f"{store.path}: made by another extractor than the settings name: {key} is {extractor.get(key)!r} "
+                f"instead of {wanted!r}; name its settings, or extract it again"
+            )
+    store.verify()
+    ids = store.ids.tolist()
+    sample = store.ids[np.linspace(0, len(ids) - 1, min(_SAMPLE, len(ids))).astype(int)].tolist()
+    lines = {
+        "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
+        "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
+        **{stream: _stream(store, stream, sample) for stream in store.streams},
+        "extractor": store.attributes["extractor"],
+        "weights": f"sha256 {store.attributes['weights_sha256']}",
+        "made with": store.attributes["made_with"],
+        "hash": store.feature_hash,
+    }
+    return "\n".join(f"{name:10s} {value}" for name, value in lines.items())
+
+
+def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
+    """Describe one stream; what its numbers are like, from some images."""
+    counts = store.rows(store.ids.tolist(), stream)
+    values, mask = store.read(sample, stream)
+    real, dtype = values[mask], store.arrays[f"{stream}/{VALUES}"].row.base.name
+    dead = (real.std(0) < 1e-6).float().mean()
+    columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
+    return (
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {dtype}{columns}; mean "
+        f"{real.mean():.4g}, sd {real.std():.4g}, largest {real.abs().max():.4g}, "
+        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in {len(sample)} images)"
+    )

@@ -164,10 +164,7 @@ def _covered(low: float, high: float, cell: float, grid: int) -> tuple[slice, in
 def tune(
     *, spec: GridFeatures, corpus: Path, images: Sequence[Path], inputs: Path, device: str, threads: int, out: Path
 ) -> None:
-    """Tune the backbone on the captions of the training images and write its weights as safetensors.
-
-    The weights to begin with are relative to ``inputs``.
-    """
+    """Tune the backbone on the captions of the training images and write its weights as safetensors."""
     settings, target = spec.word_tuning, select_device(device)
     assert settings is not None  # the workflow tunes no others
     torch.set_num_threads(threads)

@@ -113,8 +113,8 @@ def build_store(
     missing = []
     for path in own:
         earlier.add(path)
-        if earlier.lacks(pieces[path]):
-            earlier.forget(path)
+        if earlier.lacks(pieces[path]):  # it is going to be replaced
+            earlier.stores = {image_id: store for image_id, store in earlier.stores.items() if store.path != path}
             missing.append(path)
     if len(missing) < len(own):
         log.info(f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier run")
@@ -332,7 +332,8 @@ def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None
     neighbors = np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1
     for run in np.split(np.arange(len(ids)), neighbors):  # of images that are neighbors in both
         blocks = store.blocks(int(here[run[0]]), int(here[run[-1]]) + 1)
-        _fill(target.path, target.arrays, target.starts(int(there[run[0]])), (arrays for _, _, arrays in blocks))
+        first = {path: int(target.offsets[path.split("/")[0]][there[run[0]]]) for path in target.arrays}
+        _fill(target.path, target.arrays, first, (arrays for _, _, arrays in blocks))
     with target.path.open("rb") as written:
         os.fsync(written.fileno())
 

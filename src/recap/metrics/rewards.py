@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recap.core.errors import MetricError
-from recap.data.caption_ids import CaptionIds, padded, ranges
+from recap.data.vocabulary import CaptionIds, padded, ranges
 
 ORDERS = 4
 SIGMA = 6.0

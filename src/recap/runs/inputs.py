@@ -17,9 +17,8 @@ from torch import Tensor
 from recap.core.errors import ConfigError, DataError, FeatureError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
-from recap.data.caption_ids import CaptionIds, padded, ranges
 from recap.data.corpus import Corpus
-from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, Vocabulary
+from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, CaptionIds, Vocabulary, padded, ranges
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream

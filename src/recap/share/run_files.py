@@ -22,8 +22,7 @@ from recap.core.documents import read_json, write_json
 from recap.core.errors import ConfigError, FeatureError, MissingFeatures, RecapError, TrainingError
 from recap.core.files import atomic_path, reading
 from recap.data.vocabulary import AnyVocabulary, load_vocabulary
-from recap.features.attributes import CHANNEL_SCALE
-from recap.features.store import FeatureStore
+from recap.features.store import CHANNEL_SCALE, FeatureStore
 from recap.plan.records import noted_inputs, read_tables
 from recap.plan.run import labels, row_setting
 from recap.runs.folder import CONFIG, check_inputs

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from recap.core.hashing import generator
-from recap.data.caption_ids import CaptionIds
+from recap.data.vocabulary import CaptionIds
 from recap.features.ahead import prefetch
 from recap.models.images import Images
 from recap.runs.inputs import ReadsImages, batch_tensor

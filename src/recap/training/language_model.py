@@ -16,7 +16,7 @@ from recap.core.errors import TrainingError
 from recap.core.files import exclusive
 from recap.core.hashing import derived_seed, generator, value_hash
 from recap.core.log import log
-from recap.data.texts import texts_outside
+from recap.data.caption_files import texts_outside
 from recap.data.vocabulary import PAD, UNK, load_vocabulary
 from recap.models.gpt2 import LanguageModel, save_language_model
 from recap.nn.rows import PackedIndex

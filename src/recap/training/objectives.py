@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recap.core.errors import ConfigError, TrainingError
-from recap.data.caption_ids import CaptionIds
-from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, CaptionIds
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, nucleus, sample, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens

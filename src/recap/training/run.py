@@ -18,10 +18,9 @@ from recap.core.errors import ConfigError
 from recap.core.files import exclusive
 from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
-from recap.data.caption_ids import CaptionIds
 from recap.data.corpus import Corpus
 from recap.data.subsets import read_subset
-from recap.data.vocabulary import load_vocabulary
+from recap.data.vocabulary import CaptionIds, load_vocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner

@@ -8,7 +8,7 @@ import torch
 from helpers.commands import printed, refused_command
 from helpers.plans import PARAMS
 from recap.cli import doctor
-from recap.data import parts_of_speech
+from recap.data import tokenizer
 from recap.plan.profiles import named_plan
 
 
@@ -16,7 +16,6 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
     monkeypatch.setattr(doctor, "java_executable", lambda: None)
     monkeypatch.setattr(doctor, "spice_models_missing", lambda: True)
-    monkeypatch.setattr(doctor, "tagger", lambda: None)
     monkeypatch.setattr(doctor, "_installed", lambda name: None)
     every = doctor.examine(Path())
     lacking = {each.name: each for each in every if each.version is None}
@@ -49,14 +48,9 @@ def test_the_command_prints_what_is_here_and_wants_a_folder(capsys, tmp_path):
     assert str(tmp_path / "none") in refused_command(capsys, "doctor", "--folder", tmp_path / "none")
 
 
-@pytest.mark.parametrize("installed", [{"textblob"}, {"spacy", "en_core_web_sm"}, {"spacy"}, set()], ids=sorted)
+@pytest.mark.parametrize("installed", [True, False])
 def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeypatch):
-    def never(*_):
-        raise AssertionError("a tagger was loaded")
-
-    monkeypatch.setattr(parts_of_speech, "find_spec", lambda name: name if name in installed else None)
-    complete = installed not in (set(), {"spacy"})
-    for loader in ("_spacy", "_textblob"):
-        monkeypatch.setattr(parts_of_speech, loader, never)
+    monkeypatch.setattr(tokenizer, "find_spec", lambda name: name if installed else None)
+    monkeypatch.setattr(tokenizer, "tag", lambda *_: pytest.fail("a tagger was loaded"))
     (here,) = [each.here for each in doctor.plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
-    assert here == complete
+    assert here == installed

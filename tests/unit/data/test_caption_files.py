@@ -46,20 +46,14 @@ FORMS = {
     ),
     "CSV with bars": as_csv([("Image", "Caption"), ("one.jpg", SAID[1]), ("two.jpg", SAID[2])], "|"),
     "CSV with a space after the separator": f'image_name| caption\none.jpg| {SAID[1]}\ntwo.jpg| "a dog, ""asleep"""\n',
-    "CSV with names without extension": as_csv([("Image Name", "caption"), ("one", SAID[1]), ("val2014/two", SAID[2])]),
     "CSV with folders of another machine": as_csv(
         [("file", "caption"), ("C:\\data\\one.jpg", SAID[1]), ("/home/me/val2014/two.jpg", SAID[2])]
     ),
     "CSV with ids as numbers with a point": f'image_id,caption\n1.0,{SAID[1]}\n2.0,"a dog, ""asleep"""\n',
-    "CSV with padded ids": as_csv([("image_id", "caption"), ("0001", SAID[1]), ("0002", SAID[2])]),
     "CSV with a column id of the rows": as_csv(
         [("id", "file", "caption"), (7, "one.jpg", SAID[1]), (1, "two", SAID[2])]
     ),
-    "CSV with two columns of other things": as_csv(
-        [("", "", "id", "caption"), *((0, 1, i, text) for i, text in SAID.items())]
-    ),
     "ids as texts": json.dumps([{"image_id": str(i), "caption": text} for i, text in SAID.items()]),
-    "ids with a point": json.dumps([{"image_id": float(i), "caption": text} for i, text in SAID.items()]),
     "names as ids": json.dumps([{"image_id": FILES[i], "caption": text} for i, text in SAID.items()]),
     "ids and names": json.dumps([{"image_id": i, "file": FILES[i], "caption": t} for i, t in SAID.items()]),
     "the key id": json.dumps([{"id": i, "caption": text} for i, text in SAID.items()]),
@@ -70,7 +64,6 @@ FORMS = {
         {"images": [], "annotations": [{"image_id": i, "id": 9 - i, "caption": t} for i, t in SAID.items()]}
     ),
     "indented objects": "\n".join(json.dumps({"image_id": i, "caption": t}, indent=2) for i, t in SAID.items()),
-    "an indented list": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()], indent=2),
     "a byte order mark": b"\xef\xbb\xbf" + as_csv([("image_id", "caption"), *SAID.items()]).encode(),
 }
 
@@ -98,22 +91,18 @@ WRONG = {
     "two captions of an image": (entries(caption=["a", "b"]), "image 2"),
     "NaN for a caption": (entries(caption=float("nan")), "nan"),
     "NaN for an id": (entries(image_id=float("nan")), "nan"),
-    "true for an id": (entries(image_id=True), "True"),
     "an id between two numbers": ("image_id,caption\n1,a\n2.5,b\n", "'2.5'"),
     "an id and a file that disagree": (entries(file="one.jpg"), "2 and 'one.jpg'"),
     "a key twice": ('[{"image_id": 1, "caption": "a", "caption": "b"}]', "twice"),
-    "a column twice": ("image_id,caption,caption\n1,a,b\n2,c,d\n", "once each"),
     "a double quote at the beginning": ('image_id\tcaption\n1\t"Hi" said the man\n', "double quotes"),
     "half of a surrogate pair": (entries(caption="a \ud800"), "Unicode"),
     "a caption without end": (entries(caption="word " * 3_000), "10,000"),
     "no JSON": ("[{", "not valid JSON"),
     "nested too deeply": ("[" * 100_000, "not valid JSON"),
-    "a broken line": ('{"image_id": 1, "caption": "a"}\n{"image_id"', "line 2"),
     "a list of texts": ('["a", "b"]', "entry 1"),
     "an empty file": ("\n", "line 1"),
     "not UTF-8": ("image_id,caption\n1,caf\xe9\n".encode("latin-1"), "byte 22"),
     "a CSV row with a column too many": ("image_id,caption\n1,a,b\n", "line 2"),
-    "an unclosed quote": ('image_id,caption\n1,"a\n', "line 2"),
     "a name of two pictures": ("file,caption\nsame.jpg,a\n", "same.jpg"),
 }
 

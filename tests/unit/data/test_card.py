@@ -1,13 +1,13 @@
-from collections import Counter
+import io
 
-import numpy as np
 import pytest
+from PIL import Image
 
 from helpers.refusals import refused
-from recap.core.errors import ConfigError
-from recap.data import card, parts_of_speech
-from recap.data.card import Split, count_splits, write_card
-from recap.data.corpus import Caption, Corpus, write_corpus
+from recap.core.errors import ConfigError, DataError
+from recap.data import tokenizer
+from recap.data.card import check_overlap, write_card
+from recap.data.corpus import Caption, write_corpus
 
 
 @pytest.fixture
@@ -32,28 +32,54 @@ def test_lengths_images_and_unknown_words(corpus, tmp_path):
     assert "From the source" not in text
 
 
-def test_percentiles_are_those_of_numpy():
-    random = np.random.default_rng(0)
-    for size in (1, 2, 3, 19, 100, 101):
-        lengths = random.integers(1, 30, size)
-        percentiles = np.percentile(lengths, card.PERCENTILES, method="inverted_cdf").tolist()
-        numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
-        assert Split(size, Counter(lengths.tolist())).row()[2:] == numbers
-
-
-def test_a_sample_is_spread_evenly(corpus, monkeypatch):
-    table = Corpus.read(corpus)
-    whole = count_splits(table)
-    monkeypatch.setattr(card, "TAGGED", 5)
-    for split, counted in count_splits(table).items():
-        assert counted.sample == whole[split].sample[::9]  # of 41 captions
-
-
 def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
-    monkeypatch.setattr(parts_of_speech, "_spacy", lambda: None)
-    text = parts_of_speech.shares([["a", "dog", "runs", "on", "green", "grass"]])
+    text = tokenizer.shares([["a", "dog", "runs", "on", "green", "grass"]])
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
-    monkeypatch.setattr(parts_of_speech, "_textblob", lambda: None)
-    assert "No tagger is installed" in parts_of_speech.shares([["a", "dog"]])
+    monkeypatch.setattr(tokenizer, "find_spec", lambda name: None)
+    assert "No tagger is installed" in tokenizer.shares([["a", "dog"]])
     with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
-        parts_of_speech.needed_tagger()
+        tokenizer.tag([["a", "dog"]])
+
+
+def corpus_of(tmp_path, files, splits=("train", "train", "val", "test")):
+    rows = [
+        Caption(number, file, split, number, "a dog", ["a", "dog"])
+        for number, (file, split) in enumerate(zip(files, splits, strict=True))
+    ]
+    write_corpus(rows, tmp_path / "c.parquet", dataset="d", kind="k", source_sha256="0")
+    return tmp_path / "c.parquet"
+
+
+def test_a_file_in_two_splits_is_named(tmp_path):
+    with refused(DataError, "b (test) is b (train)"):
+        check_overlap(corpus=corpus_of(tmp_path, "abcb"))
+
+
+def test_equal_pictures_under_two_names_are_found_when_asked(tmp_path):
+    for name, colour in zip("abcd", (1, 2, 3, 2), strict=True):
+        content = io.BytesIO()
+        Image.new("L", (8, 8), colour).save(content, "PNG")
+        (tmp_path / name).write_bytes(content.getvalue())
+    path = corpus_of(tmp_path, "abcd")
+    check_overlap(corpus=path)
+    with refused(DataError, "d (test) is b (train)"):
+        check_overlap(corpus=path, images=[tmp_path])
+
+
+def test_an_image_in_two_splits_or_a_caption_id_twice_is_never_written(tmp_path):
+    def write(*rows):
+        captions = [Caption(image, "a", split, caption, "a", ["a"]) for image, split, caption in rows]
+        write_corpus(captions, tmp_path / "x.parquet", dataset="d", kind="k", source_sha256="0")
+
+    with refused(DataError, "image id 1", "'train' and 'test'"):
+        write((0, "train", 0), (1, "train", 1), (1, "test", 2))
+    with refused(DataError, "caption id 1", "is duplicated"):
+        write((0, "train", 0), (1, "train", 1), (2, "test", 1))
+    with refused(DataError, "image id 0", "'trian'"):
+        write((0, "trian", 0))
+    with refused(DataError, "caption id 1", "comes after 3"):
+        rows = (Caption(number, "a", "train", number, "a", ["a"]) for number in (3, 1))
+        write_corpus(rows, tmp_path / "x.parquet", dataset="d", kind="k", source_sha256="0")
+    with refused(DataError, "d: ", "captions"):
+        write()
+    assert list(tmp_path.iterdir()) == []

@@ -1,15 +1,15 @@
-"""COCO: the split and the words from plain annotations, names of both years, counts, server ids, the unpaired rest."""
+"""COCO: split and words from plain annotations, names of both years, counts, server ids; pictures without captions."""
 
 import json
 
 import pytest
 
 from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, spec, write_coco
-from helpers.generators import karpathy
+from helpers.generators import jpeg, karpathy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, MissingData
 from recap.data.corpus import Corpus, build_corpus
-from recap.data.subsets import draw_subset, write_unpaired
+from recap.data.subsets import read_used, write_used
 from recap.settings.datasets import COCO_PARTS
 from recap.share.coco_server import write_server_ids
 from rehearsal.archives import write_zip
@@ -53,10 +53,10 @@ def test_without_lists_a_zip_of_several_gives_dataset_coco(tmp_path):
 
 CHANGES = {
     "image twice": (lambda t, v: v["images"].append(t["images"][0]), "image id 9 "),
-    "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100 "),
+    "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100: is duplicated"),
     "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 of image id 7"),
     "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 "),
-    "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "caption id 500 of image id 42"),
+    "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "image id 42, caption id 500: there is no word"),
     "half a surrogate": (lambda t, v: v["annotations"][0].update(caption="a \ud800 dog"), "annotations.0.caption"),
     "strange name": (lambda t, v: t["images"][0].update(file_name="../x.jpg"), "'../x.jpg'"),
     "no images": (lambda t, v: t.pop("images"), "'images'"),
@@ -66,9 +66,9 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_spoilt_annotations(tmp_path, name):
     change, named = CHANGES[name]
-    with refused(DataError, "annotations_2014.zip", named):
+    with refused(DataError, named):
         corpus_of(write_coco(tmp_path, change=change))
-    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("out/*"))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_part_must_be_asked_for(tmp_path):
         corpus_of(folder, partial=False)
     with refused(ConfigError, "val_list", "test_list"):
         corpus_of(folder, test_list=None)
-    with refused(DataError, "all2017.zip"):
+    with refused(DataError, "coco"):
         corpus_of(folder, annotations=["all2017.zip"])
 
 
@@ -122,17 +122,47 @@ def test_server_ids(tmp_path):
     assert COCO_PARTS["val2014"] == 40_504
 
 
-def test_the_unpaired_rest_of_a_subset_of_images(tmp_path):
-    corpus = corpus_of(write_coco(tmp_path))
-    files = {"corpus": corpus.path, "subset": tmp_path / "subset.json"}
-    drawn = draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="image", seed=1, out=files["subset"])
-    rest = write_unpaired(**files, out=tmp_path / "rest.json")
-    assert sorted(rest["image_ids"] + drawn["image_ids"]) == corpus.image_ids("train")
-    assert sorted(rest["caption_ids"] + drawn["caption_ids"]) == corpus.caption_ids("train")
-    assert rest["caption_ids"] != sorted(rest["caption_ids"])
-    draw_subset(corpus=corpus.path, name="k", fraction=0.4, unit="pair", seed=1, out=files["subset"])
-    with refused(DataError, "'coco'"):
-        write_unpaired(**files, out=tmp_path / "rest.json")
-    draw_subset(corpus=corpus.path, name="k", fraction=1, unit="image", seed=1, out=files["subset"])
-    with refused(DataError, "subset.json", "fraction"):
-        write_unpaired(**files, out=tmp_path / "rest.json")
+IDS = (7, 3, 201)
+
+
+def picture_name(number):
+    return f"COCO_test2014_{number:012d}.jpg"
+
+
+def corpus_of_pictures(folder, images=None, **changes):
+    listed = [{"id": number, "file_name": picture_name(number)} for number in IDS] if images is None else images
+    write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": listed}})
+    write_zip(folder / "test2014.zip", {f"test2014/{picture_name(number)}": jpeg(number) for number in IDS})
+    settings = {"kind": "coco_pictures", "listing": "info.zip", "images": ["test2014.zip"], "partial": True, **changes}
+    build_corpus(name="test", spec=settings, inputs=folder, out=folder / "out")
+    return Corpus.read(folder / "out" / "corpus.parquet")
+
+
+def test_each_picture_is_an_image_of_the_test_split_without_a_caption(tmp_path):
+    corpus = corpus_of_pictures(tmp_path)
+    assert corpus.files() == {number: f"test2014/{picture_name(number)}" for number in sorted(IDS)}
+    assert corpus.image_ids("test") == sorted(IDS)
+    assert corpus.captions("test") == {number: [""] for number in sorted(IDS)}
+    with refused(DataError, "split 'train'"):
+        corpus.image_ids("train")
+
+
+@pytest.mark.parametrize(
+    ("images", "named"),
+    [
+        ([{"id": 7, "file_name": picture_name(7)}] * 2, ["info.zip", "image id 7"]),
+        ([{"id": 8, "file_name": picture_name(7)}], ["info.zip", f"'{picture_name(7)}'", "id 8"]),
+        ([], ["info.zip", "images"]),
+        ([{"id": 9, "file_name": picture_name(9)}], [f"test2014/{picture_name(9)}", "image id 9", "test2014.zip"]),
+    ],
+)
+def test_listings_that_are_refused(tmp_path, images, named):
+    with refused(DataError, *named):
+        corpus_of_pictures(tmp_path, images)
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):
+    build_corpus(name="coco", spec=spec(), inputs=write_coco(tmp_path), out=tmp_path / "out")
+    write_used(corpora=[tmp_path / "out" / "corpus.parquet"], subsets=[], parts=["val2014"], out=tmp_path / "used.txt")
+    assert read_used(tmp_path / "used.txt") == sorted(VAL)

@@ -1,13 +1,14 @@
+"""The corpus file, and data sets in Karpathy's form."""
+
 import json
 
 import pyarrow.parquet as pq
 import pytest
 
-from helpers.generators import SENTENCES, write_flickr
-from helpers.refusals import refused
-from recap.core.errors import DataError
+from helpers.generators import SENTENCES, karpathy, write_flickr
 from recap.core.hashing import value_hash
 from recap.data.corpus import SPLITS, Caption, Corpus, build_corpus, write_corpus
+from recap.data.datasets.base import read_karpathy
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -87,8 +88,31 @@ def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
     assert many.token_lists(wanted) == one.token_lists(wanted)
 
 
-def test_a_stream_must_rise(tmp_path):
-    rows = list(stream(4))
-    with refused(DataError, "caption id 1", "comes after 3"):
-        write_corpus(iter([rows[3], rows[1]]), tmp_path / "c", dataset="d", kind="k", source_sha256="0")
-    assert list(tmp_path.iterdir()) == []
+def write(folder, content):
+    path = folder / "dataset.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_coco_form_takes_cocoid_and_filepath(tmp_path):
+    content = karpathy()
+    content["images"][0] |= {"cocoid": 391895, "filepath": "val2014"}
+    first = read_karpathy(write(tmp_path, content), merge_restval=True)[0]
+    assert (first.image_id, first.file) == (391895, "val2014/0000_ab.jpg")
+
+
+def test_restval_joins_train_or_is_left_out(tmp_path):
+    content = karpathy()
+    content["images"][0]["split"] = "restval"
+    path = write(tmp_path, content)
+    assert {row.split for row in read_karpathy(path, merge_restval=True) if row.image_id == 0} == {"train"}
+    assert not [row for row in read_karpathy(path, merge_restval=False) if row.image_id == 0]
+
+
+def test_absent_and_empty_tokens_come_from_the_raw_caption(tmp_path):
+    content = karpathy()
+    content["images"][0]["sentences"][0]["tokens"] = []
+    del content["images"][0]["sentences"][1]["tokens"]
+    captions = read_karpathy(write(tmp_path, content), merge_restval=True)
+    assert captions[0].tokens == ["a", "dog", "runs"]
+    assert captions[1].tokens == ["the", "brown", "dog", "is", "running"]

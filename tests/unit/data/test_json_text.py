@@ -29,6 +29,7 @@ def test_elements_of_the_one_json_of_a_zip(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("deep/dataset.json", json.dumps({"images": VALUES}))
         archive.writestr("other.json", "{}")
+        archive.writestr("__MACOSX/deep/dataset.json", "x")
     assert list(each_of(path, "data*.json", "images")) == VALUES
     with refused(DataError, "expected one JSON"):
         list(each_of(path, "*.json", "images"))

@@ -168,15 +168,6 @@ def test_regions_with_a_short_side_are_dropped(tmp_path):
 
 
 @needs_detectron
-def test_a_fixed_number_of_regions_by_rising_suppression():
-    settings = {"selection": "rising", "min_boxes": 9, "max_boxes": 9, "boxes": "regressed"}
-    _, result = detected(spec("bottom_up_r101_c4", **settings))
-    scores = result.values["region/class_scores"]
-    assert result.values["region"].shape == (9, 2048)
-    assert (np.diff(scores) <= 0).all()
-
-
-@needs_detectron
 @pytest.mark.parametrize("detector", [*VISUAL_GENOME, "faster_rcnn_r50_c4"])
 def test_pictures_in_a_batch_have_the_features_that_they_have_alone(tmp_path, detector):
     settings = {"grid": 3, "dtype": "float32", "min_boxes": 5, "max_boxes": 9}

@@ -11,10 +11,9 @@ from safetensors.torch import save_file
 from helpers.backbones import CPU, backbone, spec, tensors_of
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
-from recap.features.attributes import check_extractor
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
-from recap.features.store import FeatureStore
+from recap.features.store import FeatureStore, info
 from recap.share.captioner import photo_encoder
 from recap.share.run_files import extractor_of
 
@@ -88,7 +87,7 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     root = pictures.parent
     save_file(tensors_of(backbone()), root / "w.safetensors")
     store = FeatureStore(extract(pictures, dtype="float32", **changes))
-    check_extractor(store, spec(dtype="float32", **changes))
+    assert store.feature_hash in info(store.path, spec=spec(dtype="float32", **changes))
     encoder = photo_encoder(extractor_of(store, root / changes["weights"] if changes else None), CPU)
     assert {key: store.attributes[key] for key in encoder.attributes} == encoder.attributes
     photos = [encoder.prepare(i, [Image.open(pictures / f"{i}.png").convert("RGB")]) for i in SIZES]

@@ -1,5 +1,7 @@
 """What makes a store again: what is extracted, and not how the extractor works."""
 
+import os
+
 import pytest
 
 from helpers.refusals import refused
@@ -42,3 +44,18 @@ def test_a_file_says_how_an_extractor_works_and_nothing_else(tmp_path, spec):
     file.write_text("dtype: float32\n")
     with refused(ConfigError, "execution.yaml", "'dtype'"):
         _executed(settings, file)
+
+
+def test_a_note_depends_on_bytes_and_on_neither_place_nor_time(tmp_path):
+    notes = {}
+    for place, content in (("a", b"pictures"), ("b", b"pictures"), ("c", b"Pictures"), ("d", b"pictures")):
+        folder = tmp_path / place
+        (folder / "photos").mkdir(parents=True)
+        (folder / "photos.zip").write_bytes(content)
+        (folder / "photos" / f"{place == 'd'}.jpg").write_bytes(content)
+        os.utime(folder / "photos.zip", (len(notes), len(notes)))
+        files = [folder / "photos.zip", folder / "photos"]
+        extraction.write_note(GridFeatures(**SPEC), code="0", files=files, out=folder / "note.json")
+        notes[place] = (folder / "note.json").read_bytes()
+    assert notes["a"] == notes["b"]
+    assert len(set(notes.values())) == 3

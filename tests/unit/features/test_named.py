@@ -1,4 +1,4 @@
-"""Backbones that the settings name have the shapes and constants that timm says, without their weights."""
+"""Backbones that the settings name have the shapes, constants and widths of vectors that timm says."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from helpers.plans import PARAMS
 from recap.features.backbones import create, timm_library
 from recap.features.grid import CropEncoder, as_maps
 from recap.settings.features import CropFeatures
-from recap.settings.params import load_named
+from recap.settings.params import load_named, names
 
 pytestmark = pytest.mark.seconds
 
@@ -63,3 +63,26 @@ def test_clip_gives_its_projection_and_its_pooled_vector():
     assert pooled.shape == (2, 768)
     with torch.inference_mode():
         assert torch.allclose(projection(pooled), encoders["projected"].vectors(crops), atol=1e-5)
+
+
+FEATURES = {name: load_named(PARAMS, "features", name) for name in names(PARAMS, "features")}
+OF_TIMM = [name for name, settings in FEATURES.items() if settings.kind in ("grid", "crops")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TIMM)
+def test_a_backbone_gives_vectors_of_the_width_that_is_said(name):
+    settings = FEATURES[name]
+    with torch.device("meta"):
+        model = timm_library().create_model(settings.backbone, pretrained=False)
+    stage = getattr(settings, "out_index", None)
+    if getattr(settings, "embedding", None) == "projected":
+        width = model.num_classes
+    else:
+        width = model.num_features if stage is None else model.feature_info[stage]["num_chs"]
+    assert settings.vector_width == width
+
+
+def test_every_store_of_the_shipped_features_has_a_known_size():
+    unknown = [name for name, settings in FEATURES.items() if not settings.stored(FEATURES.__getitem__)]
+    assert unknown == []

@@ -2,21 +2,20 @@
 
 import json
 import os
-import shutil
 import time
 import zipfile
 
 import numpy as np
 import pytest
 
-from helpers.feature_files import SIZES, regions, six_columns, text, write_lines, write_npz
+from helpers.feature_files import SIZES, regions, six_columns, text, write_lines
 from helpers.feature_stores import store_of
 from helpers.importing import import_job
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.data.files.images import ImageSource
 from recap.features import importers
-from recap.features.origins import Notes, Origins, file_mark, of_files, of_pictures
+from recap.features.origins import Notes, Origins, of_files, of_pictures
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import FORMATS, ImportedFeatures
@@ -148,23 +147,6 @@ def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
     assert reads == [0] * 4
 
 
-def test_mark_changes_with_every_way_to_replace_a_file(tmp_path):
-    path, other = tmp_path / "a", tmp_path / "b"
-    path.write_text("one")
-    other.write_text("two")
-    shutil.copystat(path, other)
-    seen = [file_mark(path)]
-    time.sleep(0.02)
-    same_size_and_time(path, "two")
-    seen.append(file_mark(path))
-    other.replace(path)
-    seen.append(file_mark(path))
-    assert len({tuple(mark) for mark in seen}) == 3
-    path.unlink()
-    with refused(FeatureError, tmp_path / "a"):
-        file_mark(path)
-
-
 def bring(folder, format, source, stop_after=None):
     spec = ImportedFeatures(kind="imported", format=format, sources=[source.name], dtype="float32", shard_size=1)
     given, reader = [], FORMATS.get(format)
@@ -195,13 +177,3 @@ def test_import_of_a_tsv_makes_again_the_lines_that_changed(tmp_path):
     assert given == [42, 123]
     np.testing.assert_array_equal(store.read([42])[0][0], vectors)
     np.testing.assert_array_equal(store.read([7])[0][0], regions(7)[0])
-
-
-def test_import_of_a_folder_makes_again_the_files_that_changed(tmp_path):
-    folder = write_npz(tmp_path)
-    assert bring(tmp_path, "npz_folder", folder, stop_after=2)[0] == [7, 42]
-    corners = regions(7)[1] + 1
-    np.save(tmp_path / "cocobu_box" / "7.npy", corners)
-    given, store = bring(tmp_path, "npz_folder", folder)
-    assert given == [7, 123]
-    np.testing.assert_array_equal(store.column([7], "boxes")[0], corners)

@@ -13,7 +13,7 @@ from recap.data.datasets.scene_captions import BACKGROUNDS, SHAPES
 from recap.data.datasets.scenes import painted_mask
 from recap.data.files.images import ImageSource
 from recap.features.extraction import ExtractionJob
-from recap.features.pooled import box_shares, extract_pooled, mask_shares, merged_cells, pool, tight_boxes
+from recap.features.pooled import box_shares, extract_pooled, mask_shares, merged_cells, tight_boxes
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.features import BOXES, PooledFeatures
@@ -72,11 +72,6 @@ def test_the_share_of_a_cell_is_the_part_of_it_that_a_box_covers():
     mask[0, :15, 5:] = True
     np.testing.assert_allclose(mask_shares(mask, 2), [[0.5, 1, 0.25, 0.5]])
     np.testing.assert_allclose(tight_boxes(mask), [[5, 0, 20, 15]])
-
-
-def test_a_pool_is_the_weighted_mean_of_its_cells():
-    cells = np.arange(8, dtype=float).reshape(4, 2)
-    np.testing.assert_allclose(pool(cells, np.array([[1, 0, 0, 0], [0.5, 0, 0, 0.5]])), [[0, 1], [3, 4]])
 
 
 def test_true_boxes_give_a_region_for_each_object_at_its_place(scenes, cells, records, tmp_path):

@@ -1,5 +1,3 @@
-"""Attributes of regions, what segments become, and weights of detectors; detectron2 itself where it is installed."""
-
 import importlib.util
 import pickle
 
@@ -11,7 +9,15 @@ from PIL import Image
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures
 from recap.features import detectron
-from recap.features.detectors import NOTHING, Detector, occupancy, pooled
+from recap.features.detectors import (
+    NOTHING,
+    Detector,
+    choose,
+    occupancy,
+    pooled,
+    rising_suppression,
+    suppressed_confidence,
+)
 from recap.features.detectron import AttributeHead
 from recap.settings.features import RegionFeatures
 
@@ -109,3 +115,60 @@ def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_p
     np.testing.assert_allclose(after["region"], expected, rtol=1e-5, atol=1e-6)
     for name in ("region/boxes", "region/classes", "region/attributes"):
         np.testing.assert_array_equal(before[name], after[name])
+
+
+def boxes(count, seed=0):
+    rng = np.random.default_rng(seed)
+    low = rng.uniform(0, 60, (count, 2))
+    return torch.from_numpy(np.concatenate([low, low + rng.uniform(5, 50, (count, 2))], 1)).float()
+
+
+def plain_suppression(corners, scores, overlap):
+    """One class at a time, one box at a time."""
+    result = np.zeros(len(corners))
+    for column in scores.T:
+        order, gone = list(np.argsort(-column, kind="stable")), set()
+        for place, box in enumerate(order):
+            if box in gone:
+                continue
+            result[box] = max(result[box], column[box])
+            for other in order[place + 1 :]:
+                a, b = corners[box], corners[other]
+                wide, high = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+                shared = max(wide, 0) * max(high, 0)
+                areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+                if shared / (areas - shared) > overlap:
+                    gone.add(other)
+    return result
+
+
+@pytest.mark.parametrize("overlap", [0.1, 0.3, 0.7])
+def test_suppression_of_all_classes_at_once_equals_one_by_one(overlap):
+    corners, scores = boxes(25), torch.rand(25, 7, generator=torch.Generator().manual_seed(1))
+    confidence, classes = suppressed_confidence(corners, scores, overlap=overlap)
+    expected = plain_suppression(corners.numpy(), scores.numpy(), overlap)
+    np.testing.assert_allclose(confidence, expected)
+    alive = confidence > 0
+    assert torch.equal(scores[alive, classes[alive]], confidence[alive])
+
+
+@pytest.mark.parametrize("count", [5, 12, 25])
+def test_suppression_rises_until_there_are_enough_regions(count):
+    corners, scores = boxes(25), torch.rand(25, 7, generator=torch.Generator().manual_seed(1))
+    confidence, classes = rising_suppression(corners, scores, count=count)
+    best = scores.max(1).values
+    for tenths in range(3, 10):
+        expected = plain_suppression(corners.numpy(), best[:, None].numpy(), tenths / 10)
+        if (expected > 0).sum() >= count:
+            break
+    np.testing.assert_allclose(confidence, expected)
+    assert torch.equal(classes, scores.argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "least", "most", "kept"),
+    [(0.5, 1, 9, [3, 0]), (0.5, 3, 9, [3, 0, 1]), (0, 1, 2, [3, 0]), (1, 9, 9, [3, 0, 1, 2])],
+)
+def test_between_least_and_most_regions(threshold, least, most, kept):
+    order, count = choose(torch.tensor([0.6, 0.3, 0.2, 0.9]), threshold=threshold, least=least, most=most)
+    assert order[: int(count)].tolist() == kept

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers.training import CAPTIONS, IMAGES, Store
-from recap.data.caption_ids import CaptionIds
+from recap.data.vocabulary import CaptionIds
 from recap.features.ahead import prefetch
 from recap.runs.inputs import batch_tensor, caption_tensor
 from recap.training.batches import CaptionBatches

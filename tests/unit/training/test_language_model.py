@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
+from recap.data.caption_files import read_texts, texts_outside
 from recap.data.corpus import Caption, write_corpus
-from recap.data.texts import read_texts, texts_outside
 from recap.data.tokenizer import tokenize
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.runs.inputs import caption_tensor
@@ -50,7 +50,7 @@ def files(tmp_path_factory):
 
 
 def scene_texts(seed):
-    from recap.data.texts import _of_scenes
+    from recap.data.caption_files import _of_scenes
 
     return [tokenize(text) for text in _of_scenes(Settings(scenes={"count": 40, "seed": seed}).scenes)]
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.corpus import VIEWS, Caption, DrawnFrom, need_splits
+from recap.data.corpus import VIEWS, Caption, DrawnFrom
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import clean_tokens, tokenize
@@ -56,14 +56,13 @@ def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
 
 def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
     """Refuse files (with their image ids) that have no picture or seem to be several, and two that would share one."""
-    several = next((file for file in ids if VIEWS in file), None)
-    if several is not None:
-        raise DataError(
-            f"{annotations}: image id {ids[several]} has the file {several!r}, and {VIEWS!r} separates the views of an "
-            "image in the corpus; rename the picture"
-        )
-    missing = source.missing(ids)
-    if missing:
+    for file in ids:
+        if VIEWS in file:
+            raise DataError(
+                f"{annotations}: image id {ids[file]} has the file {file!r}, and {VIEWS!r} separates the views of an "
+                "image in the corpus; rename the picture"
+            )
+    if missing := source.missing(ids):
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
         raise DataError(
             f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{more}; "
@@ -112,14 +111,9 @@ def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str)
 
 
 def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
-    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
-
-    ``merge_restval`` counts COCO's ``restval`` images as training images; otherwise they are left out.
-    """
-    captions: list[Caption] = []
-    splits: dict[int, str] = {}
-    files: dict[str, int] = {}
-    owners: dict[int, int] = {}  # caption id -> image id
+    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip; see its settings."""
+    captions = list[Caption]()
+    ids, files = set[int](), set[str]()
     for position, value in enumerate(each_of(annotations, member, "images")):
         image = parsed(KarpathyImage, value, f"{annotations}: image number {position}")
         image_id = image.imgid if image.cocoid is None else image.cocoid
@@ -129,27 +123,15 @@ def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.js
             continue
         split = "train" if image.split == "restval" else image.split
         file = "/".join(filter(None, (image.filepath, image.filename)))
-        other = files.setdefault(file, image_id)
-        if image_id in splits or other != image_id:
-            first = splits[image_id if image_id in splits else other]
+        if image_id in ids or file in files:
             raise DataError(
-                f"{annotations}: image id {image_id} in split {split!r} ({file}) is duplicated: image id {other} in "
-                f"split {first!r} has its id or its file; an image may occur once, in one split"
+                f"{annotations}: image id {image_id} in split {split!r} ({file}): its id or its file is duplicated; an "
+                "image may occur once, in one split"
             )
-        splits[image_id] = split
+        ids.add(image_id)
+        files.add(file)
         for sentence in image.sentences:
             # Interned, words take no memory of their own.
             words = [*map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))]
-            twice = sentence.sentid in owners
-            if twice or not sentence.raw.strip() or not words:
-                wrong = (
-                    f"image id {owners[sentence.sentid]} has a caption of this id, too" if twice else "no word in it"
-                )
-                raise DataError(
-                    f"{annotations}: image id {image_id}, sentid {sentence.sentid}: {sentence.raw!r}: {wrong}; correct "
-                    "or remove it"
-                )
-            owners[sentence.sentid] = image_id
             captions.append(Caption(image_id, file, split, sentence.sentid, sentence.raw, words))
-    need_splits(set(splits.values()), str(annotations))
     return captions

@@ -1,8 +1,4 @@
-"""Microsoft COCO (Lin et al. 2014): captions by Karpathy's split, counts asserted; pictures without captions.
-
-Captions come from Karpathy's JSON or from the plain annotations and his two lists of pictures. Pictures such as those
-of test2014 become rows of the corpus whose caption is empty.
-"""
+"""Microsoft COCO (Lin et al. 2014): captions by Karpathy's split, counts asserted; pictures without captions."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from pydantic import Field
 from recap.core.errors import DataError, MissingData
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import SPLITS, Caption, need_splits
+from recap.data.corpus import SPLITS, Caption
 from recap.data.datasets.base import Built, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
@@ -72,7 +68,6 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
         files = [*annotations, *lists.values()]
         captions = read_plain(annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial)
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
-    need_splits({caption.split for caption in captions}, where)
     # Pictures of 2014 and of 2017 have other names; one that is under none of them keeps that of its annotation.
     forms = ("train2014/COCO_train2014_{:012d}.jpg", "val2014/COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
     tried = {row.image_id: [row.file, *(form.format(row.image_id) for form in forms)] for row in captions}
@@ -86,28 +81,25 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
 def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> list[Caption]:
     """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
 
-    Pictures on no list are for training; with ``partial``, listed ones may be absent. Words are those of `tokenize`:
-    lower case, without punctuation, as in Karpathy's JSON.
+    Pictures on no list are for training; with ``partial``, listed ones may be absent.
     """
     both = set(lists["val"]) & set(lists["test"])
     if both:
         raise DataError(f"image id {min(both)} is on the val list and on the test list; an image is in one split")
     split_of = {image_id: split for split, names in lists.items() for image_id in names}
     names: dict[int, str] = {}
-    captions, caption_ids = list[Caption](), set[int]()
+    captions = list[Caption]()
     for path in annotations:
         for content in read_jsons(path, "captions_*.json").values():
             file = parsed(Annotations, content, str(path))
             _add_names(names, file, path)
             for entry in file.annotations:
-                words = [*map(sys.intern, tokenize(entry.caption))]
-                if entry.id in caption_ids or entry.image_id not in names or not words:
-                    wrong = "is duplicated" if entry.id in caption_ids else "has no such image, or no word in it"
+                if entry.image_id not in names:
                     raise DataError(
-                        f"{path}: caption id {entry.id} of image id {entry.image_id} {wrong}; correct or remove it"
+                        f"{path}: caption id {entry.id} of image id {entry.image_id}, of which there is no such image; "
+                        "correct or remove it"
                     )
-                caption_ids.add(entry.id)
-                split = split_of.get(entry.image_id, "train")
+                split, words = split_of.get(entry.image_id, "train"), [*map(sys.intern, tokenize(entry.caption))]
                 captions.append(Caption(entry.image_id, names[entry.image_id], split, entry.id, entry.caption, words))
     bare = set(names) - {caption.image_id for caption in captions}
     if bare:

@@ -170,11 +170,6 @@ def read_tsv(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 
 
-def count_rows(path: Path) -> int:
-    """Return the number of rows of a TSV; errors as of :func:`read_tsv`."""
-    return sum(1 for _ in read_tsv(path))
-
-
 def read_records(path: Path, names: Iterable[str] = _COLUMNS) -> Iterator[Record]:
     """Yield the records of a shard or of a survivors list, or some columns of them, in bounded memory."""
     import pyarrow.parquet as pq

@@ -1,7 +1,6 @@
 """Pictures of Conceptual Captions: from a list of addresses to shards of shrunk JPEGs, and to the list of what is left.
 
-Rows are taken in shards, whole or not at all, so that a killed download loses little; servers are asked politely, and
-redirects lead to public addresses alone.
+Rows are taken in shards, whole or not at all, so that a killed download loses little.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ def download(
     ``survivors.json`` (counts and success rate). A picture that is there with its recorded hash is not asked for again,
     nor a url that is gone (404, 410). Rows that fail, though they did not in an earlier run, are asked again after all
     others, in ``rounds`` in all. ``only`` is a text file with the number of a row per line, from 0: no others are asked
-    for, and a later run with other rows adds theirs. Pictures are shrunk to the shorter side ``min_side``, unless it
-    is 0.
+    for, and a later run with other rows adds theirs.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
     with writing(out / LOCK), exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
@@ -76,17 +74,15 @@ def download(
                 f"{out}: its pictures were stored with min_side {before}, not {min_side}; use another folder"
             )
         write_json(settings, {"edge": min_side})
+        rows: frozenset[int] | None = None
+        if only is not None:
+            with reading(only, DataError, missing="correct --only", damaged="write the number of a row per line"):
+                rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
         run = _Download(out, min_side, workers=workers, attempts=attempts, backoff=backoff)
-        counts = asyncio.run(run.all_rounds(tsv, None if only is None else _numbers(only), rounds, timeout))
+        counts = asyncio.run(run.all_rounds(tsv, rows, rounds, timeout))
         result = {**write_survivors(out, _shards(tsv)), "this_run": counts}
         write_json(out / "survivors.json", result)
     return result
-
-
-def _numbers(path: Path) -> frozenset[int]:
-    """Read a list of rows."""
-    with reading(path, DataError, missing="correct --only", damaged="write the number of a row per line"):
-        return frozenset(map(int, path.read_text(encoding="ascii").split()))
 
 
 def _shards(tsv: Path, rows: Collection[int] | None = None) -> Iterator[tuple[int, list[Row]]]:

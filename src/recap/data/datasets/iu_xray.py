@@ -21,7 +21,7 @@ from recap.core.errors import DataError
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
-from recap.data.corpus import SPLITS, VIEWS, Caption, need_splits
+from recap.data.corpus import SPLITS, VIEWS, Caption
 from recap.data.datasets.base import Built, warn_of_part
 from recap.data.datasets.iu_xray_reports import Study, read_reports
 from recap.data.files.archives import contents
@@ -82,14 +82,10 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
         studies = drawn(studies, seed=spec.split_seed)
     _write_studies(reports, studies, candidates, lacking, views, spec, out)
     warn_of_part(inputs / spec.reports, len(studies), STUDIES, "studies in use")
-    need_splits({study.split for study in studies}, "iu_xray")
     captions = []
     for study in studies:
-        words = tokenize_report(study.findings)
-        if not words:
-            raise DataError(f"iu_xray: the findings of {study.uid} hold no word ({study.findings!r}); remove the study")
         file = VIEWS.join(files[picture] for picture in study.pictures)
-        words = words[: spec.max_words]
+        words = tokenize_report(study.findings)[: spec.max_words]
         captions.append(Caption(study.number, file, study.split, study.number, study.findings, words))
     texts = [[report.uid, report.findings, list(report.pictures)] for report in reports.values()]
     return Built(captions, value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None]))
@@ -168,15 +164,15 @@ def _write_studies(
     used = {study.uid: study for study in studies}
     rows, reasons = [["report", "split", "left_out", "pictures", "views"]], Counter[str]()
     for uid, report in reports.items():
-        study, why = used.get(uid, report), ""
-        if uid in lacking:
-            why = "a picture is missing from the images"
-        elif uid not in used and not report.findings:
-            why = "no findings"
-        elif uid not in used and len(report.pictures) < spec.views:
-            why = f"findings, but fewer than {spec.views} pictures"
-        elif uid not in used:
-            why = "not in the annotation"
+        study = used.get(uid, report)
+        whys = {
+            "": uid in used,
+            "a picture is missing from the images": uid in lacking,
+            "no findings": not report.findings,
+            f"findings, but fewer than {spec.views} pictures": len(report.pictures) < spec.views,
+            "not in the annotation": True,
+        }
+        why = next(why for why, holds in whys.items() if holds)
         reasons.update([why] if why else [])
         why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
         rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])

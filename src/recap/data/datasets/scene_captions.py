@@ -286,8 +286,8 @@ def parse(caption: str) -> Statement | None:
 
 def _statement(parts: Mapping[str, str | None]) -> Statement | None:
     """Return what the parts of a sentence say, or None where they do not agree with each other in number."""
-    groups = tuple(filter(None, (_group(parts, name) for name in ("first_", "second_") if f"{name}noun" in parts)))
-    if len(groups) != 1 + ("second_noun" in parts):
+    groups = tuple(filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts)))
+    if len(groups) != 1 + ("second" in parts):
         return None
     count = groups[0].count
     if parts.get("be") not in (None, "is" if count == 1 else "are"):
@@ -305,11 +305,12 @@ def _statement(parts: Mapping[str, str | None]) -> Statement | None:
     return Statement(groups, arrangement, background) if arrangement else None
 
 
-def _group(parts: Mapping[str, str | None], name: str) -> Things | None:
+def _group(phrase: str) -> Things | None:
     """Return the group that a noun phrase names, or None where article, number and noun do not agree."""
-    number, words, size, colour, before, noun, after = (
-        parts[name + part] or "" for part in ("number", "words", "size", "colour", "before", "noun", "after")
-    )
+    match = re.fullmatch(_PHRASE, phrase)
+    assert match is not None
+    names = ("number", "words", "size", "colour", "before", "noun", "after")
+    number, words, size, colour, before, noun, after = (match[name] or "" for name in names)
     count = _COUNTS[number]
     if noun not in (_SINGULAR if count == 1 else _PLURAL) or (before and after):
         return None
@@ -340,15 +341,12 @@ _SIDES = {sides: relation for relation, sides in SIDES.items()}
 _REVERSED = {reverse: relation for relation, reverse in OPPOSITE.items()}
 
 
-def _things(name: str) -> str:
-    """Return the expression of a noun phrase; its parts are groups with this name before theirs."""
-    before = [form for form in _TEXTURES if not form.startswith("with")]
-    after = [form for form in _TEXTURES if form.startswith("with")]
-    return (
-        rf"(?P<{name}number>{_one_of(_COUNTS)}) (?P<{name}words>(?:(?P<{name}size>{_one_of(_SIZES)}) )?"
-        rf"(?P<{name}colour>{_one_of(COLOURS)}) (?:(?P<{name}before>{_one_of(before)}) )?"
-        rf"(?P<{name}noun>{_one_of([*_PLURAL, *_SINGULAR])}))(?: (?P<{name}after>{_one_of(after)}))?"
-    )
+_BEFORE, _AFTER = ([form for form in _TEXTURES if form.startswith("with") == after] for after in (False, True))
+_PHRASE = (
+    rf"(?P<number>{_one_of(_COUNTS)}) (?P<words>(?:(?P<size>{_one_of(_SIZES)}) )?(?P<colour>{_one_of(COLOURS)}) "
+    rf"(?:(?P<before>{_one_of(_BEFORE)}) )?(?P<noun>{_one_of([*_PLURAL, *_SINGULAR])}))"
+    rf"(?: (?P<after>{_one_of(_AFTER)}))?"
+)
 
 
 def _pattern(form: str) -> re.Pattern[str]:
@@ -363,8 +361,9 @@ def _pattern(form: str) -> re.Pattern[str]:
         "right": [second for _, second in _SIDES],
     }
     parts = {name: rf"(?P<{name}>{_one_of(words)})" for name, words in slots.items()}
-    ground = "" if form == BOTH_SIDES else rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?"
-    return re.compile(form.format(first=_things("first_"), second=_things("second_"), **parts) + ground)
+    phrase = re.sub(r"\?P<\w+>", "?:", _PHRASE)
+    parts |= {name: rf"(?P<{name}>{phrase})" for name in ("first", "second")}
+    return re.compile(form.format(**parts) + ("" if form == BOTH_SIDES else rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?"))
 
 
 _SENTENCES = [_pattern(form) for form in (*(form for _, form in (*ONE_GROUP, *TWO_GROUPS)), BOTH_SIDES)]

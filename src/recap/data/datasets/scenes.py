@@ -233,8 +233,7 @@ def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
-    mask: np.ndarray = np.asarray(canvas) > 0
-    return mask
+    return np.asarray(canvas) > 0
 
 
 def _ground(name: str, edge: int, random: np.random.Generator) -> np.ndarray:
@@ -309,8 +308,7 @@ def _outline(shape: str, turn: float) -> np.ndarray:
         points = np.asarray(_CORNERS[shape], float)
     turned = points @ np.asarray([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
     low, high = turned.min(axis=0), turned.max(axis=0)
-    fitted: np.ndarray = (turned - (low + high) / 2) / (high - low).max() + 0.5
-    return fitted
+    return (turned - (low + high) / 2) / (high - low).max() + 0.5
 
 
 _ARM = 0.33

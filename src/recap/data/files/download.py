@@ -170,7 +170,7 @@ def _receive(url: str, response: Response, part: Part, size: int | None, transfe
         or encoded
         or not response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
         # Some servers do not know If-Range and continue whatever they have now.
-        or _differ(part.version, offered)
+        or not _agree(part.version, offered)
     ):
         part.restart()
         return False
@@ -194,11 +194,10 @@ def _offered(url: str, response: Response) -> dict[str, Any]:
     return {"url": url, "validator": validator, "total": int(total) if total.isdecimal() else None}
 
 
-def _differ(before: dict[str, Any], offered: dict[str, Any]) -> bool:
-    """Say whether both cannot be of the same bytes; what one of the two does not say is no difference."""
+def _agree(before: dict[str, Any], offered: dict[str, Any]) -> bool:
+    """Say whether both may be of the same bytes; what one of the two does not say is no difference."""
     keys = ("total", "validator") if before.get("url") == offered["url"] else ("total",)
-    pairs = [(before.get(key), offered[key]) for key in keys]
-    return not before or any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    return bool(before) and all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
 
 
 def guarded_session(url: str) -> Session:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -29,8 +30,6 @@ from recap.core.process import limited_memory
 from recap.data.files.archives import CHUNK, DAMAGED, MemberNames, damage, members
 from recap.data.files.download import DownloadError, Part, Transfer, download, locked_part
 from recap.settings.versions import OutsideFile
-
-__all__ = ["Fetched", "Transfer", "fetch_file", "fetch_files", "record_of", "verify"]
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,9 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
         raise DataError(f"{path}: has {size} bytes where the list of files says {file.bytes}; {again}")
     sha256 = sha256_file(path)
     if file.algorithm is not None:
-        digest = sha256 if file.algorithm == "sha256" else _digest(path, file.algorithm)
+        with path.open("rb") as content:
+            algorithm = partial(hashlib.new, file.algorithm, usedforsecurity=False)
+            digest = sha256 if file.algorithm == "sha256" else hashlib.file_digest(content, algorithm).hexdigest()
         if digest != file.hash:
             raise DataError(f"{path}: its {file.algorithm} is {digest}, not {file.hash} as published; {again}")
         return sha256, f"published {file.algorithm}"
@@ -183,11 +184,6 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
         return sha256, "sha256 of the first fetch"
     _check_form(path, file.name)
     return sha256, "form alone: no hash is published; its sha256 is recorded now"
-
-
-def _digest(path: Path, algorithm: str) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def _check_form(path: Path, name: str) -> None:

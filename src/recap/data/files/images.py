@@ -39,20 +39,14 @@ class TooManyPixels(DataError):
 
 
 def open_picture(content: bytes) -> Image:
-    """Open a picture without decoding it; whatever Pillow raises is the caller's to name.
-
-    Only FORMATS are tried, so that no other program is started for any bytes.
-    """
+    """Open a picture of FORMATS without decoding it; whatever Pillow raises is the caller's to name."""
     from PIL import Image
 
     return Image.open(io.BytesIO(content), formats=FORMATS)
 
 
 def decode_rgb(content: bytes, file: str) -> Image:
-    """Return a picture as RGB; EXIF rotation is not applied, as in the published features.
-
-    Gray of 16 bits is scaled from 0..65535 to 0..255.
-    """
+    """Return a picture as RGB; EXIF rotation is not applied, as in the published features."""
     from PIL import Image
 
     try:

@@ -10,6 +10,7 @@ import pickle
 import pickletools
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,7 @@ class _Reader(pickle.Unpickler):
 
 
 def load_plain(content: bytes, *, arrays: bool = False) -> Any:
-    """Return what a pickle holds, as `plain` does; numpy's arrays as they are where ``arrays`` says so.
-
-    Whatever the damaged bytes happen to mean is raised.
-    """
+    """Return what a pickle holds, as `plain` does; ``arrays``: numpy's arrays as they are. Damage raises anything."""
     tuples = 0
     for number, (operation, *_) in enumerate(pickletools.genops(content)):
         tuples += "TUPLE" in operation.name
@@ -108,7 +106,7 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
                 parts = [visit(part, level + 1) for part in (dict.values(value) if isinstance(value, dict) else value)]
                 content: Any = [part for part, _, _ in parts]
                 if isinstance(value, dict):
-                    content = dict(zip(map(_key, dict.keys(value)), content, strict=True))
+                    content = dict(zip(map(partial(_single, key=True), dict.keys(value)), content, strict=True))
                 below = max((levels for _, _, levels in parts), default=0)
                 read[id(value)] = content, 1 + sum(count for _, count, _ in parts), 1 + below
         content, count, below = read[id(value)]
@@ -119,13 +117,9 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
     return visit(values, 0)[0]
 
 
-def _single(value: Any) -> Any:
+def _single(value: Any, *, key: bool = False) -> Any:
+    if key and not isinstance(value, (str, bytes, int, float, type(None))):
+        raise ValueError(f"a key is no text or number but {type(value).__name__}")
     if isinstance(value, int) and value.bit_length() > 64:
         raise ValueError("a whole number has more than 64 bits")
     return value
-
-
-def _key(value: Any) -> Any:
-    if not isinstance(value, (str, bytes, int, float, type(None))):
-        raise ValueError(f"a key is no text or number but {type(value).__name__}")
-    return _single(value)

@@ -24,10 +24,10 @@ from torch.nn.utils.rnn import pad_sequence
 from recap.core.errors import DataError, TrainingError
 from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.core.hashing import generator
+from recap.data.caption_files import read_texts
 from recap.data.corpus import VIEWS, Corpus
 from recap.data.files.images import ImageSource
-from recap.data.parts_of_speech import TAGGED, count_kinds, kind_of, needed_tagger
-from recap.data.texts import read_texts
+from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
 from recap.evaluation.figures import BATCH, DrawnModels, caption_images
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
@@ -182,7 +182,6 @@ def write_part_scores(
     captions: Sequence[CaptionGates], *, printed: Mapping[str, float], heading: str, out: Mapping[str, Path]
 ) -> None:
     """Write ``parts.png`` and ``parts.csv`` (Figure 10): mean visual scores beside the printed ones."""
-    name, tag = needed_tagger()
     scores = [row for row in visual_scores(captions) if row]
     tags = tag([caption.words for caption in captions if caption.words])
     parts: dict[str, list[float]] = defaultdict(list)
@@ -193,7 +192,7 @@ def write_part_scores(
     header = ("part_of_speech", "words", "visual_score", "printed")
     cells = ((part, len(values), fmean(values) if values else None, score) for part, values, score in rows)
     _write_csv(out["parts.csv"], header, cells)
-    heading = f"Visual score by part of speech, tagged by {name}  |  {heading}"
+    heading = f"Visual score by part of speech, tagged by {TAGGER}  |  {heading}"
     with _bars(out["parts.png"], heading, len(rows)) as axes:
         means = [fmean(values) if values else 0.0 for _, values, _ in rows]
         axes.barh(range(len(rows)), means, color=COLOURS[0], label="here")
@@ -305,7 +304,6 @@ WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 
 def draw_shares(figure: PartsOfSpeechFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
     """Draw and write the share of each part of speech in the training captions and in a text."""
-    name, tag = needed_tagger()
     corpus, (text,) = Corpus.read(models.corpus), models.texts
     captions = _spread(lambda: (words for texts in corpus.captions("train").values() for words in _sentences(texts)))
     ours, other = _shares(tag(captions), models.corpus), _shares(tag(_spread(lambda: _words(text))), text)
@@ -317,7 +315,7 @@ def draw_shares(figure: PartsOfSpeechFigure, models: DrawnModels, files: Mapping
     rows.sort(key=lambda row: (-row[1], row[0]))
     header = ("part_of_speech", "captions_percent", "text_percent", "captions_above_text_percent", "printed_percent")
     _write_csv(files["parts_of_speech.csv"], header, rows)
-    heading = "  |  ".join(filter(None, [f"Parts of speech, tagged by {name}", models.heading]))
+    heading = "  |  ".join(filter(None, [f"Parts of speech, tagged by {TAGGER}", models.heading]))
     with _bars(files["parts_of_speech.png"], heading, len(rows)) as axes:
         parts, *shares, _, _ = zip(*rows, strict=True)
         labels = (f"captions of {corpus.dataset}", figure.title)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from recap.data.parts_of_speech import parts_of_speech
+from recap.data.tokenizer import parts_of_speech
 from recap.settings.base import Layers, Probability, Width, neutral
 from recap.settings.figures import FIGURES, ModelFigure
 from recap.settings.kinds import OneOf

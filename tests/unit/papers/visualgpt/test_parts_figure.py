@@ -27,7 +27,7 @@ def by_lexicon(lists):
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "needed_tagger", lambda: ("mine", by_lexicon))
+    monkeypatch.setattr(figures, "tag", by_lexicon)
     rows = [
         Caption(1, "1.jpg", "train", 1, "A dog saw a dog.", ["a", "dog", "saw", "a", "dog"]),
         Caption(2, "2.jpg", "test", 2, "It was it", ["it", "was", "it"]),
@@ -85,7 +85,7 @@ def captions():
 
 
 def test_visual_scores_of_a_part_of_speech_stand_beside_the_printed_ones(captions, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "needed_tagger", lambda: ("mine", by_lexicon))
+    monkeypatch.setattr(figures, "tag", by_lexicon)
     out = {name: tmp_path / name for name in ("parts.png", "parts.csv")}
     write_part_scores(captions, printed={"nouns": 0.71, "verbs": 0.72}, heading="$x$ <b>", out=out)
     rows = table(out["parts.csv"])
