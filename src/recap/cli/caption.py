@@ -151,7 +151,7 @@ def _explain(out: Path, captioner: "PhotoCaptioner", photos: Paths) -> None:
         recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 --corpus corpus.parquet \\
           --vocabulary vocabulary.json --features features.h5 --model seed-1/scst seed-2/scst --out captions.json
     """,
-    spec="EvaluationSpec",
+    spec="recipes:EvaluationSpec",
 )
 def captions(
     *,

@@ -134,7 +134,7 @@ def unpaired(*, corpus: Path, subset: Path, out: Annotated[Path, "JSON with the 
         recap data corpus --name mine --inputs . --out results/mine \\
           --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
     """,
-    spec="Dataset",
+    spec="datasets:Dataset",
     calls="recap.data.corpus:build_corpus",
 )
 def corpus(*, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
@@ -143,7 +143,7 @@ def corpus(*, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder 
 
 @DATA.command(
     """recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
-    spec="VocabularyConfig",
+    spec="datasets:VocabularyConfig",
 )
 def vocabulary(
     *,

@@ -27,7 +27,7 @@ NAMES = "names are those of pictures, or image ids (told by both)"
         recap features extract --spec '{"kind": "grid", "backbone": "mobilenetv2_100", "weights": "pretrained"}' \\
           --corpus corpus.parquet --images photos.zip --inputs resources --shards work/shards --out features.h5
     """,
-    spec="Features",
+    spec="features:Features",
 )
 def extract(
     *,
@@ -97,7 +97,7 @@ def merge(
 @FEATURES.command(
     "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
     name="import",
-    spec="ImportedFeatures",
+    spec="features:ImportedFeatures",
 )
 def import_(
     *,
@@ -121,12 +121,12 @@ def import_(
     if spec is None:
         options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
         options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
-        spec = checked(options, "ImportedFeatures")
+        spec = checked(options, "features:ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
 
 
-@FEATURES.command("recap features info features.h5", spec="Features")
+@FEATURES.command("recap features info features.h5", spec="features:Features")
 def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
     """Show and verify the content of a feature store."""
     from recap.features import attributes

@@ -31,7 +31,7 @@ class Command:
     function: Callable[..., None]
     name: str
     examples: Sequence[str] = ()
-    spec: str | None = None  # class in recap.settings.specs that checks --spec, and whose keys the page lists
+    spec: str | None = None  # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
     calls: str | None = None  # ``module:function`` that gets the options by their names; the command itself is empty
     hidden: bool = False  # on no help page: for rules of the workflow alone
 
@@ -147,17 +147,19 @@ class Parser(argparse.ArgumentParser):
         page = super().format_help()
         if self.spec_keys is None:
             return page
+        from recap.settings.kinds import resolve
         from recap.settings.specs import described
 
-        return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
+        keys = described(resolve(f"recap.settings.{self.spec_keys}"))
+        return f"{page}\nkeys of --spec:\n{textwrap.indent(keys, '  ')}\n"
 
 
 def checked(value: dict[str, Any], spec: str) -> Any:
-    """Return a JSON object as the class of ``recap.settings.specs`` that ``spec`` names, or refuse it by its key."""
+    """Return a JSON object as the ``module:Class`` of ``recap.settings`` that ``spec`` is, or refuse it by its key."""
+    from recap.settings.kinds import resolve
     from recap.settings.params import validate
-    from recap.settings.specs import SPECS
 
-    return validate(SPECS[spec], value, "--spec")
+    return validate(resolve(f"recap.settings.{spec}"), value, "--spec")
 
 
 def _section(parser: Parser, section: Section | None) -> Any:

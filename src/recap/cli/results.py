@@ -41,7 +41,7 @@ PARAMS = Path("params")
           --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
           --runs base run --labels Transformer Mine --out figures/mine
     """,
-    spec="TableFigure",
+    spec="figures:TableFigure",
 )
 def figure(
     *,
@@ -71,7 +71,7 @@ def figure(
     "recap report claims",
     "recap report claims mine --scale photos --out claims",
     "recap report claims results/mine_photos",
-    spec="JudgedClaims",
+    spec="specs:JudgedClaims",
 )
 def claims(
     papers: Annotated[Sequence[str], PAPERS] = (),

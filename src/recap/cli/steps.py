@@ -64,4 +64,4 @@ def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
     from recap.tables.formats import write_table
 
     checksums.check(statistics)
-    write_table(name=statistics.stem, table=checked(spec, "Table"), statistics=read_json(statistics), out=out)
+    write_table(name=statistics.stem, table=checked(spec, "tables:Table"), statistics=read_json(statistics), out=out)

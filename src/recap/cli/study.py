@@ -47,7 +47,7 @@ CAPTIONS = Option(
           --captions demo/transformer=a/captions.test.json demo/wide=b/captions.test.json
     """,
     name="sheets",
-    spec="StudySpec",
+    spec="specs:StudySpec",
 )
 def make_sheets(
     *,
@@ -150,7 +150,7 @@ def analyse(
     write_study_table(name=name, sheets=forms, statistics=numbers, out=out)
 
 
-@STUDY.command("recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364", spec="StudySpec")
+@STUDY.command("recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364", spec="specs:StudySpec")
 def power(
     *,
     study: Name = None,

@@ -17,7 +17,7 @@ from recap.core.process import claim, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
-    from recap.settings import ExecutionFile, RunSpec
+    from recap.settings.recipes import ExecutionFile, RunSpec
 
 OF_SPEC = Section("a run of a spec, as the workflow trains it")
 OF_ROW = Section(
@@ -47,7 +47,7 @@ WITH_ROW = ("profile", "scale", "seed", "stage", "changes", "inputs", "params")
         recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
           --subset subset.json --features features.h5 --state work/run --out run
     """,
-    spec="RunSpec",
+    spec="recipes:RunSpec",
 )
 def train(
     *,
@@ -111,7 +111,7 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> l
         recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet --vocabulary vocabulary.json \\
           --features features.h5 --model run --out scores
     """,
-    spec="EvaluationSpec",
+    spec="recipes:EvaluationSpec",
 )
 def evaluate(
     *,
@@ -175,7 +175,7 @@ def _labelled(execution: "ExecutionFile", series: str) -> AbstractContextManager
         recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
           --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors
     """,
-    spec="LanguageModel",
+    spec="models:LanguageModel",
     calls="recap.training.language_model:pretrain_language_model",
 )
 def pretrain_lm(

@@ -13,17 +13,16 @@ from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.settings import Model, ModelConfig
 from recap.settings.kinds import resolve
-from recap.settings.models import implementation
 from recap.settings.params import validate
 
 
 def build_model(config: ModelConfig | Mapping[str, Any], inputs: InputSpec) -> Captioner:
     """Build the model that settings describe, of the class that is registered for its kind."""
     settings: ModelConfig = config if isinstance(config, ModelConfig) else validate(Model, dict(config), "model")
-    target = implementation(settings.kind)
-    make = resolve(target)
+    make = resolve(settings.implementation)
     if not (isinstance(make, type) and issubclass(make, Captioner)):
-        raise ConfigError(f"model {settings.kind!r}: its implementation {target} is not a recap.models.base.Captioner")
+        wrong = f"model {settings.kind!r}: its implementation {settings.implementation} is not"
+        raise ConfigError(f"{wrong} a recap.models.base.Captioner")
     make.reads(inputs)  # its sentence about a missing stream comes before any other
     try:
         model: Captioner = make(inputs, settings)

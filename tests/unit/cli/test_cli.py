@@ -23,9 +23,9 @@ from recap.cli import build_parser, main
 from recap.cli.frame import Group
 from recap.cli.options import mapping
 from recap.cli.steps import TARGETS
-from recap.settings import RunSpec
 from recap.settings.kinds import resolve
 from recap.settings.params import load_named, names, validate
+from recap.settings.recipes import RunSpec
 
 pytestmark = pytest.mark.seconds
 
