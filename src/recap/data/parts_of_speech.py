@@ -46,9 +46,10 @@ def tagger() -> tuple[str, Tagger] | None:
     return None
 
 
-def has_tagger() -> bool:
-    """Return whether a tagger is installed, without loading it, which takes seconds."""
-    return any(all(map(find_spec, packages)) for packages in (("textblob",), ("spacy", "en_core_web_sm")))
+def tagger_name() -> str | None:
+    """Return the tagger that is installed, without loading it, which takes seconds."""
+    taggers = (["spacy", "en_core_web_sm"], ["textblob"])
+    return next((" ".join(packages) for packages in taggers if all(map(find_spec, packages))), None)
 
 
 def needed_tagger() -> tuple[str, Tagger]:

@@ -16,7 +16,7 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
     monkeypatch.setattr(doctor, "java_executable", lambda: None)
     monkeypatch.setattr(doctor, "spice_models_missing", lambda: True)
-    monkeypatch.setattr(doctor, "tagger", lambda: None)
+    monkeypatch.setattr(doctor, "tagger_name", lambda: None)
     monkeypatch.setattr(doctor, "_installed", lambda name: None)
     every = doctor.examine(Path())
     lacking = {each.name: each for each in every if each.version is None}
@@ -58,5 +58,5 @@ def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeyp
     complete = installed not in (set(), {"spacy"})
     for loader in ("_spacy", "_textblob"):
         monkeypatch.setattr(parts_of_speech, loader, never)
-    (here,) = [each.here for each in doctor.plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
-    assert here == complete
+    (here,) = [each.version for each in doctor.plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
+    assert bool(here) == complete
