@@ -126,9 +126,6 @@ def import_(
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
 
 
-@FEATURES.command("recap features info features.h5", spec="features:Features")
+@FEATURES.command("recap features info features.h5", spec="features:Features", calls="recap.features.attributes:info")
 def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
     """Show and verify the content of a feature store."""
-    from recap.features import attributes
-
-    print(attributes.info(file, spec=spec))

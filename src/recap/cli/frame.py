@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -32,7 +32,8 @@ class Command:
     name: str
     examples: Sequence[str] = ()
     spec: str | None = None  # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
-    calls: str | None = None  # ``module:function`` that gets the options by their names; the command itself is empty
+    # ``module:function`` that gets the options by their names; a text or a path that it returns is printed
+    calls: str | None = None
     hidden: bool = False  # on no help page: for rules of the workflow alone
 
     @property
@@ -48,12 +49,16 @@ class Command:
         parser.spec_keys = self.spec
         parser.set_defaults(function=self.run)
         sections: dict[Section | None, Any] = {}
-        for parameter in inspect.signature(self.function).parameters.values():
-            option = _option(parameter)
+        for parameter, option in self.options():
             if option.section not in sections:
                 sections[option.section] = _section(parser, option.section)
             word, options = _words(parameter, option)
             sections[option.section].add_argument(word, **options)
+
+    def options(self) -> Iterator[tuple[inspect.Parameter, Option]]:
+        """Yield each parameter of the function with what it says as an option."""
+        for parameter in inspect.signature(self.function).parameters.values():
+            yield parameter, _option(parameter)
 
     def run(self, arguments: argparse.Namespace) -> None:
         """Call the function with the values of the command line; a spec becomes the settings that it describes."""
@@ -67,16 +72,9 @@ class Command:
 
         if "device" in values:
             claim(values["device"])
-        resolve(self.calls)(**values)
-
-
-def command(*examples: str, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Command]:
-    """Return the decorator that makes a function a command; ``examples`` are lines that work with other file names."""
-
-    def decorated(function: Callable[..., None]) -> Command:
-        return Command(function, name or function.__name__.strip("_").replace("_", "-"), examples, **options)
-
-    return decorated
+        result = resolve(self.calls)(**values)
+        if isinstance(result, str | Path):
+            print(result)
 
 
 @dataclass(frozen=True)
@@ -88,11 +86,14 @@ class Group:
     commands: list[Command] = field(default_factory=list)
     hidden = False
 
-    def command(self, *examples: str, **options: Any) -> Callable[[Callable[..., None]], Command]:
-        """Return the decorator that adds a function as a command of this group; see `command`."""
+    def command(
+        self, *examples: str, name: str | None = None, **options: Any
+    ) -> Callable[[Callable[..., None]], Command]:
+        """Return the decorator that makes a function a command; ``examples`` are lines that work with other files."""
 
         def add(function: Callable[..., None]) -> Command:
-            self.commands.append(command(*examples, **options)(function))
+            word = name or function.__name__.strip("_").replace("_", "-")
+            self.commands.append(Command(function, word, examples, **options))
             return self.commands[-1]
 
         return add
@@ -100,6 +101,9 @@ class Group:
     def fill(self, parser: "Parser") -> None:
         """Add the parsers of all commands."""
         parser.add_commands(self.commands)
+
+
+command = Group("recap", "").command  # of no group: `recap.cli` lists them
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from recap.cli.frame import Group, Option, Section
+from recap.cli.frame import Group, Option
 from recap.cli.options import InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
 
@@ -17,7 +17,6 @@ REPORT = Group("report", "write tables, figures and pages of results")
 RUNS = Group("runs", "list, show and compare finished runs")
 TABLES = Group("tables", "show finished tables")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
-BY_WORKFLOW = Section("in place of papers, as the workflow does it")
 FIGURES = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
 PAPERS = Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
 PUSHED = Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
@@ -71,7 +70,6 @@ def figure(
     "recap report claims",
     "recap report claims mine --scale photos --out claims",
     "recap report claims results/mine_photos",
-    spec="specs:JudgedClaims",
 )
 def claims(
     papers: Annotated[Sequence[str], PAPERS] = (),
@@ -79,21 +77,13 @@ def claims(
     scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
     results: Annotated[Path, "folder of all results (results)", "FOLDER"] = RESULTS,
     params: Path = PARAMS,
-    spec: Annotated[Any, BY_WORKFLOW] = None,
-    scores: Annotated[Path | None, "folder results/<profile>/scores", BY_WORKFLOW] = None,
     out: Annotated[Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"] = None,
 ) -> None:
     """Judge each claim of the papers by the finished runs."""
     from recap.statistics.claims import judge_claims
     from recap.tables.claims import claim_line, write_claims
 
-    if spec is None:
-        judged = _claims_of(papers, scale, results, params)
-    elif papers or scale or scores is None:
-        raise ConfigError("--spec has the claims of one profile; give --scores beside it, no paper and no scale")
-    else:
-        judged = {"": (spec, scores)}
-    for paper, (of_paper, folder) in judged.items():
+    for paper, (of_paper, folder) in _claims_of(papers, scale, results, params).items():
         verdicts = judge_claims(of_paper, folder)
         for verdict in verdicts:
             print(claim_line(verdict, of_paper.scale))

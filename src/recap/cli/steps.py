@@ -12,6 +12,7 @@ from recap.core import checksums
 from recap.core.process import claim
 
 TARGETS = (
+    "recap.cli.steps:claims",
     "recap.cli.steps:table",
     "recap.data.subsets:draw_subset",
     "recap.data.subsets:write_used",
@@ -56,6 +57,15 @@ def run_step(
     claim(values["device"])
     function(**values)
     checksums.record(values["out"])
+
+
+def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
+    """Write the verdicts on a paper's claims by the finished runs of one profile."""
+    from recap.statistics.claims import judge_claims
+    from recap.tables.claims import write_claims
+
+    judged = checked(spec, "specs:JudgedClaims")
+    write_claims(judge_claims(judged, scores), judged.scale, out)
 
 
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:

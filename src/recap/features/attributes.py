@@ -59,16 +59,16 @@ def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -
     checksums.record(out)
 
 
-def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
+def info(file: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     """Return a description of a store for people, after checking its content; ``spec``: what must have made it."""
-    store = FeatureStore(path)
+    store = FeatureStore(file)
     if spec is not None:
         check_extractor(store, spec)
     store.verify()
     ids = store.ids.tolist()
     sample = store.ids[np.linspace(0, len(ids) - 1, min(_SAMPLE, len(ids))).astype(int)].tolist()
     lines = {
-        "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
+        "store": f"{store.path} ({Path(file).stat().st_size / 2**20:.1f} MiB, checksum verified)",
         "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
         **{stream: _stream(store, stream, sample) for stream in store.streams},
         "extractor": store.attributes["extractor"],

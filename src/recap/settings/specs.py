@@ -40,7 +40,7 @@ class PrintedTable(Strict):
 
 
 class JudgedClaims(Strict):
-    """``recap report claims`` of one profile."""
+    """Step `claims`: the claims of one profile."""
 
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")

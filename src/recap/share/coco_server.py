@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from operator import itemgetter
@@ -61,22 +61,17 @@ def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool 
 
 
 def write_submission(
-    *,
-    captions: Mapping[str, Sequence[Path]],
-    algorithm: str,
-    out: Path,
-    sizes: Mapping[str, int] | None = COCO_PARTS,
+    *, val: Sequence[Path], test: Sequence[Path], algorithm: str, out: Path, partial: bool = False
 ) -> Path:
     """Write the zip of a submission, and beside it the files that it holds.
 
-    `captions`: set (val2014, test2014) -> files in COCO's results form, which together hold every image once
-    (Karpathy's split cuts val2014 into three). `sizes`: images of each set; None: a part is meant.
+    The files of each set, in COCO's results form, hold every image once (Karpathy's split cuts val2014 into three).
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
         raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
     texts = {
-        results_name(part, algorithm): json.dumps(_results(part, captions.get(part, ()), size))
-        for part, size in (dict.fromkeys(COCO_PARTS) if sizes is None else sizes).items()
+        results_name(part, algorithm): json.dumps(_results(part, files, None if partial else COCO_PARTS[part]))
+        for part, files in {"val2014": val, "test2014": test}.items()
     }
     for name, text in texts.items():
         write_text(out.with_name(name), text)
