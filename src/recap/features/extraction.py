@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from recap.core.device import select_device
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import value_hash
 from recap.data.corpus import Corpus
@@ -143,6 +142,8 @@ def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.de
 def extract_pictures(spec: FeaturesConfig, job: ExtractionJob) -> None:
     """Write the store of the settings' encoder: the extractor of all kinds that name no other."""
     pictures = Pictures.find(job)
+    from recap.core.device import select_device  # which imports torch
+
     extract(spec, job, make_encoder(spec, weights=weights_file(spec, job), device=select_device(job.device)), pictures)
 
 

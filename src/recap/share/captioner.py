@@ -22,7 +22,6 @@ import torch
 from recap.core.device import select_device
 from recap.core.errors import DataError, FeatureError, RecapError, TrainingError
 from recap.core.files import csv_text, no_formula
-from recap.core.log import without_progress
 from recap.data.vocabulary import AnyVocabulary
 from recap.decoding.step import NonFiniteLogits
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
@@ -187,10 +186,9 @@ class PhotoCaptioner:
         """Return the captions of each image, best first."""
         endings, ids = ending_ids(settings.rules, self.vocabulary), range(len(images))
         try:
-            with without_progress():
-                captions = decode_candidates(
-                    self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=self.name
-                )
+            captions = decode_candidates(
+                self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
+            )
         except NonFiniteLogits as error:
             raise TrainingError(f"{self.run}: {error}, train it again") from error
         return list(captions.values())

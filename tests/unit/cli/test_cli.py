@@ -280,7 +280,7 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
         ("--spec {} --row a/b", "--row TABLE/ROW"),
         ("--spec {} --out o", "--corpus, --vocabulary, --subset, --features, --state"),
         ("--spec {} --profile p.yaml --set xe.epochs=1", "--profile, --set"),
-        ("--row a/b --state s --execution e.yaml", "--state, --execution"),
+        ("--row a/b --state s --execution e.yaml", "--execution, --state"),
     ],
 )
 def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, named):
