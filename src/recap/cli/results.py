@@ -153,7 +153,7 @@ def _tables(folder: Path) -> list[Path]:
 @RUNS.command("recap runs ls", "recap runs ls demo")
 def ls(part: Annotated[str, PART] = "", *, results: Path = RESULTS) -> None:
     """List the finished runs of all profiles: sizes, hours, scores."""
-    from recap.share.run_lists import finished_runs, run_table
+    from recap.share.tracking_records import finished_runs, run_table
 
     print_columns(run_table(finished_runs(results), part))
 
@@ -161,7 +161,7 @@ def ls(part: Annotated[str, PART] = "", *, results: Path = RESULTS) -> None:
 @RUNS.command("recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst", name="show")
 def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
-    from recap.share.run_lists import describe_run, find_run, finished_runs
+    from recap.share.tracking_records import describe_run, find_run, finished_runs
 
     print("\n".join(describe_run(find_run(finished_runs(results), run))))
 
@@ -169,7 +169,7 @@ def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> N
 @RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 scst'")
 def compare(first: Other, second: Other, *, results: Path = RESULTS) -> None:
     """Compare two runs: settings that differ, and scores with p over the same images."""
-    from recap.share.run_lists import compare_runs, find_run, finished_runs
+    from recap.share.tracking_records import compare_runs, find_run, finished_runs
 
     runs = finished_runs(results)
     print("\n".join(compare_runs(find_run(runs, first), find_run(runs, second))))
@@ -187,7 +187,7 @@ def gallery(
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
     from recap.report.gallery import write_gallery
     from recap.settings.datasets import PICTURES
-    from recap.share.run_lists import find_run, finished_runs
+    from recap.share.tracking_records import find_run, finished_runs
 
     if count < 1:
         raise ConfigError("--count: must be 1 or more")

@@ -223,7 +223,7 @@ class PhotoFeatures:
     def __init__(self, extractors: Sequence[Extractor], vocabulary: AnyVocabulary, device: torch.device) -> None:
         self._extractors = extractors
         self._encoders = [photo_encoder(extractor, device) for extractor in extractors]
-        sizes = {name: size for extractor in extractors for name, size in extractor.sizes.items()}
+        sizes = {name: size for extractor in extractors for name, size in extractor.sizes}
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
     def read(self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False) -> Images:
@@ -237,7 +237,7 @@ class PhotoFeatures:
             items = (encoder.prepare(number, views) for number, views in enumerate(photos))
             for record in chain.from_iterable(map(encoder, encoder.batches(items))):
                 stored[record.image_id] |= stored_arrays(
-                    record, dtype=extractor.settings.dtype, streams=list(extractor.sizes)
+                    record, dtype=extractor.settings.dtype, streams=[name for name, _ in extractor.sizes]
                 )
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
