@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, Section, checked
+from recap.cli.frame import Group, Option, checked
 from recap.cli.options import Device, Paths
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from recap.settings.features import FeaturesConfig
 
 FEATURES = Group("features", "extract, import and inspect feature stores")
-ONE_WAY = Section(exclusive=True)
 EXECUTION = "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
 KEPT = "another name of the finished store, from which it grows after --out is deleted"
 PART = "extract the K-th of N parts; --done and `recap features merge` go with it"
@@ -97,12 +96,10 @@ def merge(
 @FEATURES.command(
     "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
     name="import",
-    spec="features:ImportedFeatures",
 )
 def import_(
     *,
-    format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
-    spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
+    format: Annotated[str, "format of the files, as docs/reference/feature_files.md calls it"],
     source: Annotated[Paths, "files, or the folder"] = (),
     inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
     corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
@@ -118,10 +115,9 @@ def import_(
     from recap.features.extraction import ExtractionJob
     from recap.features.importers import import_features
 
-    if spec is None:
-        options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
-        options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
-        spec = checked(options, "features:ImportedFeatures")
+    options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
+    options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
+    spec = checked(options, "features:ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
 

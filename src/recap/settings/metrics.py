@@ -28,11 +28,6 @@ FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little
 _SERVER = ("c5", "c40")
 
 
-def score_names() -> list[str]:
-    """Return the names of all scores that are computed here."""
-    return [name for metric in METRICS.names() for name in METRICS.get(metric).names]
-
-
 def server_names() -> list[str]:
     """Return the names of the scores that the COCO server alone can give, ``c5.BLEU-1`` and so on."""
     names = [name for metric in COCO if metric != "SPICE" for name in METRICS.get(metric).names]
@@ -41,7 +36,7 @@ def server_names() -> list[str]:
 
 def column_names() -> list[str]:
     """Return the names of all columns of tables that are scores."""
-    return score_names() + server_names()
+    return [name for metric in METRICS.names() for name in METRICS.get(metric).names] + server_names()
 
 
 def score_info(name: str) -> Any:

@@ -49,7 +49,7 @@ class JudgedClaims(Strict):
 
 
 class StudySpec(Strict):
-    """``recap study sheets`` and ``recap study power``."""
+    """``recap study sheets``."""
 
     name: str = Field(min_length=1, description="of the study")
     study: Study = Field(description="keys of the study's file")
