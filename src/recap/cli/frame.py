@@ -48,12 +48,14 @@ class Command:
         parser.epilog = f"example:\n{textwrap.indent(lines, '  ')}"
         parser.spec_keys = self.spec
         parser.set_defaults(function=self.run)
-        sections: dict[Section | None, Any] = {}
+        sections: dict[Section | None, Any] = {None: parser}
         for parameter, option in self.options():
-            if option.section not in sections:
-                sections[option.section] = _section(parser, option.section)
+            section = option.section
+            if section is not None and section not in sections:
+                one = section.exclusive and parser.add_mutually_exclusive_group(required=True)
+                sections[section] = one or parser.add_argument_group(section.title, section.description)
             word, options = _words(parameter, option)
-            sections[option.section].add_argument(word, **options)
+            sections[section].add_argument(word, **options)
 
     def options(self) -> Iterator[tuple[inspect.Parameter, Option]]:
         """Yield each parameter of the function with what it says as an option."""
@@ -164,14 +166,6 @@ def checked(value: dict[str, Any], spec: str) -> Any:
     from recap.settings.params import validate
 
     return validate(resolve(f"recap.settings.{spec}"), value, "--spec")
-
-
-def _section(parser: Parser, section: Section | None) -> Any:
-    if section is None:
-        return parser
-    if section.exclusive:
-        return parser.add_mutually_exclusive_group(required=True)
-    return parser.add_argument_group(section.title, section.description)
 
 
 def _option(parameter: inspect.Parameter) -> Option:

@@ -220,12 +220,9 @@ def show_table(
         return
     matches = [page for page in pages if page.stem == table.replace("/", "_")]
     if not matches:
-        hint = nearest(table, {page.stem for page in pages})
-        raise UnknownName(f"there is no finished table {table!r}; {hint}")
+        raise UnknownName(f"there is no finished table {table!r}; {nearest(table, {page.stem for page in pages})}")
     for page in matches:
-        if len(matches) > 1:
-            print(f"{page}:\n")
-        print(page.read_text(encoding="utf-8"))
+        print(*([f"{page}:\n"] if len(matches) > 1 else []), page.read_text(encoding="utf-8"), sep="\n")
 
 
 @ARTIFACTS.command("recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k", name="add")

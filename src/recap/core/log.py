@@ -171,8 +171,3 @@ def duration(seconds: float) -> str:
             rest = whole % size // part
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
-
-
-def time_left(done: float, total: float, seconds: float) -> str:
-    """Return how long the rest will take at the same rate: ``about 3 min left``; ``done`` must be above 0."""
-    return f"about {duration(seconds * (total - done) / done)} left"

@@ -21,7 +21,6 @@ from recap.core.log import (
     progress,
     record_failure,
     shown,
-    time_left,
 )
 
 
@@ -96,7 +95,6 @@ def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):
 def test_times_are_words_of_two_units():
     seconds = (0.4, 45, 59.6, 200, 7500, 273_600)
     assert [*map(duration, seconds)] == ["0 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "3 d 4 h"]
-    assert time_left(3, 12, 60.0) == "about 3 min left"
 
 
 @pytest.fixture
