@@ -1,7 +1,6 @@
 """Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by a library call."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -82,14 +81,6 @@ def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, mon
     assert capsys.readouterr().err == failed.partition("errors: ")[2] + "\n"
     with refused(RecapError, "job.log/x"):
         configure("info", tmp_path / "job.log" / "x")
-
-
-def test_two_processes_that_share_a_file_do_not_share_a_line(tmp_path):
-    code = "from recap.core.log import configure, log\nconfigure()\nfor n in range(3000): log.info(f'{name} ' * 20)"
-    with (tmp_path / "log").open("wb") as file:
-        both = [subprocess.Popen([sys.executable, "-c", f"name = {n!r}\n{code}"], stderr=file) for n in ("one", "two")]
-        assert [process.wait() for process in both] == [0, 0]
-    assert {len(set(line.split())) for line in (tmp_path / "log").read_text().splitlines()} == {1}
 
 
 def test_times_are_words_of_two_units():

@@ -119,8 +119,3 @@ def test_scores_of_other_captions_are_not_taken(submission):
     bring(submission, answer())
     (submission / "captions_test2014_mine_t2_wide_results.json").write_text("[]")
     assert "scored other captions than those of now" in read_answer(submission)
-
-
-def test_a_folder_without_what_was_sent_is_refused(tmp_path):
-    with refused(DataError, tmp_path / "empty"):
-        import_answer(answer=tmp_path / "a.txt", submission=tmp_path / "empty", day=date(2026, 11, 20))
