@@ -108,20 +108,6 @@ def _unpack(archive: Path, into: Path, members: str, limit_gb: float | None) -> 
 
 
 @DATA.command(
-    "recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json",
-    calls="recap.share.coco_server:write_server_ids",
-)
-def coco_server_ids(
-    *,
-    partial: Annotated[bool, "allow other counts than the published ones"] = False,
-    info: Annotated[Path, "image_info_test2014.json"],
-    annotations: Annotated[Path, "captions_val2014.json"],
-    out: Annotated[Path, "JSON with the ids"],
-) -> None:
-    """List the image ids of a submission to COCO's server."""
-
-
-@DATA.command(
     "recap data unpaired --corpus corpus.parquet --subset subset.json --out unpaired.json",
     calls="recap.data.subsets:write_unpaired",
 )

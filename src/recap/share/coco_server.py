@@ -1,4 +1,4 @@
-"""COCO's caption server: the images that it asks for, the captions that are sent, and the scores that it answers.
+"""COCO's caption server: the captions that are sent, and the scores that it answers.
 
 It takes `captions_val2014_<algorithm>_results.json` and `captions_test2014_<algorithm>_results.json`, each a list of
 {"image_id", "caption"} with one caption per image, and scores the second against hidden references (c5, c40).
@@ -23,9 +23,8 @@ from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
 from recap.core.files import atomic_path, reading, write_text
-from recap.core.hashing import sha256_file, value_hash
+from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.datasets.coco import check_size, read_listing
 from recap.plan.run import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
@@ -44,20 +43,6 @@ class _Entry:
 
     image_id: StrictInt
     caption: Annotated[str, Field(pattern=r"\S")]
-
-
-def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool = False) -> dict[str, list[int]]:
-    """Write the ids of test2014 and val2014, rising, with their hash as JSON, and return them by split.
-
-    `partial` allows other counts than the published 40,775 and 40,504.
-    """
-    files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
-    ids = {part: list(read_listing(*file)) for part, file in files.items()}
-    for part, numbers in ids.items():
-        log.info(f"COCO server: {len(numbers):,} images of {part}")
-        check_size(part, len(numbers), str(files[part][0]), partial=partial)
-    write_json(out, {**ids, "hash": value_hash(ids)})
-    return ids
 
 
 def write_submission(
