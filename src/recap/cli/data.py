@@ -1,6 +1,7 @@
 """``recap data``: outside files, captions, vocabularies and cards."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,12 +55,13 @@ def fetch(
 @DATA.command("recap data by-hand 'iu_xray/*'")
 def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """List the files that you must get by hand, with steps and license."""
-    from recap.settings.versions import choose, read_versions, steps
+    from recap.settings.versions import choose, read_versions
 
     for file in choose(read_versions(list_), names, list_):
         if not file.urls and file.archive is None and not file.name.startswith("hub/"):
             here = " (here)" if (into / file.name).exists() else ""
-            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *steps(file.note)]))
+            steps = [part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", file.note)]
+            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *filter(None, steps)]))
 
 
 @DATA.command("recap data spice --into resources")

@@ -165,8 +165,8 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
                 wait_seconds = 0
             time.sleep(0.1)
         yield
-        fcntl.flock(handle, fcntl.LOCK_UN)  # now: a child process may have the file open, too
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # now: a child process may have the file open, too
         os.close(handle)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import fnmatch
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
@@ -109,11 +108,6 @@ def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
     """Return the entry of a file in a list, or that of its folder; None if neither is listed."""
     places = map(str, (PurePosixPath(name), *PurePosixPath(name).parents))
     return next((files[place] for place in places if place in files), None)
-
-
-def steps(note: str) -> list[str]:
-    """Return the numbered steps of a note, and what stands before them, each as a text."""
-    return [part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", note) if part.strip()]
 
 
 def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:

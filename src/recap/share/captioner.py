@@ -169,8 +169,8 @@ class PhotoCaptioner:
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **options}, "captions")
         numbered = enumerate(photos, start=1)
         batches = iter(lambda: list(islice(numbered, batch_size)), [])
-        with closing(prefetch(self._read(batch) for batch in batches)) as reading:
-            for names, images in (part for parts in reading for part in parts):
+        with closing(prefetch(chain.from_iterable(map(self._read, batches)))) as reading:
+            for names, images in reading:
                 ranked = iter([] if images is None else self.decode(images, settings))
                 for name in names:
                     if isinstance(name, FailedPhoto):

@@ -122,11 +122,6 @@ def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_key_of_a_spec_gets_the_nearest(capsys, tmp_path):
-    sentence = refused(capsys, *filled("recap evaluate", {"evaluation": {"beem": 3}}, tmp_path))
-    assert sentence == "recap: --spec: unknown key 'evaluation.beem'; did you mean 'beam'?\n"
-
-
 def complete_specs():
     """Yield every spec of a run that the parameters of this repository can ask for, as the workflow passes it."""
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
