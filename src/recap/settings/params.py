@@ -197,7 +197,7 @@ def load_profiles(path: Path) -> list[Profile]:
 def load_profile(values: dict[str, Any], source: str) -> Profile:
     """Validate the mapping of a profile; one with ``scales`` becomes the profile of its scale, named after both."""
     if "scales" not in values:
-        return validate(Profile, values, source)  # type: ignore[no-any-return]
+        return validate(Profile, values, source)
     paper: PaperProfile = validate(PaperProfile, values, source)
     if paper.scale is None:
         raise ConfigError(f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}")
@@ -206,7 +206,7 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
     common = {key: value for key, value in values.items() if key not in ("scale", "scales")}
     at_scale = {"scale": paper.scale} | merged(paper.scales[paper.scale], common)
     at_scale |= {"name": f"{paper.name}_{paper.scale}"}
-    return validate(Profile, at_scale, f"{source}: scales.{paper.scale}")  # type: ignore[no-any-return]
+    return validate(Profile, at_scale, f"{source}: scales.{paper.scale}")
 
 
 def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], file: str) -> None:
