@@ -75,8 +75,7 @@ def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
             raise ConfigError(
                 f"{file}: {key!r} does not say how an extractor works; {nearest(key, settings.EXECUTION)}"
             )
-    executed: FeaturesConfig = validate(type(settings), {**settings.model_dump(), **execution}, str(file))
-    return executed
+    return validate(type(settings), {**settings.model_dump(), **execution}, str(file))
 
 
 @FEATURES.command(

@@ -128,8 +128,7 @@ def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None =
     """
     if not name:
         return items
-    bar: Iterable[Item] = _bar(items, name, total=total, unit=unit)
-    return bar
+    return _bar(items, name, total=total, unit=unit)
 
 
 def byte_bar(name: str, *, total: int | None) -> Any:

@@ -95,8 +95,7 @@ def _joined(name: str, lines: dict[int, dict[str, Any]], path: Path) -> OutsideF
             raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
     urls = [lines[number]["url"] for number in order if "url" in lines[number]]
     values = {key: value for key, value in first.items() if key != "url"} | {"urls": urls}
-    file: OutsideFile = validate(OutsideFile, values, f"{path} line {order[0]}")
-    return file
+    return validate(OutsideFile, values, f"{path} line {order[0]}")
 
 
 def list_of(params: Path) -> Path:

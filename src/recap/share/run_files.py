@@ -213,8 +213,7 @@ def _settings(described: Mapping[str, Any], source: Path) -> FeaturesConfig:
         )
     keys = {field.serialization_alias or name: name for name, field in kind.model_fields.items()}
     values = {keys[key]: value for key, value in described.items() if key in keys}
-    settings: FeaturesConfig = validate(kind, values, f"{source}: extractor")
-    return settings
+    return validate(kind, values, f"{source}: extractor")
 
 
 def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
@@ -266,8 +265,7 @@ def _read_extractors(folder: Path, weights: Path | None) -> list[Extractor]:
 
 def _described(folder: Path) -> list[Extractor]:
     check(folder / FEATURES)
-    described: list[Extractor] = read_json(folder / FEATURES, list[Extractor])
-    return described
+    return read_json(folder / FEATURES, list[Extractor])
 
 
 def fetch_run(name: str) -> Path:
