@@ -82,8 +82,8 @@ class Registry:
     def names(self) -> list[str]:
         """Return all names, those of the package first."""
         package = import_module(self._package).__path__ if self._package else ()
-        for module in pkgutil.iter_modules(package, f"{self._package}."):
-            import_module(module.name)
+        for module in pkgutil.iter_modules(package):
+            import_module(f"{self._package}.{module.name}")
         load_plugins()
         return list(self._entries)
 

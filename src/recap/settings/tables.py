@@ -52,7 +52,9 @@ def column_info(name: str) -> Any:
 def heading(name: str) -> str:
     """Return what stands over a column: the name of a score, or heading and unit."""
     column = RUN_COLUMNS.get(name)
-    return f"{column.heading} ({column.unit})" if column and column.unit else column.heading if column else name
+    if column is None:
+        return name
+    return f"{column.heading} ({column.unit})" if column.unit else column.heading
 
 
 WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
@@ -214,7 +216,8 @@ class _Table(Strict):
 
 def check_ids(table: Any) -> Any:
     """Refuse ids of a table's rows that are duplicated, or named and not there."""
-    ids, single_models = ([row.id for row in table.rows if not (row.ensemble and single)] for single in (False, True))
+    ids = [row.id for row in table.rows]
+    single_models = [row.id for row in table.rows if not row.ensemble]
     lines = (*table.rows, *table.quoted, *table.not_run, *table.outside, *table.selections)
     check_distinct("rows", [line.id for line in lines])
     check_known("baseline", [table.baseline], ids)
