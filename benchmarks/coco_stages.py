@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from recap.models.images import Images
     from recap.runs.inputs import FeatureSources
-    from recap.settings import RunSpec
+    from recap.settings.recipes import RunSpec
 
 Part = Callable[[], AbstractContextManager[None]]
 # Vectors are read from this many images in real shapes; every further image takes the vectors of one of them.
@@ -158,7 +158,7 @@ def _start(stage: str, folder: Path, part: Part) -> int:
 def _spec(stage: str) -> RunSpec:
     from pydantic import TypeAdapter
 
-    from recap.settings import RunSpec
+    from recap.settings.recipes import RunSpec
 
     model = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1}
     names = {"dataset": "coco", "subset": "full", "features": "thin", "model": "small", "recipe": "one_epoch"}

@@ -124,7 +124,8 @@ def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> 
         for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}
     }
     for name in used_features(plan):
-        files[f"features/{name}.yaml"] = plan.get("features", name).execution()
+        settings = plan.get("features", name)
+        files[f"features/{name}.yaml"] = settings.model_dump(mode="json", include=set(settings.EXECUTION))
     for name, values in files.items():
         path, text = folder / name, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:

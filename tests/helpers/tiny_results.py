@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.prepared import write_scenes
-from recap.settings import EvaluationSpec, Execution, RunSpec
 from recap.settings.features import Features
 from recap.settings.params import validate
+from recap.settings.recipes import EvaluationSpec, Execution, RunSpec
 
 MODEL = {"kind": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from recap.settings import NoamSchedule
+from recap.settings.recipes import NoamSchedule
 from recap.training.objectives import policy_loss, smoothed_cross_entropy
 from recap.training.optim import learning_rate
 

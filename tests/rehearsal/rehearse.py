@@ -123,7 +123,7 @@ def rehearse(paper: str, **how: object) -> Rehearsed:
         left = each.workflow.planned()
         each.state.minutes += (time.monotonic() - start) / 60
         # A GPU is not needed for a rehearsal.
-        tools = [tool for tool in plan_tools(each.prepared.plan) if not tool.here and tool.name != "GPU"]
+        tools = [tool for tool in plan_tools(each.prepared.plan) if not tool.version and tool.name != "GPU"]
         return Rehearsed(
             folder=Path.cwd(),
             state=each.state,

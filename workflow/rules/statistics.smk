@@ -116,5 +116,5 @@ if CLAIMS:
             scores=f"{R}/scores",
             out=subpath(output.md, parent=True),
         shell:
-            "{RECAP} --log-file {log:q} report claims --spec {params.spec.file:q} --scores {params.scores:q}"
-            " --out {params.out:q} > /dev/null"
+            "{RECAP} --log-file {log:q} run-step recap.cli.steps:claims --spec {params.spec.file:q}"
+            " --scores {params.scores:q} --out {params.out:q}"

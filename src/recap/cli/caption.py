@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from recap.cli.frame import Group, Option, Section, command
 from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
-from recap.core.log import log
+from recap.core.log import log, progress
 from recap.core.process import claim
 
 if TYPE_CHECKING:
-    from recap.share.captioner import FailedPhoto, PhotoCaptioner, PhotoCaptions, Together
+    from recap.share.captioner import FailedPhoto, PhotoCaptions, Together
 
 EXPORT = Group("export", "export results in other formats")
 SCORES = Group("scores", "import scores that others computed")
@@ -82,7 +82,9 @@ def caption(
         raise ConfigError(f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
     begin = time.monotonic()
     claim(device)
-    from recap.share.captioner import load
+    from recap.core.files import atomic_path
+    from recap.share.captioner import FORMATS, load
+    from recap.share.explain import explained_photos, write_explanations
 
     captioner = load(run, device=device, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begin:.1f} s")
@@ -93,57 +95,38 @@ def caption(
             f"the run was trained with {captioner.views} pictures an example, and is given {views}; "
             "--together takes the photos as views of one"
         )
+    results: Iterable[PhotoCaptions | FailedPhoto]
     results = captioner.stream(examples, beam=beam, n_best=n_best, batch_size=batch_size)
-    failed = _write(results, len(examples), format, out)
-    if explain is not None:
-        _explain(explain, captioner, pictures.files)
-    if failed:
-        log.error(f"{failed} of {len(examples)} photos have no caption")
-        sys.exit(_FAILED)
-
-
-def _write(results: Iterable["PhotoCaptions | FailedPhoto"], total: int, form: str, out: Path | None) -> int:
-    """Write the captions as they come, a file all at once at the end; return how many photos have none."""
-    from recap.core.files import atomic_path
-    from recap.core.log import progress
-    from recap.share.captioner import FORMATS, FailedPhoto
-    from recap.tables.text import plain
-
-    failed = 0
     if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
-        results = progress(results, name="captions", unit="photos", total=total)
-
-    def captioned() -> Generator["PhotoCaptions"]:
-        nonlocal failed
-        for result in results:
-            if isinstance(result, FailedPhoto):
-                failed += 1
-                log.error(plain(result.reason))
-            else:
-                yield result
-
-    lines = FORMATS[form](captioned())
+        results = progress(results, name="captions", unit="photos", total=len(examples))
+    failed: list[FailedPhoto] = []
+    lines = FORMATS[format](_captioned(results, failed))
     if out is None:
         for line in lines:
             print(line, end="", flush=True)
     else:
         with atomic_path(out) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8", errors="replace")
-    return failed
+    if explain is not None:
+        write_explanations(explained_photos(captioner, pictures.files), captioner.name, explain)
+    if failed:
+        log.error(f"{len(failed)} of {len(examples)} photos have no caption")
+        sys.exit(_FAILED)
 
 
-def _explain(out: Path, captioner: "PhotoCaptioner", photos: Paths) -> None:
-    """Write the page of all photos that can be read; the others are named already."""
-    from recap.core.errors import DataError
-    from recap.share import explain
+def _captioned(
+    results: Iterable["PhotoCaptions | FailedPhoto"], failed: list["FailedPhoto"]
+) -> Generator["PhotoCaptions"]:
+    """Yield what has captions; of other photos say why, and collect them."""
+    from recap.share.captioner import PhotoCaptions
+    from recap.tables.text import plain
 
-    explanations: list[explain.Explanation] = []
-    for photo in photos:
-        try:
-            explanations.append(explain.explain(captioner, photo))
-        except DataError as error:
-            log.error(f"not explained: {error}")
-    explain.write_explanations(explanations, captioner.name, out)
+    for result in results:
+        if isinstance(result, PhotoCaptions):
+            yield result
+        else:
+            failed.append(result)
+            log.error(plain(result.reason))
 
 
 @EXPORT.command(
@@ -151,7 +134,7 @@ def _explain(out: Path, captioner: "PhotoCaptioner", photos: Paths) -> None:
         recap export captions --spec '{"evaluation": {"beam": 3}}' --part test2014 --corpus corpus.parquet \\
           --vocabulary vocabulary.json --features features.h5 --model seed-1/scst seed-2/scst --out captions.json
     """,
-    spec="EvaluationSpec",
+    spec="recipes:EvaluationSpec",
 )
 def captions(
     *,
@@ -174,7 +157,10 @@ def captions(
     caption_part(spec=spec, execution=how, part=part, partial=partial, out=out, **files)
 
 
-@EXPORT.command("recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip")
+@EXPORT.command(
+    "recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip",
+    calls="recap.share.coco_server:write_submission",
+)
 def coco_server(
     *,
     val: Annotated[Paths, "files with captions of val2014"],
@@ -184,11 +170,6 @@ def coco_server(
     out: Annotated[Path, "the zip; the two files in it are written beside it"],
 ) -> None:
     """Zip the captions of val2014 and test2014 for the COCO caption server."""
-    from recap.settings.datasets import COCO_PARTS
-    from recap.share.coco_server import write_submission
-
-    sizes = None if partial else COCO_PARTS
-    print(write_submission(captions={"val2014": val, "test2014": test}, algorithm=algorithm, out=out, sizes=sizes))
 
 
 @EXPORT.command("recap export hub results/demo --out shared/demo")

@@ -1,6 +1,7 @@
 """``recap data``: outside files, captions, vocabularies and cards."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,12 +55,13 @@ def fetch(
 @DATA.command("recap data by-hand 'iu_xray/*'")
 def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
     """List the files that you must get by hand, with steps and license."""
-    from recap.settings.versions import choose, read_versions, steps
+    from recap.settings.versions import choose, read_versions
 
     for file in choose(read_versions(list_), names, list_):
         if not file.urls and file.archive is None and not file.name.startswith("hub/"):
             here = " (here)" if (into / file.name).exists() else ""
-            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *steps(file.note)]))
+            steps = [part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", file.note)]
+            print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *filter(None, steps)]))
 
 
 @DATA.command("recap data spice --into resources")
@@ -108,25 +110,11 @@ def _unpack(archive: Path, into: Path, members: str, limit_gb: float | None) -> 
 
 
 @DATA.command(
-    "recap data coco-server-ids --info test2014.json --annotations captions_val2014.json --out ids.json",
-    calls="recap.share.coco_server:write_server_ids",
-)
-def coco_server_ids(
-    *,
-    partial: Annotated[bool, "allow other counts than the published ones"] = False,
-    info: Annotated[Path, "image_info_test2014.json"],
-    annotations: Annotated[Path, "captions_val2014.json"],
-    out: Annotated[Path, "JSON with the ids"],
-) -> None:
-    """List the image ids of a submission to COCO's server."""
-
-
-@DATA.command(
     """
         recap data corpus --name mine --inputs . --out results/mine \\
           --spec '{"kind": "karpathy", "annotations": "dataset.json", "images": ["photos"]}'
     """,
-    spec="Dataset",
+    spec="datasets:Dataset",
     calls="recap.data.corpus:build_corpus",
 )
 def corpus(*, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
@@ -135,7 +123,7 @@ def corpus(*, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder 
 
 @DATA.command(
     """recap data vocabulary --corpus corpus.parquet --spec '{"min_count": 5}' --out vocabulary.json""",
-    spec="VocabularyConfig",
+    spec="datasets:VocabularyConfig",
 )
 def vocabulary(
     *,
@@ -173,11 +161,11 @@ def wanted(
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
-    from recap.data.datasets.conceptual import read_tsv
+    from recap.data.datasets.conceptual import count_rows
     from recap.data.subsets import WebDraws, write_wanted
     from recap.settings.params import validate
 
-    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=sum(1 for _ in read_tsv(tsv)), out=out)
+    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
 
 
 @DATA.command("recap data overlap --corpus corpus.parquet --images photos.zip")

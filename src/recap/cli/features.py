@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, Section, checked
+from recap.cli.frame import Group, Option, checked
 from recap.cli.options import Device, Paths
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from recap.settings.features import FeaturesConfig
 
 FEATURES = Group("features", "extract, import and inspect feature stores")
-ONE_WAY = Section(exclusive=True)
 EXECUTION = "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
 KEPT = "another name of the finished store, from which it grows after --out is deleted"
 PART = "extract the K-th of N parts; --done and `recap features merge` go with it"
@@ -27,7 +26,7 @@ NAMES = "names are those of pictures, or image ids (told by both)"
         recap features extract --spec '{"kind": "grid", "backbone": "mobilenetv2_100", "weights": "pretrained"}' \\
           --corpus corpus.parquet --images photos.zip --inputs resources --shards work/shards --out features.h5
     """,
-    spec="Features",
+    spec="features:Features",
 )
 def extract(
     *,
@@ -76,8 +75,7 @@ def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
             raise ConfigError(
                 f"{file}: {key!r} does not say how an extractor works; {nearest(key, settings.EXECUTION)}"
             )
-    executed: FeaturesConfig = validate(type(settings), {**settings.model_dump(), **execution}, str(file))
-    return executed
+    return validate(type(settings), {**settings.model_dump(), **execution}, str(file))
 
 
 @FEATURES.command(
@@ -97,12 +95,10 @@ def merge(
 @FEATURES.command(
     "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
     name="import",
-    spec="ImportedFeatures",
 )
 def import_(
     *,
-    format: Annotated[str | None, "format of the files, as docs/reference/feature_files.md calls it", ONE_WAY] = None,
-    spec: Annotated[Any, "settings as a JSON object, in place of all other options", "JSON", ONE_WAY] = None,
+    format: Annotated[str, "format of the files, as docs/reference/feature_files.md calls it"],
     source: Annotated[Paths, "files, or the folder"] = (),
     inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
     corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
@@ -118,17 +114,13 @@ def import_(
     from recap.features.extraction import ExtractionJob
     from recap.features.importers import import_features
 
-    if spec is None:
-        options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
-        options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
-        spec = checked(options, "ImportedFeatures")
+    options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
+    options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
+    spec = checked(options, "features:ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")
     import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
 
 
-@FEATURES.command("recap features info features.h5", spec="Features")
+@FEATURES.command("recap features info features.h5", spec="features:Features", calls="recap.features.store:info")
 def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
     """Show and verify the content of a feature store."""
-    from recap.features import store
-
-    print(store.info(file, spec=spec))

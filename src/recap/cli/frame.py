@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -31,8 +31,9 @@ class Command:
     function: Callable[..., None]
     name: str
     examples: Sequence[str] = ()
-    spec: str | None = None  # class in recap.settings.specs that checks --spec, and whose keys the page lists
-    calls: str | None = None  # ``module:function`` that gets the options by their names; the command itself is empty
+    spec: str | None = None  # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
+    # ``module:function`` that gets the options by their names; a text or a path that it returns is printed
+    calls: str | None = None
     hidden: bool = False  # on no help page: for rules of the workflow alone
 
     @property
@@ -47,13 +48,19 @@ class Command:
         parser.epilog = f"example:\n{textwrap.indent(lines, '  ')}"
         parser.spec_keys = self.spec
         parser.set_defaults(function=self.run)
-        sections: dict[Section | None, Any] = {}
-        for parameter in inspect.signature(self.function).parameters.values():
-            option = _option(parameter)
-            if option.section not in sections:
-                sections[option.section] = _section(parser, option.section)
+        sections: dict[Section | None, Any] = {None: parser}
+        for parameter, option in self.options():
+            section = option.section
+            if section is not None and section not in sections:
+                one = section.exclusive and parser.add_mutually_exclusive_group(required=True)
+                sections[section] = one or parser.add_argument_group(section.title, section.description)
             word, options = _words(parameter, option)
-            sections[option.section].add_argument(word, **options)
+            sections[section].add_argument(word, **options)
+
+    def options(self) -> Iterator[tuple[inspect.Parameter, Option]]:
+        """Yield each parameter of the function with what it says as an option."""
+        for parameter in inspect.signature(self.function).parameters.values():
+            yield parameter, _option(parameter)
 
     def run(self, arguments: argparse.Namespace) -> None:
         """Call the function with the values of the command line; a spec becomes the settings that it describes."""
@@ -67,16 +74,9 @@ class Command:
 
         if "device" in values:
             claim(values["device"])
-        resolve(self.calls)(**values)
-
-
-def command(*examples: str, name: str | None = None, **options: Any) -> Callable[[Callable[..., None]], Command]:
-    """Return the decorator that makes a function a command; ``examples`` are lines that work with other file names."""
-
-    def decorated(function: Callable[..., None]) -> Command:
-        return Command(function, name or function.__name__.strip("_").replace("_", "-"), examples, **options)
-
-    return decorated
+        result = resolve(self.calls)(**values)
+        if isinstance(result, str | Path):
+            print(result)
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,14 @@ class Group:
     commands: list[Command] = field(default_factory=list)
     hidden = False
 
-    def command(self, *examples: str, **options: Any) -> Callable[[Callable[..., None]], Command]:
-        """Return the decorator that adds a function as a command of this group; see `command`."""
+    def command(
+        self, *examples: str, name: str | None = None, **options: Any
+    ) -> Callable[[Callable[..., None]], Command]:
+        """Return the decorator that makes a function a command; ``examples`` are lines that work with other files."""
 
         def add(function: Callable[..., None]) -> Command:
-            self.commands.append(command(*examples, **options)(function))
+            word = name or function.__name__.strip("_").replace("_", "-")
+            self.commands.append(Command(function, word, examples, **options))
             return self.commands[-1]
 
         return add
@@ -100,6 +103,9 @@ class Group:
     def fill(self, parser: "Parser") -> None:
         """Add the parsers of all commands."""
         parser.add_commands(self.commands)
+
+
+command = Group("recap", "").command  # of no group: `recap.cli` lists them
 
 
 class Parser(argparse.ArgumentParser):
@@ -147,25 +153,19 @@ class Parser(argparse.ArgumentParser):
         page = super().format_help()
         if self.spec_keys is None:
             return page
+        from recap.settings.kinds import resolve
         from recap.settings.specs import described
 
-        return f"{page}\nkeys of --spec:\n{textwrap.indent(described(self.spec_keys), '  ')}\n"
+        keys = described(resolve(f"recap.settings.{self.spec_keys}"))
+        return f"{page}\nkeys of --spec:\n{textwrap.indent(keys, '  ')}\n"
 
 
 def checked(value: dict[str, Any], spec: str) -> Any:
-    """Return a JSON object as the class of ``recap.settings.specs`` that ``spec`` names, or refuse it by its key."""
+    """Return a JSON object as the ``module:Class`` of ``recap.settings`` that ``spec`` is, or refuse it by its key."""
+    from recap.settings.kinds import resolve
     from recap.settings.params import validate
-    from recap.settings.specs import SPECS
 
-    return validate(SPECS[spec], value, "--spec")
-
-
-def _section(parser: Parser, section: Section | None) -> Any:
-    if section is None:
-        return parser
-    if section.exclusive:
-        return parser.add_mutually_exclusive_group(required=True)
-    return parser.add_argument_group(section.title, section.description)
+    return validate(resolve(f"recap.settings.{spec}"), value, "--spec")
 
 
 def _option(parameter: inspect.Parameter) -> Option:

@@ -92,8 +92,7 @@ def read_execution(file: Path | None) -> "ExecutionFile":
     from recap.settings import ExecutionFile
     from recap.settings.params import read_mapping, validate
 
-    execution: ExecutionFile = validate(ExecutionFile, read_mapping(file) if file else {}, str(file))
-    return execution
+    return validate(ExecutionFile, read_mapping(file) if file else {}, str(file))
 
 
 def snakefile(purpose: str) -> Path:

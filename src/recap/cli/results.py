@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from recap.cli.frame import Group, Option, Section
+from recap.cli.frame import Group, Option
 from recap.cli.options import InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
 
@@ -17,7 +17,6 @@ REPORT = Group("report", "write tables, figures and pages of results")
 RUNS = Group("runs", "list, show and compare finished runs")
 TABLES = Group("tables", "show finished tables")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
-BY_WORKFLOW = Section("in place of papers, as the workflow does it")
 FIGURES = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
 PAPERS = Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
 PUSHED = Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
@@ -41,7 +40,7 @@ PARAMS = Path("params")
           --vocabulary vocabulary.json --features features.h5 --images photos.zip \\
           --runs base run --labels Transformer Mine --out figures/mine
     """,
-    spec="TableFigure",
+    spec="figures:TableFigure",
 )
 def figure(
     *,
@@ -71,7 +70,6 @@ def figure(
     "recap report claims",
     "recap report claims mine --scale photos --out claims",
     "recap report claims results/mine_photos",
-    spec="JudgedClaims",
 )
 def claims(
     papers: Annotated[Sequence[str], PAPERS] = (),
@@ -79,21 +77,13 @@ def claims(
     scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
     results: Annotated[Path, "folder of all results (results)", "FOLDER"] = RESULTS,
     params: Path = PARAMS,
-    spec: Annotated[Any, BY_WORKFLOW] = None,
-    scores: Annotated[Path | None, "folder results/<profile>/scores", BY_WORKFLOW] = None,
     out: Annotated[Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"] = None,
 ) -> None:
     """Judge each claim of the papers by the finished runs."""
     from recap.statistics.claims import judge_claims
     from recap.tables.claims import claim_line, write_claims
 
-    if spec is None:
-        judged = _claims_of(papers, scale, results, params)
-    elif papers or scale or scores is None:
-        raise ConfigError("--spec has the claims of one profile; give --scores beside it, no paper and no scale")
-    else:
-        judged = {"": (spec, scores)}
-    for paper, (of_paper, folder) in judged.items():
+    for paper, (of_paper, folder) in _claims_of(papers, scale, results, params).items():
         verdicts = judge_claims(of_paper, folder)
         for verdict in verdicts:
             print(claim_line(verdict, of_paper.scale))
@@ -163,7 +153,7 @@ def _tables(folder: Path) -> list[Path]:
 @RUNS.command("recap runs ls", "recap runs ls demo")
 def ls(part: Annotated[str, PART] = "", *, results: Path = RESULTS) -> None:
     """List the finished runs of all profiles: sizes, hours, scores."""
-    from recap.share.run_lists import finished_runs, run_table
+    from recap.share.tracking_records import finished_runs, run_table
 
     print_columns(run_table(finished_runs(results), part))
 
@@ -171,7 +161,7 @@ def ls(part: Annotated[str, PART] = "", *, results: Path = RESULTS) -> None:
 @RUNS.command("recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst", name="show")
 def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
-    from recap.share.run_lists import describe_run, find_run, finished_runs
+    from recap.share.tracking_records import describe_run, find_run, finished_runs
 
     print("\n".join(describe_run(find_run(finished_runs(results), run))))
 
@@ -179,7 +169,7 @@ def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> N
 @RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 scst'")
 def compare(first: Other, second: Other, *, results: Path = RESULTS) -> None:
     """Compare two runs: settings that differ, and scores with p over the same images."""
-    from recap.share.run_lists import compare_runs, find_run, finished_runs
+    from recap.share.tracking_records import compare_runs, find_run, finished_runs
 
     runs = finished_runs(results)
     print("\n".join(compare_runs(find_run(runs, first), find_run(runs, second))))
@@ -197,7 +187,7 @@ def gallery(
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
     from recap.report.gallery import write_gallery
     from recap.settings.datasets import PICTURES
-    from recap.share.run_lists import find_run, finished_runs
+    from recap.share.tracking_records import find_run, finished_runs
 
     if count < 1:
         raise ConfigError("--count: must be 1 or more")
@@ -230,12 +220,9 @@ def show_table(
         return
     matches = [page for page in pages if page.stem == table.replace("/", "_")]
     if not matches:
-        hint = nearest(table, {page.stem for page in pages})
-        raise UnknownName(f"there is no finished table {table!r}; {hint}")
+        raise UnknownName(f"there is no finished table {table!r}; {nearest(table, {page.stem for page in pages})}")
     for page in matches:
-        if len(matches) > 1:
-            print(f"{page}:\n")
-        print(page.read_text(encoding="utf-8"))
+        print(*([f"{page}:\n"] if len(matches) > 1 else []), page.read_text(encoding="utf-8"), sep="\n")
 
 
 @ARTIFACTS.command("recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k", name="add")

@@ -11,28 +11,10 @@ from recap.cli.options import mapping
 from recap.core import checksums
 from recap.core.process import claim
 
-TARGETS = (
-    "recap.cli.steps:table",
-    "recap.data.subsets:draw_subset",
-    "recap.data.subsets:write_used",
-    "recap.features.extraction:write_note",
-    "recap.features.training:pretrain",
-    "recap.features.training:tune",
-    "recap.report.figures:write_curves",
-    "recap.tables.samples:write_samples",
-    "recap.report.figures:write_summary",
-    "recap.report.figures:write_sweep",
-    "recap.share.tracking_store:init_store",
-    "recap.share.tracking_store:print_run_lists",
-    "recap.share.tracking_store:publish",
-    "recap.statistics.compare:compare_table",
-    "recap.statistics.compare:write_selections",
-)
-
 
 @command(hidden=True)
 def run_step(
-    target: Annotated[str, Option("the function", choices=TARGETS)],
+    target: Annotated[str, "module:function, as a rule of the workflow names it"],
     words: Annotated[Sequence[str], Option("its arguments as options", count=argparse.REMAINDER)],
 ) -> None:
     """Call a function; each option is an argument, and --spec an object: the argument `spec`, or several by name."""
@@ -46,16 +28,24 @@ def run_step(
     for name in parameters.keys() - {"spec"}:
         several = get_origin(parameters[name].annotation) is Sequence
         parser.add_argument(f"--{name.replace('_', '-')}", nargs="*" if several else None)
-    given = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
+    options = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
     if "spec" not in parameters:
-        given |= given.pop("spec", {})
-    values = {name: validate(parameters[name].annotation, value, f"--{name}") for name, value in given.items()}
-    if "device" not in values:
-        function(**values)
-        return
-    claim(values["device"])
+        options |= options.pop("spec", {})
+    values = {name: validate(parameters[name].annotation, value, f"--{name}") for name, value in options.items()}
+    if "device" in values:
+        claim(values["device"])
     function(**values)
-    checksums.record(values["out"])
+    if "device" in values:
+        checksums.record(values["out"])
+
+
+def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
+    """Write the verdicts on a paper's claims by the finished runs of one profile."""
+    from recap.statistics.claims import judge_claims
+    from recap.tables.claims import write_claims
+
+    judged = checked(spec, "specs:JudgedClaims")
+    write_claims(judge_claims(judged, scores), judged.scale, out)
 
 
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
@@ -64,4 +54,4 @@ def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
     from recap.tables.formats import write_table
 
     checksums.check(statistics)
-    write_table(name=statistics.stem, table=checked(spec, "Table"), statistics=read_json(statistics), out=out)
+    write_table(name=statistics.stem, table=checked(spec, "tables:Table"), statistics=read_json(statistics), out=out)

@@ -15,16 +15,8 @@ ADDRESS = "public address of a proxy that passes requests on (http://127.0.0.1:P
 RESPONSES = "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper"
 SHARES = "expected share of votes of each system, or of no of each model (default: the smallest effect found)"
 
-Name = Annotated[str | None, "name of a study, such as recap/objects", ONE]
+NAME = "name of a study, such as recap/objects"
 Sheets = Annotated[Path, "sheets.json, as `recap study sheets` wrote it"]
-
-
-def _study(name: str | None, spec: Any, params: Path) -> Any:
-    """Return the study that the options name, with its name and scale."""
-    from recap.settings.params import load_named
-    from recap.settings.specs import StudySpec
-
-    return spec or StudySpec(name=name, study=load_named(params, "studies", str(name)))
 
 
 def _captions(text: str) -> tuple[tuple[str, str], Path]:
@@ -47,11 +39,11 @@ CAPTIONS = Option(
           --captions demo/transformer=a/captions.test.json demo/wide=b/captions.test.json
     """,
     name="sheets",
-    spec="StudySpec",
+    spec="specs:StudySpec",
 )
 def make_sheets(
     *,
-    study: Name = None,
+    study: Annotated[str | None, NAME, ONE] = None,
     spec: Annotated[Any, ONE] = None,
     params: Path = Path("params"),
     captions: Annotated[Sequence[Any], CAPTIONS],
@@ -60,11 +52,12 @@ def make_sheets(
     out: Annotated[Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"],
 ) -> None:
     """Sample images and write the forms of all raters."""
-    chosen = _study(study, spec, params)
+    from recap.settings.params import load_named
+    from recap.settings.specs import StudySpec
     from recap.studies.make import make_study
 
-    of_study = {"name": chosen.name, "study": chosen.study, "scale": chosen.scale}
-    make_study(**of_study, captions=dict(captions), corpus=corpus, images=images, out=out)
+    chosen = spec or StudySpec(name=study, study=load_named(params, "studies", str(study)))
+    make_study(**dict(chosen), captions=dict(captions), corpus=corpus, images=images, out=out)
 
 
 @STUDY.command("recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv")
@@ -150,15 +143,15 @@ def analyse(
     write_study_table(name=name, sheets=forms, statistics=numbers, out=out)
 
 
-@STUDY.command("recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364", spec="StudySpec")
+@STUDY.command("recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364")
 def power(
     *,
-    study: Name = None,
-    spec: Annotated[Any, ONE] = None,
+    study: Annotated[str, NAME],
     params: Path = Path("params"),
     shares: Annotated[Sequence[float], SHARES, "SHARE"] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""
+    from recap.settings.params import load_named
     from recap.studies.analysis import study_power
 
-    print(study_power(_study(study, spec, params).study, list(shares)))
+    print(study_power(load_named(params, "studies", study), list(shares)))

@@ -1,6 +1,5 @@
 """``recap train``, ``recap evaluate`` and their neighbors: one stage of one run."""
 
-import inspect
 import os
 import socket
 import sys
@@ -17,7 +16,7 @@ from recap.core.process import claim, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
-    from recap.settings import ExecutionFile, RunSpec
+    from recap.settings.recipes import ExecutionFile, RunSpec
 
 OF_SPEC = Section("a run of a spec, as the workflow trains it")
 OF_ROW = Section(
@@ -36,8 +35,6 @@ RELEASED_WORDS = "its words: .txt with one a line, .json, .pkl, or GPT-2's token
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
-WITH_SPEC = ("corpus", "vocabulary", "subset", "features", "state", "init", "weights", "execution")
-WITH_ROW = ("profile", "scale", "seed", "stage", "changes", "inputs", "params")
 
 
 @command(
@@ -47,7 +44,7 @@ WITH_ROW = ("profile", "scale", "seed", "stage", "changes", "inputs", "params")
         recap train --spec spec.json --corpus corpus.parquet --vocabulary vocabulary.json \\
           --subset subset.json --features features.h5 --state work/run --out run
     """,
-    spec="RunSpec",
+    spec="recipes:RunSpec",
 )
 def train(
     *,
@@ -74,9 +71,9 @@ def train(
     values = {**locals(), "changes": tuple(changes)}
     if (row is None) == (spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
-    way, other, names = ("--spec", "--row", WITH_ROW) if row is None else ("--row", "--spec", WITH_SPEC)
-    parameters = inspect.signature(train.function).parameters
-    unused = [_flag(name) for name in names if values[name] != parameters[name].default]
+    way, other, section = ("--spec", "--row", OF_ROW) if row is None else ("--row", "--spec", OF_SPEC)
+    options = ((each, option) for each, option in train.options() if option.section == section)
+    unused = [option.flag or f"--{each.name}" for each, option in options if values[each.name] != each.default]
     if unused:
         raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
     if row is not None:
@@ -90,10 +87,6 @@ def train(
         raise ConfigError(f"--spec goes with {', '.join(missing)}")
     files = {name: values[name] for name in (*NEEDED, "init", "weights")}
     run_training(spec=spec, execution=read_execution(execution), **files)
-
-
-def _flag(name: str) -> str:
-    return "--set" if name == "changes" else f"--{name}"
 
 
 def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
@@ -111,7 +104,7 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> l
         recap evaluate --spec '{"evaluation": {"beam": 5}}' --corpus corpus.parquet --vocabulary vocabulary.json \\
           --features features.h5 --model run --out scores
     """,
-    spec="EvaluationSpec",
+    spec="recipes:EvaluationSpec",
 )
 def evaluate(
     *,
@@ -175,7 +168,7 @@ def _labelled(execution: "ExecutionFile", series: str) -> AbstractContextManager
         recap pretrain-lm --spec '{"texts": ["texts/captions.txt"], "epochs": 2}' --corpus corpus.parquet \\
           --vocabulary vocabulary.json --inputs resources --state work/lm --out language_model.safetensors
     """,
-    spec="LanguageModel",
+    spec="models:LanguageModel",
     calls="recap.training.language_model:pretrain_language_model",
 )
 def pretrain_lm(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+import torch
 
 from recap.core.errors import ConfigError, RecapError
 from recap.core.log import log
-
-if TYPE_CHECKING:
-    import torch
 
 # Names of `torch.cpu.get_capabilities`, of x86 and of ARM: instructions that multiply bfloat16 numbers.
 CPU_UNITS = ("amx_bf16", "avx512_bf16", "bf16")
@@ -17,8 +15,6 @@ CPU_UNITS = ("amx_bf16", "avx512_bf16", "bf16")
 
 def select_device(device: str) -> torch.device:
     """Return the device named ``auto``, ``cpu`` or ``cuda``; ``auto`` takes a GPU if there is one."""
-    import torch
-
     if device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device: there is no {device!r}; use auto, cpu or cuda")
     if device != "cpu" and torch.cuda.is_available():
@@ -34,8 +30,6 @@ def select_device(device: str) -> torch.device:
 
 def prepare_gpu(*, tf32: bool) -> None:
     """Have a GPU take sums in one order, where torch has such a form, and products of float32 in TF32 or in full."""
-    import torch
-
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS may take another order
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Torch would fill memory that is not written yet with NaN, a pass over all of it.
@@ -45,8 +39,6 @@ def prepare_gpu(*, tf32: bool) -> None:
 
 def half_precision(device: torch.device) -> torch.dtype:
     """Return the type for automatic mixed precision on a device: bfloat16 where a GPU has it, float32 on the CPU."""
-    import torch
-
     if device.type != "cuda":
         return torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
@@ -54,8 +46,6 @@ def half_precision(device: torch.device) -> torch.dtype:
 
 def mixed(kind: str, device: torch.device) -> torch.autocast:
     """Return the context in which products are taken in 'bf16', or in which 'float32' is left as it is."""
-    import torch
-
     return torch.autocast(device.type, torch.bfloat16, enabled=kind == "bf16")
 
 
@@ -70,8 +60,6 @@ def precision_here(wanted: str, device: torch.device) -> str:
 
 def bf16_unit(device: torch.device) -> str | None:
     """Return what multiplies bfloat16 numbers on a device; nothing where it emulates them, fifty times as slow."""
-    import torch
-
     if device.type == "cuda":
         return "the GPU's units" if torch.cuda.is_bf16_supported(including_emulation=False) else None
     if not hasattr(torch.cpu, "get_capabilities"):

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -150,26 +151,23 @@ def try_lock(handle: int, *, wait: bool = False) -> bool:
 @contextmanager
 def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
     """Hold the lock file ``path``, which ends with its process; a second process waits and says for ``what``."""
-    from filelock import FileLock, Timeout
-
+    end = time.monotonic() + wait_seconds
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, mode=0o666)
-        try:
-            try:
-                lock.acquire(timeout=min(wait_seconds, 1.0))
-            except Timeout:
-                if wait_seconds <= 1:
-                    raise
-                log.info(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
-                lock.acquire(timeout=wait_seconds - 1)
-        except Timeout as error:
-            wrong = f"{what} is in use by another process (lock {path}); let that process end, then run this again"
-            raise InUse(wrong) from error
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
+        while not try_lock(handle):
+            if time.monotonic() > end:
+                wrong = f"{what} is in use by another process (lock {path})"
+                raise InUse(f"{wrong}; let that process end, then run this again")
+            if wait_seconds:
+                log.info(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
+                wait_seconds = 0
+            time.sleep(0.1)
         yield
     finally:
-        lock.release()
+        fcntl.flock(handle, fcntl.LOCK_UN)  # now: a child process may have the file open, too
+        os.close(handle)
 
 
 def no_formula(text: str) -> str:

@@ -31,7 +31,6 @@ _FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
 
 log = logging.getLogger("recap")
 _label = ContextVar("name of a run in its paths, and its label", default=("", ""))
-_hidden = ContextVar("progress is hidden", default=False)
 
 
 def configure(level: str = "info", file: Path | None = None) -> None:
@@ -122,22 +121,14 @@ def record_failure(reason: str) -> None:
         log.error(f"recap: {file}: {error.strerror}")
 
 
-@contextmanager
-def without_progress() -> Iterator[None]:
-    """Show no progress of what runs inside: whoever works in small pieces shows that of the whole."""
-    before = _hidden.set(True)
-    try:
-        yield
-    finally:
-        _hidden.reset(before)
-
-
 def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
-    """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take."""
-    if _hidden.get():
+    """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take.
+
+    Nothing is shown without a name: whoever works in small pieces shows the progress of the whole.
+    """
+    if not name:
         return items
-    bar: Iterable[Item] = _bar(items, name, total=total, unit=unit)
-    return bar
+    return _bar(items, name, total=total, unit=unit)
 
 
 def byte_bar(name: str, *, total: int | None) -> Any:
@@ -179,8 +170,3 @@ def duration(seconds: float) -> str:
             rest = whole % size // part
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
     return f"{whole} s"
-
-
-def time_left(done: float, total: float, seconds: float) -> str:
-    """Return how long the rest will take at the same rate: ``about 3 min left``; ``done`` must be above 0."""
-    return f"about {duration(seconds * (total - done) / done)} left"

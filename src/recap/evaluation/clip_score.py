@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from recap.core.device import select_device
 from recap.core.errors import MetricError, first_line
 from recap.core.hashing import sha256_file
 from recap.core.log import progress
@@ -103,6 +102,8 @@ class Clip:
             raise MetricError(
                 f"{folder}: holds no CLIP that transformers reads ({first_line(error)}); fetch the whole folder again"
             ) from error
+        from recap.core.device import select_device  # which imports torch
+
         self.device = select_device("auto")
         self.model = model.eval().to(self.device)
         self.sha256 = sha256_file(folder / TENSORS)

@@ -61,7 +61,7 @@ def decode_candidates(
 ) -> Candidates:
     """Return all captions that the search ends with for each image, best first. <unk> is banned.
 
-    `bad_endings` are `ending_ids` of the rules; `device` is where the model is, `name` is for the progress line.
+    `bad_endings` are `ending_ids` of the rules; `device` is where the model is, `name` is for progress (empty: none).
     """
     model.eval()
     step = with_banned_tokens(model.step, BANNED)

@@ -19,8 +19,8 @@ from recap.data.datasets.coco import check_size
 from recap.evaluation.decode import Decoder
 from recap.metrics.base import sanitize
 from recap.metrics.scores import evaluate_captions
-from recap.settings import EvaluationSpec, Execution
 from recap.settings.metrics import score_info
+from recap.settings.recipes import EvaluationSpec, Execution
 
 PIECE = 2_000  # pictures of a server whose captions are lost, at most, when the search is stopped
 FEW = 2  # captions of a first look

@@ -157,6 +157,7 @@ def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.de
 def extract_pictures(spec: FeaturesConfig, job: ExtractionJob) -> None:
     """Write the store of the settings' encoder: the extractor of all kinds that name no other."""
     pictures = Pictures.find(job)
+
     extract(spec, job, make_encoder(spec, weights=weights_file(spec, job), device=select_device(job.device)), pictures)
 
 

@@ -287,9 +287,9 @@ class FeatureStore:
         return stream
 
 
-def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
+def info(file: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     """Return a description of a store for people, after checking its content; ``spec``: what must have made it."""
-    store = FeatureStore(path)
+    store = FeatureStore(file)
     extractor = json.loads(store.attributes["extractor"])
     for key, wanted in spec.identity().items() if spec else ():
         if extractor.get(key) != wanted:
@@ -301,7 +301,7 @@ def info(path: str | Path, *, spec: FeaturesConfig | None = None) -> str:
     ids = store.ids.tolist()
     sample = store.ids[np.linspace(0, len(ids) - 1, min(_SAMPLE, len(ids))).astype(int)].tolist()
     lines = {
-        "store": f"{store.path} ({Path(path).stat().st_size / 2**20:.1f} MiB, checksum verified)",
+        "store": f"{store.path} ({Path(file).stat().st_size / 2**20:.1f} MiB, checksum verified)",
         "images": f"{len(ids)}, ids {ids[0]} to {ids[-1]}",
         **{stream: _stream(store, stream, sample) for stream in store.streams},
         "extractor": store.attributes["extractor"],

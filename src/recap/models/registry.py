@@ -10,15 +10,14 @@ from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.settings import ModelConfig
 from recap.settings.kinds import resolve
-from recap.settings.models import implementation
 
 
 def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
     """Build the model that settings describe, of the class that is registered for its kind."""
-    target = implementation(settings.kind)
-    make = resolve(target)
+    make = resolve(settings.implementation)
     if not (isinstance(make, type) and issubclass(make, Captioner)):
-        raise ConfigError(f"model {settings.kind!r}: its implementation {target} is not a recap.models.base.Captioner")
+        wrong = f"model {settings.kind!r}: its implementation {settings.implementation} is not"
+        raise ConfigError(f"{wrong} a recap.models.base.Captioner")
     make.reads(inputs)  # its sentence about a missing stream comes before any other
     try:
         model: Captioner = make(inputs, settings)

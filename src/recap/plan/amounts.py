@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -147,7 +147,7 @@ class Amounts:
         """Return the streams of one store: the vectors of all pictures of an image."""
         views = self.plan.get("datasets", dataset).pictures_per_image()
         streams = self.plan.get("features", features).stored(lambda name: self.plan.get("features", name))
-        return {name: stream.of_views(views) for name, stream in streams.items()}
+        return {name: replace(stream, vectors=stream.vectors * views) for name, stream in streams.items()}
 
     def used_images(self, store: Run) -> int:
         """Return how many images a feature store holds: the expected union of all draws, validation and test.

@@ -9,9 +9,10 @@ from pathlib import Path
 from recap.core.errors import MissingSettings
 from recap.plan.run_plan import RunPlan
 from recap.plan.scaling import Sourced, Variant
-from recap.settings import RowSettings, TableFile
+from recap.settings import TableFile
 from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.params import base_files, files, flat, load_named, names
+from recap.settings.tables import RowSettings
 
 _LONGEST = 110  # characters of a title
 _OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}

@@ -15,8 +15,8 @@ from recap.core.process import devices
 from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
-from recap.settings import EvaluationSpec, Execution, ExecutionFile, RunSpec
 from recap.settings.params import load_profile, merged, profiles, refuse_other_scale, validate
+from recap.settings.recipes import EvaluationSpec, Execution, ExecutionFile, RunSpec
 
 PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
 PAPER = "paper"  # the scale of papers at which nothing is replaced

@@ -30,10 +30,10 @@ _PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that a plan needs."""
+    """A tool that a plan needs, or that recap can use."""
 
     name: str
-    here: bool  #: whether it is installed
+    version: str | None  #: None: it is not here
     without: str  #: what is lost without it
     get: str  #: the command or the page that gets it
 
@@ -88,8 +88,8 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
 
 
 def _tools(tools: Sequence[Tool]) -> Iterator[str]:
-    missing = [[tool.name, tool.without, tool.get] for tool in tools if not tool.here]
-    here = ", ".join(tool.name for tool in tools if tool.here)
+    missing = [[tool.name, tool.without, tool.get] for tool in tools if not tool.version]
+    here = ", ".join(tool.name for tool in tools if tool.version)
     if not missing:
         yield f"Tools: {here}, all are here."
         return

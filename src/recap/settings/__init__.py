@@ -8,45 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from recap.settings.base import Strict
 from recap.settings.datasets import Dataset, Subset
 from recap.settings.features import Features
 from recap.settings.figures import FigureFile
 from recap.settings.metrics import METRICS
 from recap.settings.models import LanguageModel, Model, ModelConfig
 from recap.settings.profiles import PaperProfile, Profile, Scale, Titles
-from recap.settings.recipes import (
-    ConstantSchedule,
-    CosineSchedule,
-    CrossEntropy,
-    DecodingSettings,
-    EvaluationSpec,
-    Execution,
-    ExecutionFile,
-    NoamSchedule,
-    PlateauSchedule,
-    Recipe,
-    RunSpec,
-    Schedule,
-    ScheduledSampling,
-    SelfCritical,
-    Stage,
-    StepSchedule,
-    TableSchedule,
-)
+from recap.settings.recipes import CrossEntropy, DecodingSettings, Execution, ExecutionFile, Recipe, SelfCritical, Stage
 from recap.settings.studies import Study
-from recap.settings.tables import (
-    NotRunRow,
-    OutsideRow,
-    QuotedRow,
-    Row,
-    RowFile,
-    RowSettings,
-    Server,
-    Table,
-    TableFile,
-    TableOfParts,
-)
+from recap.settings.tables import NotRunRow, OutsideRow, QuotedRow, Row, RowFile, Server, Table, TableFile, TableOfParts
 
 # Here, as a paper registers its own: the list in `recap.settings.metrics` is in the digest of every evaluation.
 METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")

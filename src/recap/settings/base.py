@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -97,39 +97,41 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def together(key: str, *, when: tuple[Any, ...], needed: bool = True) -> Any:
-    """Return a validator: a key is set only where another has one of some values, ``("weights", "boxes")``.
-
-    Where it has one, the key must be set, unless it is not ``needed``.
-    """
-    other, *values = when
+def refuse(when: Callable[[Any], Any], sentence: str) -> Any:
+    """Return a validator that refuses settings of which ``when`` is true; ``{key}`` in the sentence is a value."""
 
     def check(settings: Any) -> Any:
-        fits, is_set = getattr(settings, other) in values, _is_set(settings, key)
-        if is_set and not fits or needed and fits and not is_set:
-            raise ValueError(f"`{key}` goes with {other} {' or '.join(map(repr, values))}, and with no other")
+        if when(settings):
+            raise ValueError(sentence.format_map(vars(settings)))
         return settings
 
     return model_validator(mode="after")(check)
+
+
+def together(key: str, *, when: tuple[str, Any], needed: bool = True) -> Any:
+    """Return a validator: a key is set where another has a value, unless not ``needed``, and nowhere else."""
+    other, value = when
+
+    def differ(settings: Any) -> bool:
+        fits, is_set = getattr(settings, other) == value, _is_set(settings, key)
+        return is_set and not fits or needed and fits and not is_set
+
+    return refuse(differ, f"`{key}` goes with {other} {value!r}, and with no other")
 
 
 def exactly_one(*keys: str) -> Any:
     """Return a validator: one of some keys is set, and no other of them."""
-    return _number_set(keys, {1}, "give one of")
+    return refuse(lambda settings: _number_set(settings, keys) != 1, f"give one of `{'`, `'.join(keys)}`")
 
 
 def all_or_none(*keys: str) -> Any:
     """Return a validator: some keys are set together."""
-    return _number_set(keys, {0, len(keys)}, "give all or none of")
+    wrong = range(1, len(keys))
+    return refuse(lambda settings: _number_set(settings, keys) in wrong, f"give all or none of `{'`, `'.join(keys)}`")
 
 
-def _number_set(keys: tuple[str, ...], allowed: Collection[int], remedy: str) -> Any:
-    def check(settings: Any) -> Any:
-        if sum(_is_set(settings, key) for key in keys) not in allowed:
-            raise ValueError(f"{remedy} {', '.join(f'`{key}`' for key in keys)}")
-        return settings
-
-    return model_validator(mode="after")(check)
+def _number_set(settings: Any, keys: tuple[str, ...]) -> int:
+    return sum(_is_set(settings, key) for key in keys)
 
 
 def _is_set(settings: BaseModel, key: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, NonNegativeInt, PositiveFloat, PositiveInt, Tag, model_validator
+from pydantic import Discriminator, Field, NonNegativeInt, PositiveFloat, PositiveInt, Tag
 
-from recap.settings.base import HUB, Name, NamesFiles, OutsideFile, Strict, all_or_none, neutral
+from recap.settings.base import HUB, Name, NamesFiles, OutsideFile, Strict, all_or_none, neutral, refuse
 from recap.settings.kinds import Registry
 
 DATASETS = Registry("kind of data set")
@@ -150,12 +150,10 @@ class CocoDataset(DatasetConfig):
     vocabulary: VocabularyConfig = VocabularyRule(splits="all")
 
     _lists = all_or_none("val_list", "test_list")
-
-    @model_validator(mode="after")
-    def _one_file_without_lists(self) -> Self:
-        if self.val_list is None and len(self.annotations) != 1:
-            raise ValueError("several annotations need val_list and test_list")
-        return self
+    _one_file_without_lists = refuse(
+        lambda coco: coco.val_list is None and len(coco.annotations) != 1,
+        "several annotations need val_list and test_list",
+    )
 
     def known_counts(self) -> Counts | None:
         return self.counts if self.partial else Counts(**COCO_IMAGES, captions=COCO_CAPTIONS)
@@ -238,12 +236,10 @@ class Shares(Strict):
     test: float = Field(gt=0, lt=1)
     seed: int = Field(0, description="seed of the random split")
 
-    @model_validator(mode="after")
-    def _sum_is_one(self) -> Self:
-        total = self.train + self.val + self.test
-        if not math.isclose(total, 1, abs_tol=1e-6):
-            raise ValueError(f"the shares train, val and test sum to {total:g} instead of 1; correct them")
-        return self
+    _sum_is_one = refuse(
+        lambda shares: not math.isclose(shares.train + shares.val + shares.test, 1, abs_tol=1e-6),
+        "the shares {train:g}, {val:g} and {test:g} do not sum to 1; correct them",
+    )
 
 
 @DATASETS.register

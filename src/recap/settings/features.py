@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from recap.settings.base import (
     HUB,
@@ -20,6 +20,7 @@ from recap.settings.base import (
     Precision,
     Strict,
     neutral,
+    refuse,
     together,
 )
 from recap.settings.kinds import OneOf, Registry
@@ -43,10 +44,6 @@ class StoredStream:
     width: int  # numbers in a vector
     beside: int = 0  # bytes beside each vector: its box, class, score
     at_most: bool = False  # pictures may have fewer vectors
-
-    def of_views(self, views: int) -> StoredStream:
-        """Return the stream where an image has several pictures."""
-        return replace(self, vectors=self.vectors * views)
 
 
 class FeaturesConfig(NamesFiles):
@@ -114,10 +111,6 @@ class FeaturesConfig(NamesFiles):
     def identity(self) -> dict[str, Any]:
         """Return what a store is made by, under the names that stores carry since their first version."""
         return self.model_dump(mode="json", by_alias=True, exclude=set(self.EXECUTION))
-
-    def execution(self) -> dict[str, Any]:
-        """Return how the extractor works."""
-        return self.model_dump(mode="json", include=set(self.EXECUTION))
 
 
 Features = Annotated[FeaturesConfig, FEATURES]
@@ -189,11 +182,10 @@ class GridFeatures(TimmFeatures):
 
     _pretrained_on_boxes = together("pretraining", when=("weights", "boxes"))
 
-    @model_validator(mode="after")
-    def _trained_once(self) -> Self:
-        if self.weights == "boxes" and self.word_tuning:
-            raise ValueError("weights 'boxes' are not tuned on words as well; leave out `word_tuning`")
-        return self
+    _trained_once = refuse(
+        lambda grid: grid.weights == "boxes" and grid.word_tuning,
+        "weights 'boxes' are not tuned on words as well; leave out `word_tuning`",
+    )
 
     def standardises(self) -> bool:
         """Return whether the channels are brought to one scale: random weights have no natural one."""
@@ -347,16 +339,15 @@ class RegionFeatures(FeaturesConfig):
 
     _layer_fc1 = together("vectors", when=("detector", "grid_feats_x101_c5"), needed=False)
     _caffes_anchors = together("anchors", when=("detector", "bottom_up_r101_c4"), needed=False)
-
-    @model_validator(mode="after")
-    def _counts_fit(self) -> Self:
-        if self.min_boxes > self.max_boxes:
-            raise ValueError("min_boxes is larger than max_boxes")
-        if self.selection == "rising" and self.min_boxes != self.max_boxes:
-            raise ValueError("selection 'rising' stops at a number: set min_boxes and max_boxes to the same")
-        if not self.regions and self.grid is None:
-            raise ValueError("without regions there is the grid alone: say how many cells `grid` has")
-        return self
+    _counts_fit = refuse(lambda boxes: boxes.min_boxes > boxes.max_boxes, "min_boxes is larger than max_boxes")
+    _rises_to_a_number = refuse(
+        lambda boxes: boxes.selection == "rising" and boxes.min_boxes != boxes.max_boxes,
+        "selection 'rising' stops at a number: set min_boxes and max_boxes to the same",
+    )
+    _has_streams = refuse(
+        lambda boxes: not boxes.regions and boxes.grid is None,
+        "without regions there is the grid alone: say how many cells `grid` has",
+    )
 
     def vectors_per_picture(self) -> int | None:
         if self.grid and not self.regions:

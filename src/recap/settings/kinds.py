@@ -11,10 +11,10 @@ import os
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from importlib import import_module
 from operator import or_
-from typing import Annotated, Any, TypeVar, get_args, overload
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -26,8 +26,6 @@ from recap.core.log import log
 from recap.settings.base import NoFile, Strict
 
 VARIABLE = "RECAP_PLUGINS"
-
-Kind = TypeVar("Kind", bound=Strict)
 
 
 def load_plugins() -> None:
@@ -73,32 +71,19 @@ class Registry:
         self._package = package
         self._entries: dict[str, str | type[Strict]] = dict(targets or {})
 
-    @overload
-    def register(self, entry: str, target: str) -> None: ...
-
-    @overload
-    def register(self, entry: type[Kind]) -> type[Kind]: ...
-
-    def register(self, entry: str | type[Kind], target: str | None = None) -> type[Kind] | None:
+    def register(self, entry: Any, target: str | None = None) -> Any:
         """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind: Literal[NAME]``."""
-        if isinstance(entry, str):
-            self._add(entry, str(target))
-            return None
-        (name,) = get_args(entry.model_fields["kind"].annotation)
-        self._add(name, entry)
+        name, new = (entry, target) if target else (*get_args(entry.model_fields["kind"].annotation), entry)
+        before = self._entries.setdefault(name, new)
+        if before != new:
+            raise ConfigError(f"{self._what} {name!r} is registered as {_place(before)}; rename that of {_place(new)}")
         return entry
-
-    def _add(self, name: str, entry: str | type[Strict]) -> None:
-        before = self._entries.setdefault(name, entry)
-        if before != entry:
-            raise ConfigError(
-                f"{self._what} {name!r} is registered as {_place(before)}; rename that of {_place(entry)}"
-            )
 
     def names(self) -> list[str]:
         """Return all names, those of the package first."""
-        if self._package is not None:
-            _import_modules(self._package)
+        package = import_module(self._package).__path__ if self._package else ()
+        for module in pkgutil.iter_modules(package):
+            import_module(f"{self._package}.{module.name}")
         load_plugins()
         return list(self._entries)
 
@@ -113,7 +98,7 @@ class Registry:
         target, entry = self.target(name), self._entries[name]
         return resolve(target) if isinstance(entry, str) else entry
 
-    def classes(self) -> dict[str, type[Strict]]:
+    def classes(self) -> dict[str, Any]:
         """Return all classes of settings by their kind, sorted."""
         return {name: entry for name in sorted(self.names()) if isinstance(entry := self._entries[name], type)}
 
@@ -129,13 +114,6 @@ class Registry:
 
 def _place(entry: str | type[Strict]) -> str:
     return entry if isinstance(entry, str) else f"{entry.__module__}:{entry.__qualname__}"
-
-
-@cache
-def _import_modules(package: str) -> None:
-    """Import all modules of a package, once a process."""
-    for module in pkgutil.iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
 
 
 @dataclass(frozen=True)

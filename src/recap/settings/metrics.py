@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from recap.settings.kinds import Registry
 
@@ -28,20 +28,6 @@ FEW_IMAGES = 100  # below it, CIDEr's document frequencies say little
 _SERVER = ("c5", "c40")
 
 
-@dataclass(frozen=True)
-class ScoreInfo:
-    """What tables and tests must know of a score."""
-
-    scale: int  # what its values are multiplied by: 100 (percent) or 1
-    digits: int  # decimal places of a value; a difference has one more
-    higher_is_better: bool
-
-
-def score_names() -> list[str]:
-    """Return the names of all scores that are computed here."""
-    return [name for metric in METRICS.names() for name in METRICS.get(metric).names]
-
-
 def server_names() -> list[str]:
     """Return the names of the scores that the COCO server alone can give, ``c5.BLEU-1`` and so on."""
     names = [name for metric in COCO if metric != "SPICE" for name in METRICS.get(metric).names]
@@ -50,13 +36,13 @@ def server_names() -> list[str]:
 
 def column_names() -> list[str]:
     """Return the names of all columns of tables that are scores."""
-    return score_names() + server_names()
+    return [name for metric in METRICS.names() for name in METRICS.get(metric).names] + server_names()
 
 
-def score_info(name: str) -> ScoreInfo:
-    """Return what tables must know of a score; the COCO server's are as ours. KeyError: no metric gives it."""
+def score_info(name: str) -> Any:
+    """Return the metric that gives a score, or the COCO server's of the same name. KeyError: no metric gives it."""
     ours = name.partition(".")[2] if name.partition(".")[0] in _SERVER else name
     for metric in map(METRICS.get, METRICS.names()):
         if ours in metric.names:
-            return ScoreInfo(metric.scale, metric.digits, metric.higher_is_better)
+            return metric
     raise KeyError(name)

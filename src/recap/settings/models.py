@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 
-from recap.settings.base import Layers, NamesFiles, OutsideFile, Probability, Strict, Width
+from recap.settings.base import Layers, NamesFiles, OutsideFile, Probability, Strict, Width, refuse
 from recap.settings.kinds import Registry
 
 MODELS = Registry("kind of model", package="recap.papers")
@@ -74,11 +74,9 @@ class ModelConfig(Strict, ABC):
 Model = Annotated[ModelConfig, MODELS]
 
 
-def check_heads(settings: Any) -> Any:
-    """Refuse a width that the heads cannot divide among themselves: the builders' rule, before the first job."""
-    if settings.d_model % settings.heads:
-        raise ValueError(f"d_model {settings.d_model} is not divisible by {settings.heads} heads")
-    return settings
+def divisible() -> Any:
+    """Return a validator: the heads divide the width among themselves, as the builders want it."""
+    return refuse(lambda model: model.d_model % model.heads, "d_model {d_model} is not divisible by {heads} heads")
 
 
 class WithHeads(ModelConfig):
@@ -89,7 +87,7 @@ class WithHeads(ModelConfig):
     d_model: Width
     heads: Width
 
-    _divisible = model_validator(mode="after")(check_heads)
+    _divisible = divisible()
 
     @property
     def noam_width(self) -> int:
@@ -104,11 +102,10 @@ class WithPaddedVectors(WithHeads):
         "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
     )
 
-    @model_validator(mode="after")
-    def _limited(self) -> Self:
-        if self.padded_vectors == "attended" and self.max_vectors is None:
-            raise ValueError("padded_vectors: attended needs max_vectors, the number to which images are padded")
-        return self
+    _limited = refuse(
+        lambda model: model.padded_vectors == "attended" and model.max_vectors is None,
+        "padded_vectors: attended needs max_vectors, the number to which images are padded",
+    )
 
     @property
     def padded_to(self) -> int | None:
@@ -118,17 +115,12 @@ class WithPaddedVectors(WithHeads):
 
 def model_configs() -> dict[str, type[ModelConfig]]:
     """Return the class of settings of every kind, by its name."""
-    return cast(dict[str, type[ModelConfig]], MODELS.classes())
-
-
-def implementation(kind: str) -> str:
-    """Return where a kind of model is, ``module:Class``; nothing is imported."""
-    return cast(type[ModelConfig], MODELS.get(kind)).implementation
+    return MODELS.classes()
 
 
 def model_source(kind: str) -> tuple[str, str]:
     """Return where a kind's model and its settings are, ``module:Class`` each: what its trainings run."""
-    return implementation(kind), MODELS.target(kind)
+    return MODELS.get(kind).implementation, MODELS.target(kind)
 
 
 LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights
@@ -168,10 +160,8 @@ class LanguageModel(NamesFiles):
     precision: Literal["float32", "bf16"] = "float32"
     seed: int = Field(0, description="of weights, order and dropout")
 
-    _divisible = model_validator(mode="after")(check_heads)
-
-    @model_validator(mode="after")
-    def _has_texts(self) -> Self:
-        if not self.texts and self.scenes is None:
-            raise ValueError("the key 'texts' is missing, and so is 'scenes'; give one of them")
-        return self
+    _divisible = divisible()
+    _has_texts = refuse(
+        lambda model: not model.texts and model.scenes is None,
+        "the key 'texts' is missing, and so is 'scenes'; give one of them",
+    )

@@ -157,13 +157,10 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced.
-
-    A mapping within that names another ``kind`` takes the other's place: its keys mean other things.
-    """
+    """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced."""
     result = copy.deepcopy(base)
     for key, value in changes.items():
-        below = result.get(key)
+        below = result.get(key)  # of another kind its keys mean other things
         if isinstance(value, dict) and isinstance(below, dict) and value.get("kind") in (None, below.get("kind")):
             value = merged(below, value)
         result[key] = value
@@ -198,13 +195,9 @@ def load_profiles(path: Path) -> list[Profile]:
 
 
 def load_profile(values: dict[str, Any], source: str) -> Profile:
-    """Validate the mapping of a profile; one with ``scales`` becomes the profile of its scale, named after both.
-
-    An entry of ``scales`` that names a ``scale`` itself is a further set of tables at that scale.
-    """
+    """Validate the mapping of a profile; one with ``scales`` becomes the profile of its scale, named after both."""
     if "scales" not in values:
-        profile: Profile = validate(Profile, values, source)
-        return profile
+        return validate(Profile, values, source)
     paper: PaperProfile = validate(PaperProfile, values, source)
     if paper.scale is None:
         raise ConfigError(f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}")
@@ -213,15 +206,11 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
     common = {key: value for key, value in values.items() if key not in ("scale", "scales")}
     at_scale = {"scale": paper.scale} | merged(paper.scales[paper.scale], common)
     at_scale |= {"name": f"{paper.name}_{paper.scale}"}
-    scaled: Profile = validate(Profile, at_scale, f"{source}: scales.{paper.scale}")
-    return scaled
+    return validate(Profile, at_scale, f"{source}: scales.{paper.scale}")
 
 
 def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], file: str) -> None:
-    """Refuse a scale that replaces the one of a profile's file: the results of both would be in one folder.
-
-    ``values`` are the profile as it is run, ``written`` as its file has it.
-    """
+    """Refuse to run a profile at another scale than its file has: the results of both would be in one folder."""
     changed = values.get("scale") != written.get("scale") and values.get("name") == written.get("name")
     if changed and "scales" not in written:
         own = f"at scale {written['scale']!r}" if written.get("scale") else "without a scale"

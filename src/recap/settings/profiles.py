@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt
 
-from recap.settings.base import Strict, neutral
+from recap.settings.base import Strict, neutral, refuse
 from recap.settings.recipes import Execution
 
 
@@ -34,11 +34,7 @@ class Profile(Strict):
     studies: list[str] = neutral([], description="names of human studies: mine/t6")
     sample_captions: PositiveInt = Field(10, description="pictures on the contact sheet")
 
-    @model_validator(mode="after")
-    def _distinct_seeds(self) -> Self:
-        if self.seeds and len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("seeds: one is duplicated")
-        return self
+    _distinct = refuse(lambda run: run.seeds and len(set(run.seeds)) < len(run.seeds), "seeds: one is duplicated")
 
 
 class PaperProfile(Profile):
@@ -81,12 +77,10 @@ class Scale(Replacements):
     )
     tables: dict[str, Replacements] = Field({}, description="table (mine/t3) or folder (mine) -> what else holds there")
 
-    @model_validator(mode="after")
-    def _nothing_is_replaced(self) -> Self:
-        replacing = sorted(self.model_fields_set - {"opening", "paper"})
-        if self.paper and replacing:
-            raise ValueError(f"paper: true replaces nothing, so {replacing[0]!r} cannot be given")
-        return self
+    _nothing_is_replaced = refuse(
+        lambda scale: scale.paper and scale.model_fields_set - {"opening", "paper"},
+        "paper: true replaces nothing; leave every other key but `opening` out",
+    )
 
     def layers(self, table: str) -> list[tuple[str, Replacements]]:
         """Return what holds for a table, from general to particular, each with its key below `tables` (at first "")."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.errors import ConfigError
-from recap.settings.base import Precision, Strict, neutral, together
+from recap.settings.base import Precision, Strict, neutral, refuse, together
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.models import Model
@@ -124,12 +124,7 @@ class TableSchedule(_WithWarmup):
     kind: Literal["table"] = "table"
     table: dict[int, PositiveFloat] = Field(description="epoch, counted from 0 -> learning rate from this epoch on")
 
-    @field_validator("table")
-    @classmethod
-    def _from_the_first_epoch(cls, table: dict[int, float]) -> dict[int, float]:
-        if 0 not in table:
-            raise ValueError("a table schedule needs a rate for epoch 0")
-        return table
+    _from_the_first_epoch = refuse(lambda rates: 0 not in rates.table, "a table schedule needs a rate for epoch 0")
 
 
 Schedule = Annotated[
@@ -184,15 +179,18 @@ class DecodingSettings(Strict):
     n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
     batch_size: PositiveInt = 50
 
-    @model_validator(mode="after")
-    def _groups_fit(self) -> Self:
-        if self.beam % self.rules.groups:
-            raise ValueError(f"a beam of {self.beam} cannot be divided into {self.rules.groups} groups")
-        if self.finished == "set_aside" and self.rules.groups > 1:
-            raise ValueError("finished: set_aside goes with one group of beams; leave rules.groups out")
-        if self.n_best > self.beam:
-            raise ValueError(f"a beam of {self.beam} has no {self.n_best} best captions; widen it or lower n_best")
-        return self
+    _groups_fit = refuse(
+        lambda search: search.beam % search.rules.groups,
+        "a beam of {beam} cannot be divided into {rules.groups} groups",
+    )
+    _one_group_is_set_aside = refuse(
+        lambda search: search.finished == "set_aside" and search.rules.groups > 1,
+        "finished: set_aside goes with one group of beams; leave rules.groups out",
+    )
+    _so_many_are_there = refuse(
+        lambda search: search.n_best > search.beam,
+        "a beam of {beam} has no {n_best} best captions; widen it or lower n_best",
+    )
 
     @property
     def signature(self) -> dict[str, str]:
@@ -303,12 +301,10 @@ class SelfCritical(Stage):
     )
 
     _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
-
-    @model_validator(mode="after")
-    def _rewarded(self) -> Self:
-        if self.cider_d + self.bleu4 == 0:
-            raise ValueError("the reward has no part: give cider_d or bleu4 a weight above 0")
-        return self
+    _rewarded = refuse(
+        lambda stage: stage.cider_d + stage.bleu4 == 0,
+        "the reward has no part: give cider_d or bleu4 a weight above 0",
+    )
 
 
 class Evaluation(DecodingSettings):

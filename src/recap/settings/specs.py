@@ -9,11 +9,6 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 
 from recap.settings.base import Strict, neutral
-from recap.settings.datasets import Dataset, VocabularyConfig
-from recap.settings.features import Features, ImportedFeatures
-from recap.settings.figures import TableFigure
-from recap.settings.models import LanguageModel
-from recap.settings.recipes import EvaluationSpec, RunSpec
 from recap.settings.studies import Study
 from recap.settings.tables import Claim, Selection, Stages, Table
 
@@ -45,7 +40,7 @@ class PrintedTable(Strict):
 
 
 class JudgedClaims(Strict):
-    """``recap report claims`` of one profile."""
+    """Step `claims`: the claims of one profile."""
 
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")
@@ -54,27 +49,16 @@ class JudgedClaims(Strict):
 
 
 class StudySpec(Strict):
-    """``recap study sheets`` and ``recap study power``."""
+    """``recap study sheets``."""
 
     name: str = Field(min_length=1, description="of the study")
     study: Study = Field(description="keys of the study's file")
     scale: str = Field("Captions given by hand.", description="sentence below the table: how the models were trained")
 
 
-_CLASSES = (EvaluationSpec, ImportedFeatures, JudgedClaims, LanguageModel, StudySpec, Table)
-_UNIONS = {
-    "Dataset": Dataset,
-    "Features": Features,
-    "RunSpec": RunSpec,
-    "TableFigure": TableFigure,
-    "VocabularyConfig": VocabularyConfig,
-}
-SPECS: dict[str, Any] = {kind.__name__: kind for kind in _CLASSES} | _UNIONS
-
-
-def described(keys: str) -> str:
+def described(spec: Any) -> str:
     """Return a line for each key of a spec; of several kinds, the keys of each."""
-    schema = TypeAdapter(SPECS[keys]).json_schema()
+    schema = TypeAdapter(spec).json_schema()
     kinds = [schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] for option in schema.get("oneOf", [])]
     return "\n".join(f"{kind['title']}:\n{indent(_lines(kind), '  ')}" for kind in kinds) or _lines(schema)
 

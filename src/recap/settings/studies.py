@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from recap.core.errors import ConfigError
-from recap.settings.base import Id, Strict, check_distinct, check_known, together
+from recap.settings.base import Id, Strict, check_distinct, check_known, refuse, together
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -121,28 +121,31 @@ class Study(Strict):
 
     _asked = together("questions", when=("kind", "questions"))
 
+    _of_one_setup = refuse(
+        lambda study: study.kind == "questions" and len(study.setups) > 1,
+        "kind `questions` takes one setup; write a study for each",
+    )
+    _has_a_choice = refuse(
+        lambda study: study.kind == "preference" and sum(not system.reference for system in study.systems) < 2,
+        "a preference study needs two models beside the reference captions",
+    )
+
     @model_validator(mode="after")
-    def _parts_fit(self) -> Self:
-        if self.kind == "questions" and len(self.setups) > 1:
-            raise ValueError("kind `questions` takes one setup; write a study for each")
-        if self.kind == "preference" and sum(not system.reference for system in self.systems) < 2:
-            raise ValueError("a preference study needs two models beside the reference captions")
-        systems = [system.id for system in self.systems]
-        setups = [setup.id for setup in self.setups]
-        questions = [question.id for question in self.questions]
-        check_distinct("systems", systems)
-        check_distinct("setups", setups)
-        check_distinct("questions", questions)
+    def _names_fit(self) -> Self:
+        ids = {key: [each.id for each in getattr(self, key)] for key in ("systems", "setups", "questions")}
+        for key, names in ids.items():
+            check_distinct(key, names)
         models = [system.id for system in self.systems if not system.reference]
         for setup in self.setups:
             check_known(f"setup {setup.id!r}: rows", setup.rows, models)
-        check_known("simulated.votes", self.simulated.votes, systems)
-        check_known("simulated.yes", self.simulated.yes, systems)
-        lines = ["no", "yes", "no rate"] if self.kind == "questions" else ["share"]
-        check_known("printed", self.printed, questions if self.kind == "questions" else setups)
+        check_known("simulated.votes", self.simulated.votes, ids["systems"])
+        check_known("simulated.yes", self.simulated.yes, ids["systems"])
+        blocks, lines = ("questions", ["no", "yes", "no rate"]) if self.kind == "questions" else ("setups", ["share"])
+        check_known("printed", self.printed, ids[blocks])
         for block, values in self.printed.items():
             check_known(f"printed.{block}", values, lines)
             for line, numbers in values.items():
-                if len(numbers) != len(systems):
-                    raise ValueError(f"printed.{block}.{line} has {len(numbers)} numbers for {len(systems)} systems")
+                if len(numbers) != len(self.systems):
+                    wrong = f"printed.{block}.{line} has {len(numbers)} numbers"
+                    raise ValueError(f"{wrong} for {len(self.systems)} systems")
         return self

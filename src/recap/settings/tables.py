@@ -11,7 +11,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from recap.settings.base import Id, Strict, check_distinct, check_known, exactly_one, neutral, together
 from recap.settings.figures import TableFigure
 from recap.settings.kinds import OneOf, load_plugins
-from recap.settings.metrics import ScoreInfo, column_names, score_info
+from recap.settings.metrics import column_names, score_info
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ def table_columns() -> list[str]:
     return [*column_names(), *RUN_COLUMNS]
 
 
-def column_info(name: str) -> ScoreInfo | RunColumn:
-    """Return what tables must know of a column. KeyError: there is no such column."""
+def column_info(name: str) -> Any:
+    """Return the metric or the run column of a name, with scale, digits and which is better; KeyError: none has it."""
     load_plugins()
     return RUN_COLUMNS[name] if name in RUN_COLUMNS else score_info(name)
 
 
 def heading(name: str) -> str:
     """Return what stands over a column: the name of a score, or heading and unit."""
-    info = column_info(name)
-    if isinstance(info, ScoreInfo):
+    column = RUN_COLUMNS.get(name)
+    if column is None:
         return name
-    return f"{info.heading} ({info.unit})" if info.unit else info.heading
+    return f"{column.heading} ({column.unit})" if column.unit else column.heading
 
 
 WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
@@ -68,6 +68,11 @@ Printed = dict[Column, float]
 PrintedP = dict[Column, Annotated[float, Field(ge=0, le=1)]]
 PFits = dict[Column, list[PUnit]]
 Doubt = dict[Annotated[str, OneOf(lambda: [WHOLE_ROW, *table_columns()])], str]
+
+
+class _Line(Strict):
+    id: Id
+    label: str
 
 
 class _PrintedRow(Strict):
@@ -85,11 +90,9 @@ class _PrintedRow(Strict):
         return self
 
 
-class QuotedRow(_PrintedRow):
+class QuotedRow(_PrintedRow, _Line):
     """One line of the paper's table that the paper quotes from others: it has no run."""
 
-    id: Id
-    label: str
     printed: Printed = Field(description="metric -> printed value, in percent")
 
 
@@ -99,11 +102,9 @@ class NotRunRow(QuotedRow):
     reason: str = Field(min_length=1, description="why it is not run: a note of the table")
 
 
-class OutsideRow(_PrintedRow):
+class OutsideRow(_PrintedRow, _Line):
     """One line that is not trained here: captions that any other system made, or weights that others released."""
 
-    id: Id
-    label: str
     captions: str | None = Field(
         None,
         min_length=1,
@@ -137,13 +138,14 @@ class RowSettings(Strict):
     stage: Stages | None = Field(None, description="default: scst")
 
 
-class TrainedRow(RowSettings):
-    """One line of a table as its file has it, without what the paper prints there."""
-
-    id: Id
-    label: str
+class _RunLine(_Line):
     note: str = neutral("", description="what the row's settings follow: a footnote of the table")
     ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
+
+
+class TrainedRow(RowSettings, _RunLine):
+    """One line of a table as its file has it, without what the paper prints there."""
+
     scales: list[str] | None = Field(None, description="scales at which it is run, elsewhere quoted; default: all")
 
 
@@ -153,32 +155,26 @@ class RowFile(TrainedRow, _PrintedRow):
     printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
 
 
-class Row(_PrintedRow):
+class Row(_PrintedRow, _RunLine):
     """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
 
-    id: Id
-    label: str
     dataset: str
     subset: str = "full"
     features: str = Field(description="names, joined by +")
     model: str
     recipe: str
     stage: Stages = "scst"
-    note: str = neutral("", description="what the row's settings follow: a footnote of the table")
-    ensemble: bool = Field(False, description="the models of all seeds decode together, as one run")
     printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
     as_printed: bool = neutral(False, description="with data and settings of the print: differences to it are shown")
 
 
-class Selection(Strict):
+class Selection(_Line):
     """A line of a table that shows one of several rows: the one whose validation score is best.
 
     The score of a row is the mean over the seeds of the best CIDEr-D that its training's validations gave. Of equal
     ones the first is chosen. The rows are trained and scored anyway; no test score is read to choose.
     """
 
-    id: Id
-    label: str
     over: list[Id] = Field(min_length=2, description="ids of rows of one data set, subset and stage")
 
 
@@ -198,8 +194,6 @@ class Examples(Strict):
 
 
 class _Table(Strict):
-    """What a table file and a planned table share."""
-
     title: str
     columns: list[Column]
     baseline: str = Field(description="id of the row that the others are compared with")
@@ -220,6 +214,22 @@ class _Table(Strict):
     )
 
 
+def check_ids(table: Any) -> Any:
+    """Refuse ids of a table's rows that are duplicated, or named and not there."""
+    ids = [row.id for row in table.rows]
+    single_models = [row.id for row in table.rows if not row.ensemble]
+    lines = (*table.rows, *table.quoted, *table.not_run, *table.outside, *table.selections)
+    check_distinct("rows", [line.id for line in lines])
+    check_known("baseline", [table.baseline], ids)
+    for selection in table.selections:
+        check_known(f"selections: {selection.id!r}: rows of single models", selection.over, single_models)
+    check_known("server.not_sent", table.server.not_sent if table.server else (), ids)
+    check_known("examples.row", [table.examples.row] if table.examples else (), ids)
+    for figure in getattr(table, "figures", ()):
+        check_known(f"figures: {figure.kind}: rows of single models", figure.rows, single_models)
+    return table
+
+
 class UnscaledTable(_Table):
     """What table files with and without parts share."""
 
@@ -236,12 +246,7 @@ class TableFile(UnscaledTable):
 
     rows: list[RowFile] = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _names_fit(self) -> Self:
-        single_models = _check_ids(self)
-        for figure in self.figures:
-            check_known(f"figures: {figure.kind}: rows of single models", figure.rows, single_models)
-        return self
+    _ids_fit = model_validator(mode="after")(check_ids)
 
 
 class Table(_Table):
@@ -251,24 +256,7 @@ class Table(_Table):
     short_scale: str = neutral("", description="the scale and its data in one sentence; none: nothing was scaled")
     rows: list[Row] = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _names_fit(self) -> Self:
-        _check_ids(self)
-        return self
-
-
-def _check_ids(table: TableFile | Table) -> list[str]:
-    """Refuse ids that are duplicated, or named and not there; return those of rows of single models."""
-    ids = [row.id for row in table.rows]
-    single_models = [row.id for row in table.rows if not row.ensemble]
-    others = [row.id for row in (*table.quoted, *table.not_run)] + [row.id for row in table.outside]
-    check_distinct("rows", ids + others + [selection.id for selection in table.selections])
-    check_known("baseline", [table.baseline], ids)
-    for selection in table.selections:
-        check_known(f"selections: {selection.id!r}: rows of single models", selection.over, single_models)
-    check_known("server.not_sent", table.server.not_sent if table.server else (), ids)
-    check_known("examples.row", [table.examples.row] if table.examples else (), ids)
-    return single_models
+    _ids_fit = model_validator(mode="after")(check_ids)
 
 
 _BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")  # keys of a row that have a value for each part

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import fnmatch
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
@@ -96,8 +95,7 @@ def _joined(name: str, lines: dict[int, dict[str, Any]], path: Path) -> OutsideF
             raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
     urls = [lines[number]["url"] for number in order if "url" in lines[number]]
     values = {key: value for key, value in first.items() if key != "url"} | {"urls": urls}
-    file: OutsideFile = validate(OutsideFile, values, f"{path} line {order[0]}")
-    return file
+    return validate(OutsideFile, values, f"{path} line {order[0]}")
 
 
 def list_of(params: Path) -> Path:
@@ -109,11 +107,6 @@ def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
     """Return the entry of a file in a list, or that of its folder; None if neither is listed."""
     places = map(str, (PurePosixPath(name), *PurePosixPath(name).parents))
     return next((files[place] for place in places if place in files), None)
-
-
-def steps(note: str) -> list[str]:
-    """Return the numbered steps of a note, and what stands before them, each as a text."""
-    return [part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", note) if part.strip()]
 
 
 def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:

@@ -22,7 +22,6 @@ import torch
 from recap.core.device import select_device
 from recap.core.errors import DataError, FeatureError, RecapError, TrainingError
 from recap.core.files import csv_text, no_formula
-from recap.core.log import without_progress
 from recap.data.vocabulary import AnyVocabulary
 from recap.decoding.step import NonFiniteLogits
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
@@ -170,8 +169,8 @@ class PhotoCaptioner:
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **options}, "captions")
         numbered = enumerate(photos, start=1)
         batches = iter(lambda: list(islice(numbered, batch_size)), [])
-        with closing(prefetch(self._read(batch) for batch in batches)) as reading:
-            for names, images in (part for parts in reading for part in parts):
+        with closing(prefetch(chain.from_iterable(map(self._read, batches)))) as reading:
+            for names, images in reading:
                 ranked = iter([] if images is None else self.decode(images, settings))
                 for name in names:
                     if isinstance(name, FailedPhoto):
@@ -187,10 +186,9 @@ class PhotoCaptioner:
         """Return the captions of each image, best first."""
         endings, ids = ending_ids(settings.rules, self.vocabulary), range(len(images))
         try:
-            with without_progress():
-                captions = decode_candidates(
-                    self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=self.name
-                )
+            captions = decode_candidates(
+                self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
+            )
         except NonFiniteLogits as error:
             raise TrainingError(f"{self.run}: {error}, train it again") from error
         return list(captions.values())
@@ -225,7 +223,7 @@ class PhotoFeatures:
     def __init__(self, extractors: Sequence[Extractor], vocabulary: AnyVocabulary, device: torch.device) -> None:
         self._extractors = extractors
         self._encoders = [photo_encoder(extractor, device) for extractor in extractors]
-        sizes = {name: size for extractor in extractors for name, size in extractor.sizes.items()}
+        sizes = {name: size for extractor in extractors for name, size in extractor.sizes}
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
     def read(self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False) -> Images:
@@ -239,7 +237,7 @@ class PhotoFeatures:
             items = (encoder.prepare(number, views) for number, views in enumerate(photos))
             for record in chain.from_iterable(map(encoder, encoder.batches(items))):
                 stored[record.image_id] |= stored_arrays(
-                    record, dtype=extractor.settings.dtype, streams=list(extractor.sizes)
+                    record, dtype=extractor.settings.dtype, streams=[name for name, _ in extractor.sizes]
                 )
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]

@@ -1,4 +1,4 @@
-"""COCO's caption server: the images that it asks for, the captions that are sent, and the scores that it answers.
+"""COCO's caption server: the captions that are sent, and the scores that it answers.
 
 It takes `captions_val2014_<algorithm>_results.json` and `captions_test2014_<algorithm>_results.json`, each a list of
 {"image_id", "caption"} with one caption per image, and scores the second against hidden references (c5, c40).
@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from operator import itemgetter
@@ -23,9 +23,8 @@ from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, MissingData
 from recap.core.files import atomic_path, reading, write_text
-from recap.core.hashing import sha256_file, value_hash
+from recap.core.hashing import sha256_file
 from recap.core.log import log
-from recap.data.datasets.coco import check_size, read_listing
 from recap.plan.run import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
@@ -46,37 +45,18 @@ class _Entry:
     caption: Annotated[str, Field(pattern=r"\S")]
 
 
-def write_server_ids(*, info: Path, annotations: Path, out: Path, partial: bool = False) -> dict[str, list[int]]:
-    """Write the ids of test2014 and val2014, rising, with their hash as JSON, and return them by split.
-
-    `partial` allows other counts than the published 40,775 and 40,504.
-    """
-    files = {"test2014": (info, "image_info_test2014.json"), "val2014": (annotations, "captions_val2014.json")}
-    ids = {part: list(read_listing(*file)) for part, file in files.items()}
-    for part, numbers in ids.items():
-        log.info(f"COCO server: {len(numbers):,} images of {part}")
-        check_size(part, len(numbers), str(files[part][0]), partial=partial)
-    write_json(out, {**ids, "hash": value_hash(ids)})
-    return ids
-
-
 def write_submission(
-    *,
-    captions: Mapping[str, Sequence[Path]],
-    algorithm: str,
-    out: Path,
-    sizes: Mapping[str, int] | None = COCO_PARTS,
+    *, val: Sequence[Path], test: Sequence[Path], algorithm: str, out: Path, partial: bool = False
 ) -> Path:
     """Write the zip of a submission, and beside it the files that it holds.
 
-    `captions`: set (val2014, test2014) -> files in COCO's results form, which together hold every image once
-    (Karpathy's split cuts val2014 into three). `sizes`: images of each set; None: a part is meant.
+    The files of each set, in COCO's results form, hold every image once (Karpathy's split cuts val2014 into three).
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
         raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
     texts = {
-        results_name(part, algorithm): json.dumps(_results(part, captions.get(part, ()), size))
-        for part, size in (dict.fromkeys(COCO_PARTS) if sizes is None else sizes).items()
+        results_name(part, algorithm): json.dumps(_results(part, files, None if partial else COCO_PARTS[part]))
+        for part, files in {"val2014": val, "test2014": test}.items()
     }
     for name, text in texts.items():
         write_text(out.with_name(name), text)

@@ -185,8 +185,7 @@ def _fetch(outs: Mapping[str, str], remote: str, notes: str) -> None:
 
 
 def _listings() -> dict[str, Any]:
-    listings: dict[str, Any] = read_json(LISTINGS, dict[str, Any]) if LISTINGS.exists() else {}
-    return listings
+    return read_json(LISTINGS, dict[str, Any]) if LISTINGS.exists() else {}
 
 
 def _place(md5: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from recap.core.errors import DataError
 from recap.core.files import write_text
+from recap.core.log import log
 from recap.data.vocabulary import BOS
 from recap.evaluation.decode import caption_text
 from recap.evaluation.figures import vector_boxes
@@ -65,6 +67,15 @@ def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explana
     boxes = boxes[: len(weights[0])] if weights else boxes  # a model may read the first vectors alone
     text = caption_text(vocabulary, tokens, captioner.decoding)
     return Explanation(name, picture, text, words, boxes, weights, notes)
+
+
+def explained_photos(captioner: PhotoCaptioner, photos: Iterable[Photo]) -> Iterator[Explanation]:
+    """Yield what a run looked at in each photo; one that cannot be read is named and left out."""
+    for photo in photos:
+        try:
+            yield explain(captioner, photo)
+        except DataError as error:
+            log.error(f"not explained: {error}")
 
 
 def write_explanations(explanations: Iterable[Explanation], run: str, out: Path) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, FiniteFloat
+from pydantic import AfterValidator, Field, FiniteFloat
 
 from recap.core.checksums import NAME as SUMS
 from recap.core.checksums import check
@@ -73,29 +73,23 @@ class _Trained:
     best_val_cider_d: FiniteFloat
 
 
-@dataclass(frozen=True)
-class _Described:
-    """What `features.json` of an exported folder says of an extractor, as `Extractor` has it."""
-
-    described: dict[str, Any]
-    weights_sha256: str
-    weights: Annotated[str, Field(pattern=r"^[\w-]+\.safetensors$")] | None
-    channel_scale: str | None
-    sizes: list[tuple[str, int]]
-    rows: int
+def _beside(weights: Path) -> Path:
+    if weights.name != str(weights) or weights.suffix != _SAFE:
+        raise ValueError("is no name of a .safetensors file in the folder")
+    return weights
 
 
 @dataclass(frozen=True)
 class Extractor:
-    """What made the features of a store."""
+    """What made the features of a store, also as `features.json` of an exported folder has it."""
 
-    store: Path  # the store, or the file of an exported folder, that says so
-    described: Mapping[str, Any]  # the settings and what the extractor added (preprocessing)
+    described: dict[str, Any]  # the settings and what the extractor added (preprocessing)
     weights_sha256: str
-    weights: Path | None  # their file; None where they come from the hub or from a seed
+    weights: Annotated[Path, AfterValidator(_beside)] | None  # their file; None: from the hub or from a seed
     channel_scale: str | None  # what brought its channels to one scale, in the store's words
-    sizes: Mapping[str, int]  # F of every stream, the main one first
+    sizes: list[tuple[str, int]]  # name of every stream and its F, the main one first
     rows: int  # vectors of one image in the main stream
+    store: Path = Path()  # the store that says so; of an exported folder its file
 
     @cached_property
     def settings(self) -> FeaturesConfig:
@@ -203,7 +197,7 @@ def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
         weights_sha256=store.attributes["weights_sha256"],
         weights=weights or _weights(_settings(described, store.path), store.path),
         channel_scale=store.attributes.get(CHANNEL_SCALE),
-        sizes={name: store.shape(name)[1] for name in store.streams},
+        sizes=[(name, store.shape(name)[1]) for name in store.streams],
         rows=int(store.rows(store.ids[:1].tolist())[0]),
     )
 
@@ -218,8 +212,7 @@ def _settings(described: Mapping[str, Any], source: Path) -> FeaturesConfig:
         )
     keys = {field.serialization_alias or name: name for name, field in kind.model_fields.items()}
     values = {keys[key]: value for key, value in described.items() if key in keys}
-    settings: FeaturesConfig = validate(kind, values, f"{source}: extractor")
-    return settings
+    return validate(kind, values, f"{source}: extractor")
 
 
 def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
@@ -252,8 +245,8 @@ def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path
             with atomic_path(folder / name) as temporary:
                 shutil.copyfile(each.weights, temporary)
             files.append(folder / name)
-        values = {key: getattr(each, key) for key in ("described", "weights_sha256", "channel_scale", "rows")}
-        described.append({**values, "sizes": list(each.sizes.items()), "weights": name})
+        values = {key: getattr(each, key) for key in ("described", "weights_sha256", "channel_scale", "sizes", "rows")}
+        described.append({**values, "weights": name})
     write_json(folder / FEATURES, described)
     return files
 
@@ -265,15 +258,13 @@ def _read_extractors(folder: Path, weights: Path | None) -> list[Extractor]:
         file = folder / each.weights if each.weights else weights
         if file is not None and not file.is_file():
             raise MissingFeatures(f"{file}: weights of the extractor are not there; copy the folder again")
-        values: dict[str, Any] = {**vars(each), "weights": file, "sizes": dict(each.sizes)}
-        extractors.append(Extractor(store=folder / FEATURES, **values))
+        extractors.append(replace(each, weights=file, store=folder / FEATURES))
     return extractors
 
 
-def _described(folder: Path) -> list[_Described]:
+def _described(folder: Path) -> list[Extractor]:
     check(folder / FEATURES)
-    described: list[_Described] = read_json(folder / FEATURES, list[_Described])
-    return described
+    return read_json(folder / FEATURES, list[Extractor])
 
 
 def fetch_run(name: str) -> Path:
@@ -281,5 +272,5 @@ def fetch_run(name: str) -> Path:
     folders = [hub_file(name, file).parent for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES)]
     for each in _described(folders[0]):
         if each.weights:
-            hub_file(name, each.weights)
+            hub_file(name, str(each.weights))
     return folders[0]

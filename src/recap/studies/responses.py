@@ -22,7 +22,7 @@ from recap.core.errors import DataError, MissingData, counted
 from recap.core.files import reading
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.settings import Strict
+from recap.settings.base import Strict
 from recap.studies.sheets import Item, Sheet, Sheets
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer

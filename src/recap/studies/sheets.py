@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from recap.core.checksums import check
 from recap.core.documents import read_json
 from recap.core.hashing import value_hash
-from recap.settings import Strict, Study
+from recap.settings import Study
+from recap.settings.base import Strict
 
 BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
 YES_NO = ("no", "yes")

@@ -22,8 +22,8 @@ from recap.models.gpt2 import LanguageModel, save_language_model
 from recap.nn.rows import PackedIndex
 from recap.plan.source import code_digest
 from recap.runs.folder import read_weights
-from recap.settings import CosineSchedule, CrossEntropy
 from recap.settings.models import LanguageModel as Settings
+from recap.settings.recipes import CosineSchedule, CrossEntropy
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group
 from recap.training.loop import Metric, OptimizerStep, Training

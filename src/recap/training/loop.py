@@ -18,7 +18,7 @@ from recap.core.device import mixed
 from recap.core.errors import TrainingError, first_line, listed
 from recap.core.files import atomic_path
 from recap.core.hashing import differences
-from recap.core.log import log, time_left
+from recap.core.log import duration, log
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
@@ -203,7 +203,7 @@ class Training:
             }
         )
         logged = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        left = f"; {time_left(done, epochs, progress.seconds)}" if done < epochs else ""
+        left = f"; about {duration(progress.seconds * (epochs - done) / done)} left" if done < epochs else ""
         validated = "" if score is None else f", validation {self.metric.name} {score:.4f}"
         log.info(f"{name}: {logged}{validated}{left}")
         if score is not None:

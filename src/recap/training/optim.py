@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from recap.nn.fast import fast
-from recap.settings import Schedule, Stage
+from recap.settings.recipes import Schedule, Stage
 
 BETTER = 1e-4  # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
 TRUSTED_LENGTH = 5.0  # of the average behind RAdam's second moment, rho_t: the update is rectified above it

@@ -36,7 +36,15 @@ from recap.runs.inputs import (
     pretrained_file,
     split_captions,
 )
-from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, RunSpec, SelfCritical, Stage
+from recap.settings.recipes import (
+    CrossEntropy,
+    DecodingSettings,
+    Execution,
+    ExecutionFile,
+    RunSpec,
+    SelfCritical,
+    Stage,
+)
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group, init_group
 from recap.training.loop import BEST, STATE, Objective, OptimizerStep, Training

@@ -8,8 +8,8 @@ import pytest
 from helpers.refusals import refused
 from recap.cli.train import become_processes
 from recap.core.errors import ConfigError
-from recap.settings import ExecutionFile, RunSpec
 from recap.settings.params import validate
+from recap.settings.recipes import ExecutionFile, RunSpec
 
 SPEC = {**dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "tiny"), "stage": "xe", "seed": 1}
 SPEC |= {"stage_settings": {"epochs": 1, "learning_rate": 0.1}, "model_settings": {"kind": "transformer"}}

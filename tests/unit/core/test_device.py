@@ -18,9 +18,3 @@ def test_auto_takes_bf16_only_where_the_processor_has_units_for_it(monkeypatch, 
 def test_auto_asks_a_gpu_for_units_and_takes_no_emulation(monkeypatch, units, expected):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: units or including_emulation)
     assert device.precision_here("auto", torch.device("cuda")) == expected
-
-
-@pytest.mark.parametrize("kind, expected", [("float32", torch.float32), ("bf16", torch.bfloat16)])
-def test_products_of_a_step_have_its_number_type(kind, expected):
-    with device.mixed(kind, CPU):
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected

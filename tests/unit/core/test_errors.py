@@ -22,8 +22,3 @@ def test_a_full_memory_is_one_sentence(monkeypatch, capsys, error):
         raise error
     assert statuses == [2]
     assert capsys.readouterr().err.startswith("recap: the memory is full")
-
-
-def test_another_failed_import_keeps_its_traceback():
-    with pytest.raises(ImportError, match="no such library"), one_sentence():
-        raise ImportError("no such library")

@@ -57,12 +57,6 @@ def test_a_wait_ends_in_one_sentence(tmp_path):
         pass
 
 
-def test_a_lock_that_cannot_be_made_is_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    with refused(RecapError, "file"), exclusive(tmp_path / "file" / "x", wait_seconds=0, what="x"):
-        pass
-
-
 @pytest.mark.parametrize(
     "error",
     [

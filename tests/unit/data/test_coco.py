@@ -1,17 +1,13 @@
 """COCO: split and words from plain annotations, names of both years, counts, server ids; pictures without captions."""
 
-import json
-
 import pytest
 
-from helpers.coco_files import LISTED, TRAIN, VAL, annotations, name_2014, spec, write_coco
+from helpers.coco_files import LISTED, TRAIN, VAL, name_2014, spec, write_coco
 from helpers.generators import jpeg, karpathy
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError, MissingData
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.subsets import read_used, write_used
-from recap.settings.datasets import COCO_PARTS
-from recap.share.coco_server import write_server_ids
 from rehearsal.archives import write_zip
 
 pytestmark = pytest.mark.seconds
@@ -100,26 +96,6 @@ def test_a_part_must_be_asked_for(tmp_path):
         corpus_of(folder, test_list=None)
     with refused(DataError, "coco"):
         corpus_of(folder, annotations=["all2017.zip"])
-
-
-def server_files(folder, tests=(1, 16), vals=VAL):
-    images = [{"id": number, "file_name": f"COCO_test2014_{number:012d}.jpg"} for number in tests]
-    write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": images}})
-    content = {"annotations/captions_val2014.json": annotations(vals, name_2014, 0)}
-    write_zip(folder / "annotations.zip", {"annotations/captions_train2014.json": {}, **content})
-    return {"info": folder / "info.zip", "annotations": folder / "annotations.zip", "out": folder / "ids.json"}
-
-
-def test_server_ids(tmp_path):
-    files = server_files(tmp_path)
-    ids = write_server_ids(**files, partial=True)
-    assert ids == {"test2014": [1, 16], "val2014": sorted(VAL)}
-    assert {key: value for key, value in json.loads(files["out"].read_text()).items() if key != "hash"} == ids
-    with refused(DataError, "info.zip", "test2014", "2 images", "40,775", "--partial"):
-        write_server_ids(**files)
-    with refused(DataError, "image id 1"):
-        write_server_ids(**server_files(tmp_path, tests=(1, 1)), partial=True)
-    assert COCO_PARTS["val2014"] == 40_504
 
 
 IDS = (7, 3, 201)

@@ -7,8 +7,8 @@ import pytest
 
 from recap.data.corpus import Caption, write_corpus
 from recap.evaluation import decode, job
-from recap.settings import EvaluationSpec, Execution
 from recap.settings.params import validate
+from recap.settings.recipes import EvaluationSpec, Execution
 
 pytestmark = pytest.mark.seconds
 NAME = "captions.test2014.json"

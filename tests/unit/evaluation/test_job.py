@@ -23,9 +23,9 @@ from recap.evaluation.job import evaluate
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
-from recap.settings import EvaluationSpec, Execution
 from recap.settings.datasets import ScenesDataset
 from recap.settings.params import validate
+from recap.settings.recipes import EvaluationSpec, Execution
 
 pytestmark = pytest.mark.seconds
 

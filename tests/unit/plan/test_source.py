@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from recap.plan import source
 from recap.plan.source import EVALUATION, MACHINERY, PICTURES, TRAINING, code_digest, reached
-from recap.settings import EvaluationSpec, Execution, RunSpec
 from recap.settings.metrics import METRICS
 from recap.settings.models import model_source
+from recap.settings.recipes import EvaluationSpec, Execution, RunSpec
 
 pytestmark = pytest.mark.seconds
 

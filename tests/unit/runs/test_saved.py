@@ -15,9 +15,8 @@ from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.features.write import build_store
-from recap.settings import EvaluationSpec, Execution, RunSpec
 from recap.settings.params import validate
-from recap.settings.recipes import ExecutionFile
+from recap.settings.recipes import EvaluationSpec, Execution, ExecutionFile, RunSpec
 
 pytestmark = pytest.mark.seconds
 SPEC = validate(EvaluationSpec, {"evaluation": {"beam": 1, "max_length": 5, "metrics": ["BLEU"]}}, "spec")

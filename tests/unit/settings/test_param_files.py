@@ -73,20 +73,6 @@ def test_a_profile_is_that_of_its_scale_and_what_the_command_line_gives_comes_be
     assert (profile.name, profile.scale, profile.tables) == ("mine_readings", "photos", ["mine/v"])
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({}, ["--config scale=NAME", "photos, paper"]),
-        ({"scale": "photo"}, ["'photo'", "'photos'"]),
-        ({"scale": "photos", "scales": {"photos": {"table": ["t"]}}}, ["scales.photos", "'table'"]),
-        ({"scale": "photos", "scales": ["photos"]}, ["scales"]),
-    ],
-)
-def test_a_mistake_in_the_scales_of_a_profile_is_one_sentence(change, named):
-    with refused(ConfigError, "mine: ", *named):
-        load_profile({**PROFILE, **change}, "mine")
-
-
 def test_a_profile_of_one_scale_is_not_run_at_another_into_the_same_folders():
     written = {"name": "demo", "scale": "scenes"}
     with refused(ConfigError, "demo.yaml", "--config", "at scale 'scenes'"):

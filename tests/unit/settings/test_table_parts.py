@@ -6,7 +6,7 @@ import pytest
 
 from helpers.plans import edited, planned
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, UnknownName
+from recap.core.errors import ConfigError
 from recap.settings.params import load_named, profiles_of_tables
 
 COMMON = {"columns": ["BLEU-4", "CIDEr"], "baseline": "a", "printed_on": "scenes", "seeds": 3}
@@ -92,11 +92,3 @@ def test_a_mistake_is_said_with_the_file_of_all_parts(with_parts, changes, named
     edited(with_parts, "mine/tables/whole.yaml", **changes)
     with refused(ConfigError, "params/mine/tables/whole.yaml", *named):
         planned(with_parts, None, ["mine/alone", "mine/whole"])
-
-
-def test_an_unknown_part_suggests_the_nearest_and_a_base_needs_one(with_parts):
-    with refused(UnknownName, "mine/whole_f2", "tables", "mine/whole_f1"):
-        planned(with_parts, None, ["mine/whole_f2"])
-    edited(with_parts, "mine/tables/more.yaml", base="mine/whole", title="More")
-    with refused(UnknownName, "mine/whole_f1", "mine/whole_005"):
-        planned(with_parts, None, ["mine/more"])

@@ -94,14 +94,6 @@ def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
     assert read_profiles()["paper_small"] == ["--configfile", "params/paper.yaml", "--config", "scale=small"]
 
 
-def test_a_profile_that_cannot_be_added_is_refused(project, capsys):
-    assert "choose a scale" in refused(capsys, "add", "params/paper.yaml")
-    assert "params/gone.yaml: no such file" in refused(capsys, "add", "params/gone.yaml")
-    words = ["params/paper.yaml", "--scale", "small", "--inputs", "${HOME}"]
-    assert "dollar sign" in refused(capsys, "add", *words)
-    assert not (project / "dvc.profiles.yaml").exists()
-
-
 def listing(*paths, md5="0" * 32):
     """Return the listing of a folder whose files all have one md5."""
     return json.dumps([{"md5": md5, "relpath": path} for path in paths], sort_keys=True).encode()

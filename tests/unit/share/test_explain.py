@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.commands import refused_command
 from recap.cli import main
 from recap.models.explained import Note
 from recap.share.explain import Explanation, explain, write_explanations
@@ -55,9 +54,3 @@ def test_the_place_that_was_looked_at_is_bright(tmp_path):
     assert shown[120:165, 120:165].mean() > 200 > 100 > shown[12:48, 12:48].mean()
     assert "width:25%" in page and "gate &lt;b&gt;: 0.25" in page and "(a &lt;/li&gt; b)" in page
     assert "&lt;a&gt;" in page and "a &lt;/h2&gt;" in page and "<title>run &lt;x&gt;</title>" in page
-
-
-def test_options_that_do_not_go_together_are_refused(results, photo, capsys, tmp_path):
-    for more in (["--together"], ["--beam", "2"]):
-        words = ["caption", photo, "--run", results.folder, "--explain", tmp_path / "p.html", *more]
-        assert "--explain: " in refused_command(capsys, *words)

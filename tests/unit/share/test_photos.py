@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.commands import printed, refused_command
+from helpers.commands import printed
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import DataError
@@ -126,8 +126,3 @@ def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_name
     streams = capsys.readouterr()
     assert json.loads(streams.out)["file"] == " + ".join(files)
     assert "trained with 1 pictures an example, and is given 2" in streams.err
-
-
-def test_nothing_is_written_where_the_run_is_wrong(results, photo, tmp_path, capsys):
-    assert "none" in refused_command(capsys, "caption", photo, "--run", tmp_path / "none", "--out", tmp_path / "out")
-    assert not list(tmp_path.iterdir())

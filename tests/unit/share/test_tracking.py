@@ -113,13 +113,6 @@ def test_settings_are_params_and_no_tag_is_a_hash_but_the_last(publish):
     assert data.params == {"label": "transformer", "model": "transformer", **settings}
 
 
-def test_a_name_that_mlflow_refuses_has_its_reason(publish, results):
-    config = results / "runs" / SETTING / "seed-1" / "xe" / "config.yaml"
-    config.write_text(yaml.safe_dump({"spec": {"key" * 100: 1}}))
-    with refused(RecapError, "maximum length of 250", "parameters"):
-        publish()
-
-
 def test_a_score_of_no_metric_is_named(results):
     file = results / "scores" / SETTING / "seed-1" / "scst" / "metrics.json"
     file.write_text(file.read_text().replace("CIDEr", "CIDEx"))

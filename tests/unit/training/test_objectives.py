@@ -14,7 +14,7 @@ from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
 from recap.runs.inputs import caption_tensor
-from recap.settings import DecodingSettings, ScheduledSampling, SelfCritical
+from recap.settings.recipes import DecodingSettings, ScheduledSampling, SelfCritical
 from recap.training.objectives import advantages, of_tokens, policy_numbers, sampled_inputs
 
 

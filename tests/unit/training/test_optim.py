@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from helpers.operators import Operators
-from recap.settings import (
+from recap.settings.params import load_named
+from recap.settings.recipes import (
     ConstantSchedule,
     CosineSchedule,
     CrossEntropy,
@@ -15,7 +16,6 @@ from recap.settings import (
     StepSchedule,
     TableSchedule,
 )
-from recap.settings.params import load_named
 from recap.training.optim import RAdam, build_optimizer, clip_gradients, learning_rate
 
 ROOT = Path(__file__).resolve().parents[3]
