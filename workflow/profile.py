@@ -20,7 +20,7 @@ from recap.core.hashing import value_hash
 from recap.core.process import LOCK_FOLDER
 from recap.models.check import check_models
 from recap.plan import records
-from recap.plan.costs import Costs, Need, Parameters, Resources, StepCosts
+from recap.plan.costs import Costs, Need, Parameters, Resources, measured_costs
 from recap.plan.jobs import execution
 from recap.plan.outside import Requirement, line, refuse_missing, requirements
 from recap.plan.paths import Paths, used_features
@@ -46,7 +46,7 @@ class Planned(NamedTuple):
 
     def limits(self) -> Resources:
         """Return the limits of jobs."""
-        return Resources(Costs(self.plan, self.parameters, StepCosts.of_project(self.plan.params)))
+        return Resources(Costs(self.plan, self.parameters, measured_costs(self.plan.params)))
 
 
 def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:

@@ -11,7 +11,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from recap.core.errors import counted
-from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Costs, EvaluationCost, TrainingCost
+from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Cost, Costs
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.run import Run, row_runs
@@ -19,7 +19,6 @@ from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
 
-Cost = TrainingCost | EvaluationCost
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -45,7 +44,7 @@ def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float 
     once, of several numbers if None.
     """
     missing, tables = requirements(Paths(plan)), table_work(plan, costs)
-    trainings = [cost for table in tables for cost in table.costs if isinstance(cost, TrainingCost)]
+    trainings = [cost for table in tables for cost in table.costs if cost.steps]
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
         f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
@@ -97,7 +96,7 @@ def _tools(tools: Sequence[Tool]) -> Iterator[str]:
     yield from _columns(missing)
 
 
-def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[TrainingCost]) -> Iterator[str]:
+def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Cost]) -> Iterator[str]:
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
     unknown = len(whole) - len(published)
@@ -159,7 +158,7 @@ def _work(tables: Sequence[TableWork]) -> Iterator[str]:
     head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
     numbers: dict[str, list[float]] = {}
     for each in tables:
-        steps = sum(cost.steps for cost in each.costs if isinstance(cost, TrainingCost))
+        steps = sum(cost.steps for cost in each.costs)
         gflop = sum(cost.gflop for cost in each.costs)
         numbers[each.table] = [each.rows, *each.trainings.values(), steps, each.evaluations, gflop]
     numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
@@ -167,7 +166,7 @@ def _work(tables: Sequence[TableWork]) -> Iterator[str]:
     yield from _columns([head, *rows], numbers=range(1, len(head)))
 
 
-def _memory(trainings: Sequence[TrainingCost]) -> Iterator[str]:
+def _memory(trainings: Sequence[Cost]) -> Iterator[str]:
     exact, memory = sum(cost.measured for cost in trainings), [cost.memory for cost in trainings]
     held = "weights, gradients, Adam's moments, and what a step keeps for its backward pass"
     yield f"A training holds {_size(min(memory))} to {_size(max(memory))}: {held}."
