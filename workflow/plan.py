@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import snakemake
 from workflow.provenance import read_record
 
-from recap.core.errors import listed
+from recap.core.errors import aligned, listed
 from recap.core.hashing import differences
 from recap.plan.run import job_label
 
@@ -99,8 +99,7 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
         named = ", ".join(map(str, sorted({int(seed) for seed in numbers if seed is not None})))
         wildcards = {**dict(rest), **({"seed": named} if named else {})}
         rows.append((rule, job_label(rule, wildcards, labels), reason))
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    return [f"{rule:{widths[0]}}  {name:{widths[1]}}  {reason}" for rule, name, reason in rows]
+    return aligned(rows)
 
 
 def changes(old: set[str], new: set[str], stage: str) -> str:

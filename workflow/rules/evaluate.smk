@@ -18,7 +18,8 @@ SCORED_FILES = {each.path: each for each in PLAN.scored_files() if each.captions
 RELEASED = {each.path: each for each in PLAN.scored_files() if each.released}
 SENT = {each.run.path: each for each in PLAN.submissions()}
 SUBMISSIONS = {each.algorithm: each for each in PLAN.submissions()}
-SUBMISSION = PATHS.submission("{algorithm}")
+SUBMISSION = f"{REPORTS}/server/{{algorithm}}"
+SERVER_CAPTIONS = f"{R}/scores/{{run}}/captions.{{part}}.json"
 
 
 def install_spice():
@@ -127,7 +128,7 @@ rule score_file:
     input:
         lambda w: metric_products(SCORED_FILES[w.outside].dataset, SCORED_FILES[w.outside].metrics),
         captions=lambda w: PATHS.outside(SCORED_FILES[w.outside].captions),
-        corpus=lambda w: PATHS.corpus(SCORED_FILES[w.outside]),
+        corpus=lambda w: PATHS.of_dataset(SCORED_FILES[w.outside], "corpus.parquet"),
     output:
         **score_files("{outside}"),
     log:
@@ -148,7 +149,7 @@ rule score_released:
     input:
         lambda w: metric_products(RELEASED[w.outside].dataset, RELEASED[w.outside].metrics),
         lambda w: [PATHS.outside(file) for file in RELEASED[w.outside].files],
-        corpus=lambda w: PATHS.corpus(RELEASED[w.outside]),
+        corpus=lambda w: PATHS.of_dataset(RELEASED[w.outside], "corpus.parquet"),
         features=lambda w: may_grow(PATHS.features(RELEASED[w.outside])),
         extractors=lambda w: PATHS.extractors(RELEASED[w.outside]),
     output:
@@ -176,13 +177,13 @@ rule score_released:
 
 rule server_captions:
     input:
-        corpus=lambda w: PATHS.corpus(SENT[w.run].shown(w.part)),
-        vocabulary=lambda w: PATHS.vocabulary(SENT[w.run].run),
+        corpus=lambda w: PATHS.of_dataset(SENT[w.run].shown(w.part), "corpus.parquet"),
+        vocabulary=lambda w: PATHS.of_dataset(SENT[w.run].run, "vocabulary.json"),
         features=lambda w: may_grow(PATHS.features(SENT[w.run].shown(w.part))),
         extractors=lambda w: PATHS.extractors(SENT[w.run].shown(w.part)),
         model=lambda w: model_files(SENT[w.run].run),
     output:
-        f"{R}/scores/{{run}}/captions.{{part}}.json",
+        SERVER_CAPTIONS,
     log:
         f"{LOGS}/server_captions/{{run}}/{{part}}.log",
     wildcard_constraints:
@@ -206,8 +207,8 @@ rule server_captions:
 
 rule submission:
     input:
-        val=lambda w: PATHS.captions_of(SUBMISSIONS[w.algorithm].run, VAL),
-        test=lambda w: PATHS.captions_of(SUBMISSIONS[w.algorithm].run, TEST),
+        val=lambda w: SERVER_CAPTIONS.format(run=SUBMISSIONS[w.algorithm].run.path, part=VAL),
+        test=lambda w: SERVER_CAPTIONS.format(run=SUBMISSIONS[w.algorithm].run.path, part=TEST),
     output:
         zip=f"{SUBMISSION}/{{algorithm}}.zip",
         files=[f"{SUBMISSION}/{results_name(part, '{algorithm}')}" for part in (VAL, TEST)],

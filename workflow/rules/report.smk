@@ -93,8 +93,8 @@ for figure in PLAN.model_figures:
         name:
             f"figure_{figure.name}"
         input:
-            corpus=PATHS.corpus(figure.runs[0]),
-            vocabulary=PATHS.vocabulary(figure.runs[0]),
+            corpus=PATHS.of_dataset(figure.runs[0], "corpus.parquet"),
+            vocabulary=PATHS.of_dataset(figure.runs[0], "vocabulary.json"),
             features=may_grow(PATHS.features(figure.runs[0])) if RUNS else [],
             extractors=PATHS.extractors(figure.runs[0]) if RUNS else [],
             images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],

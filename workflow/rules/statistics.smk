@@ -15,7 +15,7 @@ CLAIM_FILES = {ending: f"{REPORTS}/tables/claims.{ending}" for ending in FORMATS
 
 def server_folders(table_id):
     """Return path of a scored run -> folder of what COCO's server is sent of it."""
-    return {each.run.path: PATHS.submission(each.algorithm) for each in PLAN.submissions(table_id)}
+    return {each.run.path: SUBMISSION.format(algorithm=each.algorithm) for each in PLAN.submissions(table_id)}
 
 
 def server_answers(w):

@@ -40,21 +40,13 @@ class Paths:
         """Return the path of a file that the profile's `inputs` folder must hold."""
         return str(Path(self.plan.profile.inputs) / name)
 
-    def of_dataset(self, dataset: str, name: str) -> str:
-        """Return the path of a file of a data set: ``corpus.parquet``, ``vocabulary.json``, ``card.md``."""
-        return f"{self.results}/data/{dataset}/{name}"
-
-    def corpus(self, run: Run | ScoredFile) -> str:
-        """Return the captions of a run's data set."""
-        return self.of_dataset(run.dataset, "corpus.parquet")
-
-    def vocabulary(self, run: Run) -> str:
-        """Return the vocabulary of a run's data set."""
-        return self.of_dataset(run.dataset, "vocabulary.json")
+    def of_dataset(self, dataset: str | Run | ScoredFile, name: str) -> str:
+        """Return a file of a data set, or of that of a run: ``corpus.parquet``, ``vocabulary.json``, ``card.md``."""
+        return f"{self.results}/data/{dataset if isinstance(dataset, str) else dataset.dataset}/{name}"
 
     def subset(self, run: Run) -> str:
         """Return the training captions that a run sees."""
-        return self.of_dataset(run.dataset, f"{SUBSETS}/{run.subset}/seed-{run.seed}.json")
+        return self.of_dataset(run, f"{SUBSETS}/{run.subset}/seed-{run.seed}.json")
 
     def images(self, dataset: str) -> list[str]:
         """Return folders or zips with the pictures of a data set."""
@@ -119,23 +111,15 @@ class Paths:
         """Return what an evaluation leaves."""
         return [f"{self.results}/scores/{scored.path}/{name}" for name in SCORE_FILES]
 
-    def captions_of(self, run: Run, part: str) -> str:
-        """Return the captions of a part of COCO by a scored run, in COCO's results form."""
-        return f"{self.results}/scores/{run.path}/captions.{part}.json"
-
     def figure(self, name: str) -> str:
         """Return a file of a figure."""
         return f"{self.reports}/figures/{name}"
 
-    def submission(self, algorithm: str) -> str:
-        """Return the folder of what COCO's server is sent of a run, and of what it answers."""
-        return f"{self.reports}/server/{algorithm}"
-
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
         """Return the files that a training stage reads, as the inputs of its rule: one or a list by name."""
         files: dict[str, Any] = {
-            "corpus": self.corpus(run),
-            "vocabulary": self.vocabulary(run),
+            "corpus": self.of_dataset(run, "corpus.parquet"),
+            "vocabulary": self.of_dataset(run, "vocabulary.json"),
             "subset": self.subset(run),
             "features": self.features(run),
             "extractors": self.extractors(run),
@@ -148,8 +132,8 @@ class Paths:
 def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     runs = paths.plan.scored()
-    files = {file(run) for run in runs for file in (paths.corpus, paths.vocabulary, paths.subset)}
-    files |= {paths.of_dataset(run.dataset, "card.md") for run in runs} | set(map(paths.corpus, paths.plan.shown()))
+    files = {paths.of_dataset(run, name) for run in runs for name in ("vocabulary.json", "card.md")}
+    files |= {*map(paths.subset, runs), *(paths.of_dataset(run, "corpus.parquet") for run in paths.plan.shown())}
     pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
     return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
 

@@ -14,9 +14,9 @@ from recap.plan.figures import model_figures, planned_figure
 from recap.plan.run import Run, ScoredFile, Submission, baseline, file_name, labels, outside_path, row_runs, series_of
 from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
-from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Server, Table, TableFile, Titles
+from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
-from recap.settings.params import base_files, flat, load_named, names, read_mapping, tables_named, validate
+from recap.settings.params import base_files, flat, load_named, read_mapping, tables_named, validate
 from recap.settings.tables import Selection, selections_over
 
 
@@ -62,22 +62,8 @@ class RunPlan:
         drawn = [table_id for file in figures.values() for table_id in file.tables]
         for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
             self._add(table_id, self._load("tables", table_id, who))
-        self.figures = {
-            name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
-            for name, file in figures.items()
-        }
-        self.model_figures = [
-            figure
-            for table_id, table in self.tables.items()
-            for figure in model_figures(
-                table_id,
-                self._scaled[table_id].table.figures,
-                table,
-                {row.id: self.weights(row_runs(row, self.seeds[table_id])[0]) for row in table.rows},
-                scale=profile.scale,
-                scales=names(params, "scales"),
-            )
-        ]
+        self.figures = {name: planned_figure(self, name, file) for name, file in figures.items()}
+        self.model_figures = model_figures(self)
         self._trained = sorted({stage for run in self.scored() for part in run.parts() for stage in self.stages(part)})
         self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
@@ -125,23 +111,25 @@ class RunPlan:
         as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (None, self.scale))
         run, quoted, not_run = scaler.rows()
         outside, also_quoted = scaler.outside_rows()
-        server = self._server(file, scaler, f"server.test of table {table_id!r}")
-        if file.printed_on is not None:
-            self._load("datasets", file.printed_on, f"printed_on of table {table_id!r}")
+        with asked_for_by(f"table {table_id!r}"):
+            if file.printed_on is not None:
+                self.get("datasets", file.printed_on)
+            server, test = file.server, file.server and scaler.test_data(file.server)
+            if server and test != server.test and not isinstance(self.get("datasets", str(test)), PicturesAlone):
+                server = None  # the scale has other data than the server's
         rows, pairs = [], []
         for row in run:
-            who = f"row {row.id!r} of table {table_id!r}"
             planned, as_file = scaler.row(row), as_is.row(row)
-            self._load_row(planned, who)
-            with asked_for_by(who):
+            with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
+                self._load_row(planned)
                 pairs.append(Pair(self._compared(as_file), self._compared(planned)))
-            as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
-            rows.append(self._row(row, planned, as_printed))
-            if server and row.id not in server.not_sent:
-                dataset, features = scaler.test_pictures(row, server)
-                self._load_parts(dataset, features, who)
-                check_test_pictures(self.get, dataset, features, who)
-                self.test_pictures[table_id, row.id] = dataset, "+".join(features)
+                as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
+                rows.append(self._row(row, planned, as_printed))
+                if server and row.id not in server.not_sent:
+                    dataset, features = scaler.test_pictures(row, server)
+                    self._load_parts(dataset, features)
+                    check_test_pictures(self.get, dataset, features)
+                    self.test_pictures[table_id, row.id] = dataset, "+".join(features)
         ids = {row.id for row in run}
         if server:
             not_sent = {key: why for key, why in server.not_sent.items() if key in ids}
@@ -153,13 +141,13 @@ class RunPlan:
         settings = self.scale.settings if self.scale else None
         self.tables[table_id] = Table(
             **{key: getattr(file, key) for key in ("title", "printed_on", "doubts", "columns", "baseline")},
-            scale=self._scale_text([table_id]),
+            scale=self.scale_text([table_id]),
             short_scale=short_sentence(scaled, scale=settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
             image_captions=file.image_captions if own_images else [],
             quoted=[*quoted, *also_quoted],
             not_run=not_run,
-            selections=self._selections(file, rows, f"table {table_id!r}"),
+            selections=self._selections(file, rows, table_id),
             outside=outside,
             server=server,
             rows=rows,
@@ -168,36 +156,27 @@ class RunPlan:
         if len({file_name(name) for name in self.tables}) != len(self.tables):
             raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
 
-    def _scale_text(self, table_ids: Sequence[str]) -> str:
+    def scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
         tables = [self._scaled[table_id] for table_id in table_ids]
         settings = self.scale.settings if self.scale else None
         return sentence(tables, scale=settings, titles=self._titles, seeds=len(self.seeds[table_ids[0]]))
 
-    def _load_row(self, planned: PlannedRow, who: str) -> None:
+    def _load_row(self, planned: PlannedRow) -> None:
         """Load and check everything that a row names; its variants are parts of paths from now on."""
-        self._load("subsets", planned.subset, who)
-        self._load_parts(planned.dataset, planned.features, who)
+        self.get("subsets", planned.subset)
+        self._load_parts(planned.dataset, planned.features)
         for variant in (planned.model, planned.recipe):
-            key = variant.section, variant.name
-            with asked_for_by(who):
-                loaded = self._load_variant(variant)
+            key, loaded = (variant.section, variant.name), self._load_variant(variant)
             if self._settings.setdefault(key, loaded) != loaded:
-                raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
+                raise ConfigError(f"{variant.section} {variant.name!r} has two meanings; rename one file")
             self._variants[key] = variant
-        check_row(planned, who, lambda section, name: self._load(section, name, who))
+        check_row(planned, self.get)
 
-    def _load_parts(self, dataset: str, features: tuple[str, ...], who: str) -> None:
+    def _load_parts(self, dataset: str, features: tuple[str, ...]) -> None:
         for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
-            self._load(section, name, who)
+            self.get(section, name)
         self._features["+".join(features)] = features
-
-    def _server(self, file: TableFile, scaler: Scaler, who: str) -> Server | None:
-        """Return what a server is sent of a table: nothing where the scale has other data than the server's."""
-        replaced = file.server and scaler.test_data(file.server)
-        if not file.server or replaced == file.server.test:
-            return file.server
-        return file.server if isinstance(self._load("datasets", str(replaced), who), PicturesAlone) else None
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
@@ -214,7 +193,7 @@ class RunPlan:
             as_printed=as_printed,
         )
 
-    def _selections(self, file: TableFile, rows: Sequence[Row], who: str) -> list[Selection]:
+    def _selections(self, file: TableFile, rows: Sequence[Row], table_id: str) -> list[Selection]:
         """Return the choices among the rows that are run."""
         by_id = {row.id: row for row in rows}
         selections = selections_over([each.model_dump() for each in file.selections], by_id)
@@ -226,8 +205,8 @@ class RunPlan:
             if len(alike) > 1:
                 one, other = list(alike.values())[:2]
                 raise ConfigError(
-                    f"{who}: selections: {each['id']!r}: rows {one!r} and {other!r} differ in data set, subset, "
-                    "stage or validation_beam, so that their validation scores cannot be compared"
+                    f"table {table_id!r}: selections: {each['id']!r}: rows {one!r} and {other!r} differ in data set, "
+                    "subset, stage or validation_beam, so that their validation scores cannot be compared"
                 )
         return [Selection(**each) for each in selections]
 

@@ -165,14 +165,11 @@ class Scaler:
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
         """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
-        here, scales = self.scale.name if self.scale else None, names(self.params, "scales")
+        here = self.scale.name if self.scale else None
         run: list[RowFile] = []
         quoted, not_run = list(self.table.quoted), list(self.table.not_run)
         for row in self.table.rows:
-            for name in row.scales or []:
-                if name not in scales:
-                    where = f"{self.file}: row {row.id!r}: scales"
-                    raise UnknownName(f"{where}: there is no {name!r}; {nearest(name, scales)}")
+            check_scales(self.params, row.scales, f"{self.file}: row {row.id!r}")
             if row.scales is None or here in row.scales:
                 run.append(row)
             elif any(load_named(self.params, "scales", name).paper for name in row.scales):
@@ -275,6 +272,14 @@ class Scaler:
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
 
 
+def check_scales(params: Path, named: Iterable[str] | None, where: str) -> None:
+    """Refuse a scale at which a row or a figure is made, but for which there is no file."""
+    scales = names(params, "scales")
+    for name in named or ():
+        if name not in scales:
+            raise UnknownName(f"{where}: scales: there is no {name!r}; {nearest(name, scales)}")
+
+
 def _base_and_changes(where: str, section: str, value: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the base of what a row names, and what the row changes."""
     if isinstance(value, str):
@@ -293,20 +298,17 @@ def _as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
-def check_row(row: PlannedRow, who: str, get: Get) -> None:
-    """Refuse a row whose data set, subset, features, model and recipe do not go together.
-
-    ``who`` is row and table, for the sentence.
-    """
+def check_row(row: PlannedRow, get: Get) -> None:
+    """Refuse a row whose data set, subset, features, model and recipe do not go together."""
     dataset, recipe = get("datasets", row.dataset), get("recipes", row.recipe.name)
     if row.stage == "scst" and recipe.scst is None:
-        raise ConfigError(f"{who} asks for stage scst, but recipe {row.recipe.name!r} has none")
+        raise ConfigError(f"recipe {row.recipe.name!r} has no stage scst; take stage xe, or another recipe")
     if isinstance(dataset, PicturesAlone):
         raise ConfigError(
-            f"{who}: data set {row.dataset!r} has pictures without captions; name one with captions, and this one "
-            "under the key `server` of the table"
+            f"data set {row.dataset!r} has pictures without captions; name one with captions, and this one under the "
+            "key `server` of the table"
         )
-    _check_weights(row, who, get)
+    _check_weights(row, get)
     for name in row.features:
         features = get("features", name)
         boxes = features.boxes_from()
@@ -317,33 +319,31 @@ def check_row(row: PlannedRow, who: str, get: Get) -> None:
             )
         if missing := [product for product in features.products() if product not in dataset.products]:
             reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
-            raise ConfigError(f"{who}: {reading}; name other features")
+            raise ConfigError(f"{reading}; name other features")
         if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
             raise ConfigError(
-                f"{who}: features {name!r} are tuned on all training captions, and subset {row.subset!r} "
-                "keeps most of them from the model; name features without `word_tuning`"
+                f"features {name!r} are tuned on all training captions, and subset {row.subset!r} keeps most of them "
+                "from the model; name features without `word_tuning`"
             )
     for metric in recipe.evaluation.metrics:
         if missing := [product for product in METRICS.get(metric).products if product not in dataset.products]:
             asks = f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}"
-            raise ConfigError(
-                f"{who}: {asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
-            )
+            raise ConfigError(f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics")
     # A model that would leave out vectors of every image: cells of a grid, or a study's second view.
     limit = get("models", row.model.name).vector_limit
     vectors = (get("features", row.features[0]).vectors_per_picture() or 0) * dataset.pictures_per_image()
     if limit is not None and vectors > limit:
-        raise ConfigError(f"{who}: features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
+        raise ConfigError(f"features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
 
 
-def _check_weights(row: PlannedRow, who: str, get: Get) -> None:
+def _check_weights(row: PlannedRow, get: Get) -> None:
     """Refuse pretrained weights that the row's model cannot begin with."""
     model = get("models", row.model.name)
     source = model.pretrained_weights() or ""
     if source.startswith(HUB) and isinstance(get("datasets", row.dataset).vocabulary, VocabularyRule):
         raise ConfigError(
-            f"{who}: weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words; "
-            "name one with `vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
+            f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words; name one with "
+            "`vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
         )
     if not source.startswith(LANGUAGE_MODEL):
         return
@@ -352,24 +352,24 @@ def _check_weights(row: PlannedRow, who: str, get: Get) -> None:
     for key in SHARED_SIZES:
         ours, theirs = getattr(model, key), getattr(settings, key)
         if ours != theirs:
-            raise ConfigError(f"{who}: the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
+            raise ConfigError(f"the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
     for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
         if getattr(model, key) > most:
             sizes = f"the model has {key} {getattr(model, key)}, language model {name!r} only {most}"
-            raise ConfigError(f"{who}: {sizes}; lower it")
+            raise ConfigError(f"{sizes}; lower it")
 
 
-def check_test_pictures(get: Get, dataset: str, features: Iterable[str], who: str) -> None:
+def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None:
     """Refuse test pictures that have references, and features that cannot be made for them."""
     if not isinstance(get("datasets", dataset), PicturesAlone):
-        raise ConfigError(f"{who}: server.test: data set {dataset!r} has references; name one of kind coco_pictures")
+        raise ConfigError(f"server.test: data set {dataset!r} has references; name one of kind coco_pictures")
     for name in features:
         settings = get("features", name)
         standardized = isinstance(settings, GridFeatures) and settings.standardises()
         if standardized or settings.trained_on() or settings.products():
             raise ConfigError(
-                f"{who}: server: features {name!r} are made from training pictures or captions, which data set "
-                f"{dataset!r} has not; name others, or give the row's reason under server.not_sent"
+                f"server: features {name!r} are made from training pictures or captions, which data set {dataset!r} "
+                "has not; name others, or give the row's reason under server.not_sent"
             )
 
 

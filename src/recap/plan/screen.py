@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from textwrap import shorten
 from typing import Any, Literal
 
-from recap.core.errors import counted
+from recap.core.errors import aligned, counted
 from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Cost, Costs
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
@@ -286,13 +286,8 @@ def makespan(jobs: Mapping[Any, Job], places: int) -> float:
     return now
 
 
-def _columns(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> Iterator[str]:
-    """Yield rows with aligned columns, those of numbers to the right."""
-    right = set(numbers)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = enumerate(zip(row, widths, strict=True))
-        yield "  " + "  ".join(f"{text:{'>' if n in right else '<'}{width}}" for n, (text, width) in cells).rstrip()
+def _columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    return [f"  {line}" for line in aligned(rows, numbers)]
 
 
 def _cut(text: str, width: int = _NOTE) -> str:

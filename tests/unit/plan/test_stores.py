@@ -51,7 +51,6 @@ def test_every_store_of_the_fusion_tables_is_made_once():
     one, other = (run_on(name, "grid_feats_x101_grid+grid_feats_x101_boxes") for name in ("coco", "coco_5"))
     assert paths.features(one) == paths.features(other)
     assert paths.extractors(one) == paths.extractors(other)
-    assert paths.vocabulary(one) != paths.vocabulary(other)
 
 
 def test_a_shared_store_has_the_images_of_all_that_read_it():
