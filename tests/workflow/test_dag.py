@@ -182,7 +182,7 @@ def test_more_processes_than_gpus_are_refused_before_any_job(workspace, monkeypa
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 5")
     done = workspace.snakemake("--dry-run", config=("execution={device: auto}",))
-    assert "recap: recipe 'other': 5 processes want a GPU each, but there are 4; set `processes` lower" in done.stderr
+    assert "recap: recipe 'other': 5 processes want a GPU each of 4; set `processes` lower" in done.stderr
 
 
 def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(workspace):

@@ -91,9 +91,8 @@ def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
     """Return the ids of the words that a caption may not end on."""
     ids = vocabulary.encode(rules.bad_endings)
     if UNK in ids:
-        raise ConfigError(
-            f"evaluation.rules.bad_endings: {rules.bad_endings[ids.index(UNK)]!r} is no word of the vocabulary"
-        )
+        word = rules.bad_endings[ids.index(UNK)]
+        raise ConfigError(f"evaluation.rules.bad_endings: {word!r} is no word of the vocabulary")
     return ids
 
 

@@ -98,9 +98,7 @@ def caption_part(
     torch.set_num_threads(execution.threads)
     images = [image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")]
     if not images:
-        raise DataError(
-            f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO with its pictures of 2014"
-        )
+        raise DataError(f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO's pictures of 2014")
     check_size(part, len(images), str(corpus), partial=partial)
     files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
     decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
@@ -113,10 +111,8 @@ def caption_part(
         captions |= {image: sanitize(decoder.text(ranked[0])) for image, ranked in candidates.items()}
     empty = [image for image, caption in captions.items() if not caption]
     if empty:
-        raise DataError(
-            f"{model[0]}: the caption of image {empty[0]} is empty ({len(empty)} such images of {len(captions)}), "
-            "which COCO's server refuses; train the model longer"
-        )
+        which = f"image {empty[0]} has an empty caption ({len(empty)} such images of {len(captions)})"
+        raise DataError(f"{model[0]}: {which}, which COCO's server refuses; train the model longer")
     write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])
     record(out)
     for file in pieces:

@@ -62,10 +62,7 @@ class Captions:
     def picture(self, image_id: int) -> Image:
         """Return the picture of an image."""
         if self.pictures is None:
-            raise MetricError(
-                "a metric needs the pictures, which `recap evaluate` does not read; "
-                "give `pictures` to evaluate_captions"
-            )
+            raise MetricError("a metric needs pictures, which no command reads; give `pictures` to evaluate_captions")
         return self.pictures(image_id)
 
     def product(self, name: str) -> Path:

@@ -127,10 +127,8 @@ def ptb_tokenize(*lists: Sequence[str], java: Path, timeout_seconds: float) -> l
     tokenized = []
     for captions, lines in zip(lists, (output.split("\n") for output in outputs), strict=True):
         if len(lines) != len(captions):
-            raise MetricError(
-                f"the PTB tokenizer made {len(lines)} lines of {len(captions)} captions; "
-                "one of them holds a character that it takes for a line end"
-            )
+            lengths = f"{len(lines)} lines of {len(captions)} captions"
+            raise MetricError(f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line end")
         words = (line.rstrip().split(" ") for line in lines)
         tokenized.append([" ".join(token for token in line if token not in PUNCTUATION) for line in words])
     return tokenized

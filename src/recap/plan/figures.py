@@ -86,10 +86,7 @@ def model_figures(plan: RunPlan) -> list[PlannedFigure]:
             raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
         read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
         if other := next((row for row in rows if read(row) != read(rows[0])), None):
-            raise ConfigError(
-                f"{where}: rows {rows[0].id!r} and {other.id!r} have different data sets or features; list two figures "
-                "with these in `rows`, one of them with a `name`"
-            )
+            raise ConfigError(f"{where}: {rows[0].id!r} and {other.id!r} differ in data; name one in `rows`")
         labels = tuple(row.label for row in rows)
         if len(set(labels)) < len(labels):
             raise ConfigError(f"{where}: two of its rows have the same label ({', '.join(labels)}); change one")

@@ -34,24 +34,18 @@ def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> Ru
     plan = unchecked_plan(config)
     for section, name in sorted(plan.names()):
         if UNUSABLE.search(name):
-            raise ConfigError(
-                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths"
-            )
+            raise ConfigError(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; rename it")
     if set("{}") & set(inputs := plan.profile.inputs):
         raise ConfigError(f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them")
     gpus, number = uses_gpus(plan.profile.execution), len(devices())
     for name in sorted({run.recipe for run in plan.scored()}):
         recipe = plan.recipe(name)
         if recipe.evaluation.split != "test":
-            raise ConfigError(
-                f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test"
-            )
+            raise ConfigError(f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test")
         here = recipe.processes // nodes(plan, name)
         # No GPU here: the jobs are those of a cluster, whose nodes have them.
         if gpus and number and here > number:
-            raise ConfigError(
-                f"recipe {name!r}: {here} processes want a GPU each, but there are {number}; set `processes` lower"
-            )
+            raise ConfigError(f"recipe {name!r}: {here} processes want a GPU each of {number}; set `processes` lower")
     return plan
 
 

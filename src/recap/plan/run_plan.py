@@ -204,10 +204,8 @@ class RunPlan:
                 alike[row.dataset, row.subset, row.stage, beam] = row.id
             if len(alike) > 1:
                 one, other = list(alike.values())[:2]
-                raise ConfigError(
-                    f"table {table_id!r}: selections: {each['id']!r}: rows {one!r} and {other!r} differ in data set, "
-                    "subset, stage or validation_beam, so that their validation scores cannot be compared"
-                )
+                where = f"table {table_id!r}: selections: {each['id']!r}: rows {one!r} and {other!r}"
+                raise ConfigError(f"{where} differ in data set, subset, stage or validation_beam; leave one out")
         return [Selection(**each) for each in selections]
 
     def _compared(self, row: PlannedRow) -> dict[str, Any]:

@@ -243,10 +243,8 @@ class Scaler:
             kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
             kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
             if kind is None:
-                raise ConfigError(
-                    f"scale {self.scale.name!r} has no sizes for models of kind {kinds[0]!r}; add the key "
-                    f"'models.{kinds[0]}' in {self.params.name}/<paper>/scales/{self.scale.name}.yaml"
-                )
+                file = f"{self.params.name}/<paper>/scales/{self.scale.name}.yaml"
+                raise ConfigError(f"scale {self.scale.name!r} lacks the key 'models.{kinds[0]}'; add it in {file}")
             sizes = [(place, layer.models[kind]) for place, layer in self.layers if kind in layer.models]
             layers = [(self.scale.source(place, f"models.{kind}"), values) for place, values in sizes]
             # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
@@ -304,27 +302,20 @@ def check_row(row: PlannedRow, get: Get) -> None:
     if row.stage == "scst" and recipe.scst is None:
         raise ConfigError(f"recipe {row.recipe.name!r} has no stage scst; take stage xe, or another recipe")
     if isinstance(dataset, PicturesAlone):
-        raise ConfigError(
-            f"data set {row.dataset!r} has pictures without captions; name one with captions, and this one under the "
-            "key `server` of the table"
-        )
+        raise ConfigError(f"data set {row.dataset!r} has no captions; name it only under the table's key `server`")
     _check_weights(row, get)
     for name in row.features:
         features = get("features", name)
         boxes = features.boxes_from()
         if boxes is not None and not get("features", boxes).has_boxes:
             kinds = [kind for kind, each in FEATURES.classes().items() if getattr(each, "has_boxes", False)]
-            raise ConfigError(
-                f"features/{name}.yaml: {boxes!r} has no boxes; name features of kind {' or '.join(kinds)}"
-            )
+            raise ConfigError(f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind {' or '.join(kinds)}")
         if missing := [product for product in features.products() if product not in dataset.products]:
             reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
             raise ConfigError(f"{reading}; name other features")
         if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
-            raise ConfigError(
-                f"features {name!r} are tuned on all training captions, and subset {row.subset!r} keeps most of them "
-                "from the model; name features without `word_tuning`"
-            )
+            tuned = f"features {name!r} are tuned on all training captions, and subset {row.subset!r} has few of them"
+            raise ConfigError(f"{tuned}; name features without `word_tuning`")
     for metric in recipe.evaluation.metrics:
         if missing := [product for product in METRICS.get(metric).products if product not in dataset.products]:
             asks = f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}"
@@ -341,10 +332,8 @@ def _check_weights(row: PlannedRow, get: Get) -> None:
     model = get("models", row.model.name)
     source = model.pretrained_weights() or ""
     if source.startswith(HUB) and isinstance(get("datasets", row.dataset).vocabulary, VocabularyRule):
-        raise ConfigError(
-            f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words; name one with "
-            "`vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
-        )
+        pairs = f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words"
+        raise ConfigError(f"{pairs}; name one with `vocabulary: {{kind: bpe, ...}}`, or another scale")
     if not source.startswith(LANGUAGE_MODEL):
         return
     name = source.removeprefix(LANGUAGE_MODEL)
@@ -367,10 +356,8 @@ def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None
         settings = get("features", name)
         standardized = isinstance(settings, GridFeatures) and settings.standardises()
         if standardized or settings.trained_on() or settings.products():
-            raise ConfigError(
-                f"server: features {name!r} are made from training pictures or captions, which data set {dataset!r} "
-                "has not; name others, or give the row's reason under server.not_sent"
-            )
+            why = f"server: features {name!r} are made from training data, and data set {dataset!r} has none"
+            raise ConfigError(f"{why}; name others, or give the row's reason under server.not_sent")
 
 
 def too_many_vectors(vectors: int, limit: int) -> str:

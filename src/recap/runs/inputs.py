@@ -55,10 +55,8 @@ class FeatureSources:
         for store in self.stores:
             for stream in [store.stream, *store.streams]:
                 if self._store_of.setdefault(stream, store) is not store:
-                    raise FeatureError(
-                        f"{store.path}: has a stream {stream!r}, and so has {self._store_of[stream].path}; "
-                        "take features whose streams have different names"
-                    )
+                    both = f"{store.path} and {self._store_of[stream].path}"
+                    raise FeatureError(f"{both} have a stream {stream!r}; take features with other names of streams")
         self.sizes: Mapping[str, int] = {name: store.shape(name)[1] for name, store in self._store_of.items()}
         self.made_by = joint_maker(self.stores)
         self._streams: Sequence[str] = [self.stores[0].stream]
@@ -75,10 +73,8 @@ class FeatureSources:
         self._boxes = {name for model in models for name in streams_with_boxes(model, inputs)}
         for store in self.stores:
             if not wanted & set(store.streams):
-                raise ConfigError(
-                    f"{store.path}: nothing of it is read; the model reads only {', '.join(self._streams)}: "
-                    "name one source of features, or a model that reads several"
-                )
+                read = ", ".join(self._streams)
+                raise ConfigError(f"{store.path}: the model reads only {read}; leave it out, or take another model")
 
     def rows(self, image_ids: Sequence[int]) -> dict[str, np.ndarray]:
         """Return how many vectors each image has, int64 [B], of every stream that is read."""
@@ -124,10 +120,8 @@ class GpuFeatures:
         needed = sum(int(counts.sum()) * sources.sizes[name] * 4 for name, counts in rows.items())
         free = torch.cuda.mem_get_info(device)[0]
         if needed > USABLE * free:
-            raise FeatureError(
-                f"{sources.stores[0].path}: features of {needed / 2**30:.1f} GiB do not stay on {device}, which has "
-                f"{free / 2**30:.1f} GiB free; set features_in_memory: false"
-            )
+            sizes = f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} GiB free"
+            raise FeatureError(f"{sources.stores[0].path}: {sizes}; set features_in_memory: false")
         self._device = device
         self._index = {image: index for index, image in enumerate(image_ids)}
         # Where an image's vectors are stays on the CPU, which reads it for each batch.
@@ -197,9 +191,7 @@ def split_captions(
     places = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
     unknown = wanted[own[places] != wanted]
     if len(unknown):
-        raise DataError(
-            f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from this corpus"
-        )
+        raise DataError(f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from it")
     pieces = [_encoded(words, vocabulary) for words in corpus.column("tokens", split).take(places).chunks]
     lengths, tokens = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return CaptionIds.by_image(corpus.image_id[rows[places]], lengths, tokens, order)
@@ -257,7 +249,5 @@ def hub_file(source: str, name: str) -> Path:
     try:
         return Path(hf_hub_download(match[1], name, revision=match[2]))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
-        raise ConfigError(
-            f"{source}: {name} cannot be fetched ({first_line(error)}); without a network, copy the files and name "
-            "their path: of pretrained weights, as the model's `weights` in the folder `inputs`"
-        ) from error
+        remedy = "without a network, copy the files and name their path: of a model's `weights`, below `inputs`"
+        raise ConfigError(f"{source}: {name} cannot be fetched ({first_line(error)}); {remedy}") from error

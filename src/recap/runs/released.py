@@ -28,7 +28,7 @@ from recap.models.released import Release
 from recap.runs.folder import CONFIG, WEIGHTS, misfit, save_weights
 from recap.settings import Model, ModelConfig
 from recap.settings.models import RELEASED
-from recap.settings.params import validate
+from recap.settings.params import flat, validate
 from recap.settings.recipes import DecodingSettings
 
 VOCABULARY, REPORT = "vocabulary.json", "import.json"
@@ -137,13 +137,7 @@ def read_options(path: Path) -> dict[str, Any]:
         values = values.get("opt", values)
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds no options; give the release's config.yml or infos pickle")
-    return dict(_flat(values))
-
-
-def _flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        yield from _flat(value, f"{path}.") if isinstance(value, Mapping) else [(path, value)]
+    return flat(values)
 
 
 def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
@@ -199,10 +193,8 @@ def _in_our_order(
     for name in filter(tensors.__contains__, release.tables):
         table = tensors[name]
         if len(table) != count:
-            raise ConfigError(
-                f"{path}: has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}; give the "
-                "vocabulary that the checkpoint was trained with"
-            )
+            sizes = f"has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}"
+            raise ConfigError(f"{path}: {sizes}; give the vocabulary that the checkpoint was trained with")
         ordered[name] = table[torch.tensor(rows)]
         if release.words == "end_first" and name.startswith("output."):
             ordered[name][[PAD, BOS]] = NEVER if table.dim() == 1 else 0.0
