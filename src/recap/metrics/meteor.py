@@ -45,8 +45,8 @@ class Meteor(CocoMetric):
             table = Path(scratch).resolve() / "paraphrases.gz"
             all_texts = chain(texts.hypotheses.values(), *texts.references.values())
             write_matching(folder / "data" / "paraphrase-en.gz", all_texts, table)
-            arguments, limit = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)], captions.timeout_seconds
-            with java_program(arguments, java=captions.java, cwd=folder, timeout=limit, what="METEOR") as jar:
+            arguments = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)]
+            with java_program(arguments, java=captions.java, cwd=folder, what="METEOR") as jar:
                 statistics = jar.exchange(requests, answers=len(requests))
                 answers = jar.exchange([" ||| ".join(("EVAL", *statistics))], answers=len(requests) + 1)
         try:

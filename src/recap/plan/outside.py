@@ -26,9 +26,7 @@ class Requirement:
     path: str  #: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned
     named_by: str  #: the parameter file that names it, or the list of outside files for an archive to be unpacked
     entry: OutsideFile | None  #: what the list of outside files says of it or of its folder; None if it is not listed
-    #: by the workflow from the network, by the workflow from an archive, by a person, or by a job from the hub, unless
-    #: its cache there has it
-    how: How
+    how: How  #: by the workflow from the network or from an archive, by a person, or by a job from the hub's cache
     archive: OutsideFile | None = None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
     pictures: WebPictures | None = None  #: of a list of pictures of the open web: what is fetched, the TSV by its path
 
@@ -102,19 +100,17 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
 
 def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
     """Refuse a plan of whose missing files some are made by no rule, after a line about each."""
-    missing = [each for each in needed if each.how != "hub"]
-    by_hand = [each for each in missing if each.how == "hand" or not paths.plan.profile.fetch]
-    if not by_hand:
+    missing, profile = [each for each in needed if each.how != "hub"], paths.plan.profile
+    first = next((each for each in missing if each.how == "hand" or not profile.fetch), None)
+    if first is None:
         return
     for each in missing:
         log.error(f"recap: missing: {line(each)}")
-    first, profile = by_hand[0], paths.plan.profile
     gettable = 0 if profile.fetch else sum(each.how != "hand" for each in missing)
-    others = f"; {len(missing) - 1} more are missing (one line each above)" if len(missing) > 1 else ""
     fetch = f", or have {gettable} of {len(missing)} made with --config fetch=true inputs={profile.inputs}"
     raise ConfigError(
-        f"{first.path}: no such file or folder; {first.named_by} names it{others}: put it there, or say where your "
-        f"files are with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
+        f"{first.path}: no such file or folder (all {len(missing)} are listed above); put it there, or name the folder "
+        f"of your files with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
     )
 
 

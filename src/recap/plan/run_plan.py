@@ -16,7 +16,7 @@ from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
-from recap.settings.params import base_files, flat, load_named, read_mapping, tables_named, validate
+from recap.settings.params import base_files, flat, load_named, profile_tables, read_mapping, tables_named, validate
 from recap.settings.tables import Selection, selections_over
 
 
@@ -59,8 +59,7 @@ class RunPlan:
             figure: FigureFile = self._load("figures", name, who)
             # A table with parts means all of them.
             figures[name] = figure.model_copy(update={"tables": tables_named(params, figure.tables)})
-        drawn = [table_id for file in figures.values() for table_id in file.tables]
-        for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
+        for table_id in profile_tables(params, profile):
             self._add(table_id, self._load("tables", table_id, who))
         self.figures = {name: planned_figure(self, name, file) for name, file in figures.items()}
         self.model_figures = model_figures(self)
