@@ -65,7 +65,7 @@ def test_a_phase_stops_where_the_next_begins(workspace):
             "params: there is no 'zodiak' in models; did you mean 'zodiac'? (asked for by row 'zodiac' of",
         ),
         ("tiny.yaml", "seeds:", "sedes:", "profile tiny: unknown key 'sedes'; did you mean 'seeds'?"),
-        ("recipes/short.yaml", "beam: 2", "split: val", "evaluation.split is 'val', but tables are made of test"),
+        ("recipes/short.yaml", "beam: 2", "split: val", "evaluation.split is 'val', but tables have test"),
         ("tiny.yaml", "[tiny]", "[photos]", "inputs/captions.json: no such file or folder; datasets/tiny_photos.yaml"),
     ],
 )

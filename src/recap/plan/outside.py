@@ -109,8 +109,8 @@ def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
     gettable = 0 if profile.fetch else sum(each.how != "hand" for each in missing)
     fetch = f", or have {gettable} of {len(missing)} made with --config fetch=true inputs={profile.inputs}"
     raise ConfigError(
-        f"{first.path}: no such file or folder (all {len(missing)} are listed above); put it there, or name the folder "
-        f"of your files with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
+        f"{first.path}: no such file or folder; {first.named_by} names it: put it there, or say where your files are "
+        f"with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
     )
 
 

@@ -198,14 +198,10 @@ def _selected(choice: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def choose(selection: Selection, labels: Mapping[str, str], scores: Mapping[str, Mapping[int, float]]) -> Choice:
     """Return the choice among rows: id -> seed -> best validation CIDEr-D."""
-    seeds = sorted({seed for row in selection.over for seed in scores[row]})
-    candidates = []
-    for row in selection.over:
-        if missing := [seed for seed in seeds or [1] if seed not in scores[row]]:
-            where = f"selection {selection.id!r}: row {row!r}"
-            raise MetricError(f"{where} has no validation score of seed {missing[0]}; train it")
-        mean = fmean(scores[row].values())
-        candidates.append(Candidate(row=row, label=labels[row], validation_cider_d=dict(scores[row]), mean=mean))
+    candidates = [
+        Candidate(row=row, label=labels[row], validation_cider_d=dict(scores[row]), mean=fmean(scores[row].values()))
+        for row in selection.over
+    ]
     best = max(candidates, key=lambda each: each.mean)  # the first of equal ones
     return Choice(id=selection.id, label=selection.label, chosen=best.row, rule=RULE, candidates=candidates)
 

@@ -31,11 +31,6 @@ def test_the_best_mean_over_the_seeds_is_chosen(transformer, zodiac, chosen):
     assert [each.validation_cider_d for each in choice.candidates] == [transformer, zodiac]
 
 
-def test_a_missing_seed_is_refused_with_row_and_seed():
-    with refused(MetricError, "zodiac", "seed 2"):
-        choose(SELECTION, LABELS, {"transformer": {1: 0.5, 2: 0.7}, "zodiac": {1: 0.4}})
-
-
 def trainings(root, **scores):
     """Write the records of trainings; row -> best validation score by seed."""
     for row, by_seed in scores.items():
