@@ -42,7 +42,7 @@ class RunPlan:
         self._same_pictures: dict[str, str] = {}
         self._scaled: dict[str, Scaled] = {}
         who = f"profile {profile.name!r}"
-        self.scale: NamedScale | None = None
+        self.scale = NamedScale()
         if profile.scale:
             settings, layers = self._load("scales", profile.scale, who), base_files(params, "scales", profile.scale)
             files = {key: file for file, values in layers for key in flat(values)}
@@ -107,7 +107,7 @@ class RunPlan:
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
-        as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (None, self.scale))
+        as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (NamedScale(), self.scale))
         run, quoted, not_run = scaler.rows()
         outside, also_quoted = scaler.outside_rows()
         with asked_for_by(f"table {table_id!r}"):
@@ -137,11 +137,10 @@ class RunPlan:
         faithful = all(row.as_printed for row in rows)
         scaled = self._scaled[table_id] = Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
-        settings = self.scale.settings if self.scale else None
         self.tables[table_id] = Table(
             **{key: getattr(file, key) for key in ("title", "printed_on", "doubts", "columns", "baseline")},
             scale=self.scale_text([table_id]),
-            short_scale=short_sentence(scaled, scale=settings, titles=self._titles),
+            short_scale=short_sentence(scaled, scale=self.scale.settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
             image_captions=file.image_captions if own_images else [],
             quoted=[*quoted, *also_quoted],
@@ -158,8 +157,8 @@ class RunPlan:
     def scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
         tables = [self._scaled[table_id] for table_id in table_ids]
-        settings = self.scale.settings if self.scale else None
-        return sentence(tables, scale=settings, titles=self._titles, seeds=len(self.seeds[table_ids[0]]))
+        seeds = len(self.seeds[table_ids[0]])
+        return sentence(tables, scale=self.scale.settings, titles=self._titles, seeds=seeds)
 
     def _load_row(self, planned: PlannedRow) -> None:
         """Load and check everything that a row names; its variants are parts of paths from now on."""
@@ -223,9 +222,8 @@ class RunPlan:
         """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
         if self.profile.seeds:
             return f"profile {self.profile.name!r}"
-        layers = self.scale.settings.layers(table_id) if self.scale else []
-        places = [where for where, layer in layers if layer.seeds is not None]
-        return self.scale.source(places[-1], "seeds") if self.scale and places else None
+        places = [where for where, layer in self.scale.settings.layers(table_id) if layer.seeds is not None]
+        return self.scale.source(places[-1], "seeds") if places else None
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""

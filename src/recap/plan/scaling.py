@@ -130,11 +130,11 @@ def _text(value: Any) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class NamedScale:
-    """A scale, and which of its files has which key."""
+    """A scale, and which of its files has which key; without a name, the tables as they are."""
 
-    name: str  #: of its files
-    settings: Scale  #: of all of them
-    files: dict[str, str]  #: dotted key -> file
+    name: str | None = None  #: of its files
+    settings: Scale = field(default_factory=lambda: Scale(paper=True))  #: of all of them
+    files: dict[str, str] = field(default_factory=dict)  #: dotted key -> file
 
     def source(self, where: str, key: str) -> str:
         """Return file and key of a replacement in a layer (``""``, ``mine`` or ``mine/t3``)."""
@@ -156,16 +156,16 @@ class PlannedRow:
 
 
 class Scaler:
-    """Resolves the rows of one table, with what a scale replaces; without one, the table as it is."""
+    """Resolves the rows of one table, with what a scale replaces."""
 
-    def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale | None) -> None:
+    def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale) -> None:
         self.params, self.table, self.scale = params, table, scale
         self.file = label(params, files(params, "tables", table_id)[0])
-        self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id) if scale else []
+        self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id)
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
         """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
-        here = self.scale.name if self.scale else None
+        here = self.scale.name
         run: list[RowFile] = []
         quoted, not_run = list(self.table.quoted), list(self.table.not_run)
         for row in self.table.rows:
@@ -204,7 +204,7 @@ class Scaler:
         own = _as_list(settings["features"])
         features = tuple(self._replaced("features", name) for name in own)
         if len(set(features)) != len(features) or not features:
-            at = f" at scale {self.scale.name!r}" if self.scale else ""
+            at = f" at scale {self.scale.name!r}" if self.scale.name else ""
             become = f"features {', '.join(own)} become {', '.join(features)}{at}"
             raise ConfigError(f"{where}: {become}; name as many different ones")
         subset = self._replaced("subsets", settings.get("subset", "full"))
@@ -238,7 +238,7 @@ class Scaler:
         base, changes = _base_and_changes(where, "models", value)
         layers: list[Layer] = []
         shown: dict[str, Any] = {}
-        if self.scale and any(layer.models for _, layer in self.layers):
+        if any(layer.models for _, layer in self.layers):
             # A kind without sizes takes those of the nearest kind that its class extends.
             kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
             kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
@@ -261,7 +261,7 @@ class Scaler:
             (getattr(layer, section)[key], self.scale.source(place, f"{section}.{key}"))
             for place, layer in reversed(self.layers)
             for section, key in keys
-            if self.scale and key in getattr(layer, section)
+            if key in getattr(layer, section)
         )
         replacement, source = next(replacements, (base, ""))
         base, scaled = _base_and_changes(where, "recipes", replacement)
