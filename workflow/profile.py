@@ -66,8 +66,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         if lists & {*paths.outside_files("datasets", name)}:
             for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
                 Path(folder).mkdir(parents=True, exist_ok=True)
-    write_executions(plan, plan.labels(), Path(paths.work) / "execution")
-    records.note_inputs(Path(paths.work), plan.profile.inputs)
+    write_beside_specs(plan, Path(paths.work))
     return Planned(plan, needed, parameters, {})
 
 
@@ -114,21 +113,24 @@ class SpecText(str):
         return text
 
 
-def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> None:
-    """Write how jobs are computed: ``<recipe>.yaml`` with labels of runs, ``features/<name>.yaml``."""
+def write_beside_specs(plan: RunPlan, work: Path) -> None:
+    """Write the folder of outside files, a hint for commands, and how jobs are computed.
+
+    The latter is ``execution/<recipe>.yaml`` with labels of runs, and ``execution/features/<name>.yaml``.
+    """
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for series, label in labels.items():
+    for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
-    files = {
-        f"{name}.yaml": {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
+    values: dict[str, Any] = {
+        name: {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
         for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}
     }
-    for name in used_features(plan):
-        files[f"features/{name}.yaml"] = plan.get("features", name).execution()
-    for name, values in files.items():
-        path, text = folder / name, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
+    values |= {f"features/{name}": plan.get("features", name).execution() for name in used_features(plan)}
+    dumped = {name: yaml.safe_dump(each, sort_keys=False, allow_unicode=True) for name, each in values.items()}
+    texts = {f"execution/{name}.yaml": text for name, text in dumped.items()}
+    for name, text in {**texts, records.INPUTS: f"{plan.profile.inputs}\n"}.items():
+        if not (work / name).exists() or (work / name).read_text(encoding="utf-8") != text:
+            write_text(work / name, text)
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -77,7 +77,12 @@ class ProvenanceStore:
 
     def restore(self) -> None:
         """Give Snakemake the records of finished files that it does not have, if all are what their provenance says."""
-        unknown = {file: entry for file, entry in self._entries().items() if not _is_known(file)}
+        # Nothing is to be restored where Snakemake knows of this very file or of its job.
+        unknown = {
+            file: entry
+            for file, entry in self._entries().items()
+            if Path(file).exists() and read_record(file).get("endtime") != _time(file) and not _is_incomplete(file)
+        }
         changed = [file for file, entry in unknown.items() if sha256_file(file) != entry["sha256"]]
         if changed:
             more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
@@ -163,11 +168,6 @@ class ProvenanceStore:
         """Return a record with other names of its inputs; Snakemake keeps them sorted."""
         checksums = {name(path): value for path, value in sorted((record["input_checksums"] or {}).items())}
         return {**record, "input": sorted(map(name, record["input"] or [])), "input_checksums": checksums}
-
-
-def _is_known(file: str) -> bool:
-    """Return whether nothing is to be restored: no such file, or Snakemake knows of this very one or of its job."""
-    return not Path(file).exists() or read_record(file).get("endtime") == _time(file) or _is_incomplete(file)
 
 
 @cache

@@ -8,7 +8,6 @@ from typing import Any
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
-from recap.core.files import write_text
 from recap.core.hashing import value_hash
 
 # How the finished files of a folder were made, and their hashes. The workflow writes it (workflow/provenance.py) from
@@ -63,13 +62,6 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
             raise RecapError(f"{path}: not the statistics of a table; delete it and run the workflow again")
         tables.append(table)
     return tables
-
-
-def note_inputs(work: Path, inputs: str) -> None:
-    """Write the `inputs` of a profile into its folder `work/<profile>`; an equal note is left alone."""
-    path = work / INPUTS
-    if not path.exists() or path.read_text(encoding="utf-8") != f"{inputs}\n":
-        write_text(path, f"{inputs}\n")
 
 
 def noted_inputs(results: Path) -> Path | None:

@@ -238,8 +238,10 @@ def _parsed(name: str) -> Module:
         if isinstance(node, ast.ClassDef) and "settings" in name.split("."):
             node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
             content = _plain(node, set(), set())
-        for bound in _bound(node) or {""}:
-            own = module.definitions.setdefault(bound, Definition())
+        below = [node] if isinstance(node, _NAMED) else list(ast.walk(node))  # an ``if`` with all that is below it
+        bound = {each.id for each in below if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        for defined in bound | {each.name for each in below if isinstance(each, _NAMED)} or {""}:
+            own = module.definitions.setdefault(defined, Definition())
             own.hashes.append(content_hash(content))
             own.names |= names
             own.types |= types
@@ -259,15 +261,6 @@ def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
             for alias in node.names:
                 imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}")
     return {local: sorted(targets) for local, targets in imports.items()}
-
-
-def _bound(node: ast.AST) -> set[str]:
-    """Return the names that a top-level statement defines, an ``if`` with all that is below it."""
-    if isinstance(node, _NAMED):
-        return {node.name}
-    below = list(ast.walk(node))
-    names = {each.id for each in below if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    return names | {each.name for each in below if isinstance(each, _NAMED)}
 
 
 def _plain(node: object, names: set[str], types: set[str]) -> object:

@@ -173,15 +173,12 @@ def _words(path: Path) -> list[str]:
                 numbered = {int(str(number)): word for number, word in words.items()}
                 words = [numbered.get(number) for number in range(min(numbered), min(numbered) + len(numbered))]
     words = words if isinstance(words, list) else []
-    wrong = [word for word in words if not _is_word(word)] or [w for w, count in Counter(words).items() if count > 1]
+    wrong = [w for w in words if not (isinstance(w, str) and w.strip() == one_line(w) == w != "" and is_storable(w))]
+    wrong = wrong or [word for word, count in Counter(words).items() if count > 1]
     if wrong or not words:
         reason = f"{wrong[0]!r}, which is no word or duplicated" if wrong else "no words"
         raise ConfigError(f"{path}: holds {reason}; give the release's own file of words")
     return words
-
-
-def _is_word(word: Any) -> bool:
-    return isinstance(word, str) and word.strip() == one_line(word) == word != "" and is_storable(word)
 
 
 def _in_our_order(
