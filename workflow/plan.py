@@ -1,8 +1,7 @@
 """What Snakemake is about to run, as text: which runs, and what changed since they were made.
 
-Snakemake knows why a job must run; here its reasons become one line per job, with the key of each changed parameter.
-Its plan is private. Its public events give a reason when a job begins, as a sentence that holds all parameters, old and
-new. With a version that was not checked, no job is named before it begins.
+Its plan is private; its public events say why only when a job begins, and with all parameters. With a version that was
+not checked, no job is named before it begins.
 """
 
 from __future__ import annotations

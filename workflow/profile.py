@@ -95,10 +95,7 @@ def passed_on() -> Planned | None:
 
 
 class SpecText(str):
-    """A spec as JSON, sorted, so that equal specs are equal parameters of a job; commands take it as a file.
-
-    With an input or a second parameter in its place, Snakemake would find the parameters of finished jobs changed.
-    """
+    """A spec as JSON, which Snakemake compares as a parameter; commands take its file."""
 
     file: str  # its name is the hash of its content
 
@@ -114,10 +111,7 @@ class SpecText(str):
 
 
 def write_beside_specs(plan: RunPlan, work: Path) -> None:
-    """Write the folder of outside files, a hint for commands, and how jobs are computed.
-
-    The latter is ``execution/<recipe>.yaml`` with labels of runs, and ``execution/features/<name>.yaml``.
-    """
+    """Write the profile's `inputs`, a hint for commands, and how the jobs of recipes and features are computed."""
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label

@@ -1,10 +1,8 @@
 """Provenance that travels with the results, so that a clone with pulled results reruns nothing that is valid.
 
-Snakemake records by file name which rule, parameters, code and inputs made a file, and it compares times of files. Git
-and DVC carry neither: in a clone everything has the time of its checkout and nothing a record. So after each run the
-records are copied beside the results (`.provenance.json`, with the sha256 of each file and of its inputs). Before each
-run they are copied back where they are missing, if the files still are what they were, with times that say "older than
-what was made from it" where that is so. What changed in a clone is then redone, and nothing else.
+Snakemake's records of what made a file, and the times that it compares, are carried neither by Git nor by DVC. So after
+each run the records are copied beside the results (`.provenance.json`, with the sha256 of each file and of its inputs).
+Before each run they are copied back where they are missing, if the files still are what they were, with fitting times.
 """
 
 from __future__ import annotations

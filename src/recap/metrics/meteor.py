@@ -57,10 +57,7 @@ class Meteor(CocoMetric):
 
 
 def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
-    """Write the entries of a table both of whose phrases stand in tokenized texts; others match nothing in them.
-
-    The jar takes most of its time to read all five million. An entry is a probability, a phrase and its paraphrase.
-    """
+    """Write the entries (probability, phrase, paraphrase) of a table both of whose phrases stand in the texts."""
     phrases = _phrases(texts)
     with gzip.open(table) as source, gzip.open(out, "wb", compresslevel=1) as target:
         rest = b""

@@ -104,11 +104,8 @@ def measured_costs(params: Path, measured: Path | None = None) -> list[StepCost]
 
 
 def estimate(rows: Sequence[StepCost], shape: StepShape, parameters: int) -> Estimate:
-    """Return what an image of a shape costs; of two equal rows the first counts.
-
-    A shape that was not measured costs as much as the nearest one of its kind and work, in proportion to
-    parameters x (vectors + tokens); of a kind that was not measured, operations are a multiple of these.
-    """
+    """Return what an image of a shape costs: as measured, as the nearest of its kind and work, or by its parameters."""
+    # Costs are in proportion to parameters x (vectors + tokens). Of two equal rows the first counts.
     size = parameters * (shape.inputs.vectors + shape.tokens)
     same = [row for row in rows if (row.kind, row.work) == (shape.model.kind, shape.work)]
     if not same:
@@ -268,11 +265,7 @@ def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
 
 
 class Resources:
-    """The limits of the jobs of a plan on the cluster that runs them: memory, time and disk, from its costs.
-
-    They are limits, not predictions: a training that is stopped at its limit saves its state and continues in the next
-    job.
-    """
+    """Limits of the jobs of a plan on a cluster, no predictions: a stopped training continues in the next job."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs, self.plan = costs, costs.plan

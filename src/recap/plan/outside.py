@@ -32,10 +32,7 @@ class Requirement:
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
-    """Return every outside file or folder that a plan still needs, archives included, each once; the hub's last.
-
-    The settings of a `model`, which is about to be trained in this process, take the place of those of the runs.
-    """
+    """Return what a plan still needs, each once; a `model` that is trained here takes the place of the runs'."""
     versions, inputs = list_of(paths.plan.params), paths.plan.profile.inputs
     listed = read_versions(versions) if versions.exists() else {}
     pictures = {

@@ -1,8 +1,7 @@
 """Where the files of a profile are: those that the workflow makes, and the outside ones below its `inputs`.
 
-Data sets over the same pictures share a feature store, whatever their captions and vocabularies are. It lies in a
-folder with the name of a data set: the lowest ``base:`` of its own with the same pictures. A store holds the images
-that some run reads: what subsets draw, and all images for validation and test.
+Data sets over the same pictures share a feature store, in a folder with the name of their lowest such ``base:``. It
+holds the images that some run reads: what subsets draw, and all images for validation and test.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
 class Paths:
-    """The paths of a plan's files, relative to the working folder, as rules and commands name them.
-
-    Where features are asked for by a run, the wildcards of a rule may stand for it. Those of one store may name as data
-    set the folder that it lies in.
-    """
+    """The paths of a plan's files, as rules and commands name them; wildcards of a rule may stand for a run."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
@@ -62,11 +57,7 @@ class Paths:
         return [self.outside(file) for file in self.plan.get("datasets", dataset).vocabulary.outside_files()]
 
     def store(self, dataset: str, features: str, ending: str = "h5") -> str:
-        """Return a feature store, or a file beside it; the data set is the one whose name its folder has.
-
-        ``images.txt`` lists the images that it must hold; ``extractor.json`` notes what makes it, and stays the same
-        while it grows; ``backbone.safetensors`` are weights of its extractor that are trained first.
-        """
+        """Return a feature store, or its images, note of its extractor or trained backbone, in a data set's folder."""
         return f"{self.results}/features/{dataset}/{features}.{ending}"
 
     def stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
@@ -87,10 +78,7 @@ class Paths:
         return self.stores(run, [run.features], "backbone.safetensors") if trained else []
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
-        """Return the file of weights that a run's model begins with, if any: of a language model, or an outside file.
-
-        The settings of a `model` take the place of those that the run names.
-        """
+        """Return the file of weights that a run's model, or another `model`, begins with, if any."""
         source = (model or self.plan.get("models", run.model)).pretrained_weights()
         if source is None or source.startswith(HUB):
             return []
@@ -155,10 +143,7 @@ def used_features(plan: RunPlan) -> list[str]:
 
 
 def used_stores(plan: RunPlan) -> list[Run]:
-    """Return a run for each feature store: those of the scored runs, and those that these are made from.
-
-    Its data set is the one whose name the folder of the store has.
-    """
+    """Return a run for each store in use, with the data set whose name its folder has."""
     todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     for run in todo:
@@ -203,10 +188,8 @@ def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
 
 
 def used_subsets(paths: Paths, store: Run) -> list[str]:
-    """Return the subsets of all runs that read a feature store, or one that is made from it.
-
-    The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
-    """
+    """Return the subsets of all runs that read a feature store, or one that is made from it."""
+    # The whole training split is the same with every seed: the first stands for all.
     subsets: dict[tuple[str, str, int | None], str] = {}
     for run in reading_runs(paths.plan, store):
         whole = paths.plan.get("subsets", run.subset).fraction == 1
@@ -230,19 +213,13 @@ def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
-    """Return the subsets that a list of images was made from, if it serves these, too; else these.
-
-    So a plan of one row, or of fewer tables, leaves lists and stores as they are.
-    """
+    """Return the subsets that a list of images was made from if it serves these, too, so that it stays; else these."""
     before = sorted({file for file in recorded if Path(file).parent.parent.name == SUBSETS and Path(file).exists()})
     return before if set(wanted) <= set(before) else wanted
 
 
 def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
-    """Return by data set what the runs of a plan draw from a list of fetched web pictures of the training split.
-
-    `recap data wanted` takes it as its draws; it is empty where all pictures are fetched.
-    """
+    """Return by data set what runs draw from a list of fetched web pictures; nothing where all are fetched."""
     draws_of: dict[str, Any] = {}
     for name in paths.plan.datasets():
         settings = paths.plan.get("datasets", name)

@@ -27,10 +27,7 @@ class _Provenance:
 
 
 def read_provenance(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what a folder's `.provenance.json` says, by file (from the root of the working copy); {} without one.
-
-    Each entry has ``sha256``, ``inputs`` (their hashes by path), ``record`` (what Snakemake compares) and ``times``.
-    """
+    """Return by file what a folder's `.provenance.json` says: sha256, inputs, record, times; {} without one."""
     path = folder / PROVENANCE
     if not path.exists():
         return {}

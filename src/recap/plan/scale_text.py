@@ -12,10 +12,7 @@ _LAYERS = ("encoder_layers", "decoder_layers")
 
 
 class Pair(NamedTuple):
-    """A row's settings as the table has them, and as they are made.
-
-    Each has `dataset` and `features` (tuples of names), `subset`, `model` (kind and values), `recipe` and `stage`.
-    """
+    """A row as the table has it and as it is made: dataset, features, subset, model (kind, values), recipe, stage."""
 
     before: dict[str, Any]
     after: dict[str, Any]

@@ -1,7 +1,6 @@
 """From a row of a table to the files and changes that it trains with, at its own scale or at one that replaces some.
 
-A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes. Its name can be part
-of a path, readable and unique: ``transformer+d_model=64,encoder_layers=2``.
+A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes.
 """
 
 from __future__ import annotations
@@ -103,10 +102,7 @@ def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
 
 
 def variant_name(base: str, shown: dict[str, Any]) -> str:
-    """Return ``base+key=value,key=value``, of characters that paths, shells and tables bear.
-
-    A name that is long, or whose values had to be rewritten, ends with a hash of the changes.
-    """
+    """Return ``base+key=value,key=value`` of characters that paths bear; long or rewritten ones end with a hash."""
     if not shown:
         return base
     texts = {key: _text(value) for key, value in sorted(flat(shown).items())}

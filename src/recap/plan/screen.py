@@ -39,11 +39,7 @@ class Tool:
 
 
 def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None) -> str:
-    """Return all that a person wants to know before the first job.
-
-    Times are of a GPU that was measured, or of one that sustains so many `tflops`; `places` are the jobs that run at
-    once, of several numbers if None.
-    """
+    """Return all that a person wants to know before the first job, on a GPU of `tflops`, with so many `places`."""
     missing, planned, tables = requirements(Paths(plan)), jobs(plan, costs), table_work(plan)
     trainings = [job.cost for (kind, _), job in planned.items() if kind == "train"]
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
@@ -249,10 +245,7 @@ def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> 
 
 
 def makespan(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float], places: int) -> float:
-    """Return the seconds until all jobs have ended, so many at a time, the one with the longest chain first.
-
-    This is a list schedule: at most twice as long as the best one.
-    """
+    """Return the seconds of a list schedule, so many jobs at a time, the one with the longest chain first."""
     left, now = chains(after, seconds), 0.0
     order = {name: index for index, name in enumerate(after)}
     sorter = TopologicalSorter(after)

@@ -1,13 +1,9 @@
 """A digest of the source that a job runs: of content, not of the files that hold it.
 
-From where a job starts, each top-level definition that another one names is followed, in whatever module it is. The
-digest is one of all definitions reached and of what their names mean, so it does not change where a function moves to
-another file or a file gets another name. What cannot change a result does not count: comments, docstrings, layout,
-annotations of functions, the words of messages; nor do fields in modules called `settings`, because a job gets their
-values in its spec. The content is the same on Python 3.11 to 3.13.
-
-`tests/golden/identities.json` holds specs of parameter files and digests of the source of jobs, which decide whether a
-finished run reruns, so a change shows which runs it retrains before it retrains any.
+From where a job starts, each top-level definition that another one names is followed, in whatever module it is. What
+cannot change a result does not count: names of files, comments, docstrings, layout, annotations of functions, words of
+messages; nor fields in modules called `settings`, because a job gets their values in its spec. The content is the same
+on Python 3.11 to 3.13. `tests/golden/identities.json` shows which runs a change retrains before it retrains any.
 """
 
 from __future__ import annotations
@@ -60,10 +56,7 @@ DIGESTS: dict[Key, str] = {}  # what this process computed, or took from one tha
 
 
 def identities(params: Path) -> dict[str, Any]:
-    """Return what decides whether finished runs rerun: hashes of parameter files, and digests of jobs and metrics.
-
-    ``neutral`` are the defaults with which no hash holds a key.
-    """
+    """Return hashes of parameter files, digests of jobs and metrics, and the `neutral` defaults that no hash holds."""
     return {
         "parameters": {
             f"{section}/{name}": value_hash(load_named(params, section, name).model_dump(mode="json"))
@@ -94,19 +87,13 @@ def neutral_keys() -> dict[str, Any]:
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
-    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics.
-
-    A new architecture, or a changed one, leaves the jobs of all others as they are.
-    """
+    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics."""
     models = (target for kind in kinds for target in model_source(kind))
     return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:
-    """Return the digest of the definitions that a job may run (`reached`): 16 hex digits.
-
-    Snakemake sees only its own rules; rules pass this as a parameter, so that a changed layer retrains what uses it.
-    """
+    """Return 16 hex digits of what a job may run (`reached`): rules pass them, so that a changed layer retrains."""
     key = starts, tuple(without)
     if key not in DIGESTS:
         hashes = {place: content_hash(_definition(place).hashes) for place in reached(*key)}
@@ -125,11 +112,8 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
-    """Return the definitions that a job may run which starts at definitions, ``recap.training.run:train``, or modules.
-
-    Of a module all definitions count. Modules and packages `without` are not followed, beside `MACHINERY`: what is
-    imported, but does not bear on the result.
-    """
+    """Return what a job may run that starts at definitions (``recap.training.run:train``) or at all of some modules."""
+    # Beside `MACHINERY`, what is imported and does not bear on the result is not followed.
     left_out = (*MACHINERY, *without)
     todo: list[Place] = []
     for module, _, name in (start.partition(":") for start in (*starts, *without)):

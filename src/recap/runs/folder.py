@@ -59,10 +59,7 @@ def write_run(
     model: Captioner,
     device: torch.device,
 ) -> None:
-    """Write `config.yaml`, `history.csv`, `model.safetensors` and, last, `training.json`.
-
-    `made_from` is the spec with the hashes of all that went in; all but the weights are listed in `SHA256SUMS`.
-    """
+    """Write `config.yaml`, `history.csv`, `model.safetensors` and, last, `training.json`."""
     read_weights(weights)
     spec = made_from["spec"]
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
@@ -216,10 +213,8 @@ def check_inputs(
     *,
     other_pictures: bool = False,
 ) -> None:
-    """Refuse words and features that a run was not trained with.
-
-    Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
-    """
+    """Refuse words and features that a run was not trained with."""
+    # Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
     made_from, maker = _made_from(run), joint_maker(stores) if stores else None
     of_others = [
         store.attributes["weights_sha256"] == "unknown" or "boxes_hash" in store.attributes["extractor"]

@@ -44,10 +44,7 @@ class ReadsImages(Protocol):
 
 
 class FeatureSources:
-    """The streams of one or several feature stores of the same images; `choose` says which are read beside the first.
-
-    `sizes`: F of every stream by name, that one first; `made_by`: a hash of what made the stores, not of their images.
-    """
+    """The streams of several stores of the same images, their sizes F by name, and a hash of what made them."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.stores = [FeatureStore(path) for path in paths]
@@ -110,10 +107,7 @@ def joint_maker(stores: Sequence[FeatureStore]) -> str:
 
 
 class GpuFeatures:
-    """The features of some images as float32 tensors on a GPU, read once from sources; reads as these do.
-
-    The vectors of all images lie one after the other, without padding. Of several processes each has its own.
-    """
+    """The features of some images, read once from sources, one after the other as float32 on a GPU."""
 
     def __init__(self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device) -> None:
         rows = sources.rows(image_ids)
@@ -163,10 +157,8 @@ class GpuFeatures:
 
 
 def check_vectors(model: ModelConfig, store: Path) -> None:
-    """Compare a model's `max_vectors` with the main stream of its store.
-
-    Where all images have the same number, every one would lose the same part, such as a view: that is refused.
-    """
+    """Compare a model's `max_vectors` with the main stream of its store."""
+    # Where all images have the same number, every one would lose the same part, such as a view: that is refused.
     if (limit := model.vector_limit) is None:
         return
     features = FeatureStore(store)

@@ -48,11 +48,7 @@ def import_checkpoint(
     changes: Mapping[str, Any] | None = None,
     dataset: str = "coco",
 ) -> None:
-    """Write a released checkpoint as the folder of a run: settings, weights, vocabulary and a report of the import.
-
-    `config` is the release's own, `config.yml`, or `infos` as a pickle, which has the words, too; `changes` are keys of
-    the model's settings that no file of the release has, `dataset` what the run is said to be trained on.
-    """
+    """Write a released checkpoint as a run; `changes` are keys of the model that no file of the release has."""
     release, tensors, left_out = released_tensors(kind, file)
     options = read_options(config) if config else {}
     words = vocabulary or (config if config and config.suffix == ".pkl" else None)
@@ -96,10 +92,7 @@ def import_checkpoint(
 
 
 def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
-    """Return what a paper says of its releases, the tensors of a file by our names, and the others with the reason.
-
-    The file is a state dict, or a mapping that has one as `state_dict`.
-    """
+    """Return what a paper says of its releases, the tensors of a file by our names, the others with the reason."""
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")

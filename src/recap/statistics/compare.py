@@ -68,11 +68,7 @@ def compare_table(
     server: Mapping[str, Path] | None = None,
     selection: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason).
-
-    ``scores_root``, ``trainings`` and ``server`` are those of :func:`recap.statistics.scores.collect`; ``selection`` is
-    what the step `select` wrote, for a table with `selections`.
-    """
+    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason)."""
     choices = read_selections(selection) if selection else []
     if [each.id for each in choices] != [each.id for each in table.selections]:
         raise MetricError(f"table {name!r} chooses rows on validation; give the record of its selection")
@@ -167,10 +163,7 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
 
 
 def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
-    """Correct and mark the comparisons of all rows, those from outside too, and describe the family.
-
-    A file of captions has no test over runs, so it is never marked, nor does it say how many seeds are needed.
-    """
+    """Correct and mark the comparisons of all rows, and describe the family; a file of captions is never marked."""
     comparisons = [cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()]
     family = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
     tests = correct(family)
