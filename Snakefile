@@ -1,8 +1,5 @@
 """The workflow: from raw photos and captions to tables with p-values.
 
-    snakemake --cores all                                                        the demo (params/demo.yaml)
-    snakemake --cores all --configfile params/flickr8k.yaml --config inputs=DIR  another profile
-
 Rules only wire files to `recap` commands. Every number of an experiment comes from the params folder and is passed as a
 parameter of its rule, so that changing one reruns exactly what depends on it.
 """

@@ -23,11 +23,8 @@ SERVER_CAPTIONS = f"{R}/scores/{{run}}/captions.{{part}}.json"
 
 
 def install_spice():
-    """Fetch SPICE's models where the profile allows it and an evaluation that is due asks for SPICE.
-
-    They belong to the environment, so no rule makes them, and they are there before the first job. Without them SPICE
-    is not run, which is said now and not after weeks.
-    """
+    """Fetch SPICE's models where the profile allows it and an evaluation that is due asks for SPICE."""
+    # They belong to the environment, so no rule makes them. That SPICE is not run is said now and not after weeks.
     due = [job for job in due_jobs(workflow) if job.rule in ("evaluate", "evaluate_ensemble")]
     wanted = any("SPICE" in PLAN.recipe(job.wildcards["recipe"]).evaluation.metrics for job in due)
     if wanted and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
@@ -38,7 +35,6 @@ def install_spice():
 
 
 def score_files(run):
-    """Return the outputs of an evaluation of the run of a folder."""
     return {name.partition(".")[0]: f"{R}/scores/{run}/{name}" for name in SCORE_FILES}
 
 
@@ -48,12 +44,10 @@ def metric_products(dataset, metrics):
 
 
 def as_evaluated(recipe):
-    """Return how captions are decoded and scored."""
     return as_json(evaluation_spec(PLAN, recipe).model_dump(mode="json"))
 
 
 def kind_of(model):
-    """Return the kind of a model."""
     return PLAN.get("models", model).kind
 
 
@@ -81,11 +75,6 @@ EVALUATED = {
 }
 
 
-def evaluated_stores(w):
-    """Return the stores of a scored run."""
-    return may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w)
-
-
 def partly(*runs):
     """Return the option that allows a part of COCO, where a data set is one."""
     return "--partial" if any(PLAN.spec("datasets", run.dataset).get("partial") for run in runs) else ""
@@ -96,7 +85,7 @@ rule evaluate:
         lambda w: metric_products(w.dataset, PLAN.recipe(w.recipe).evaluation.metrics),
         corpus=CORPUS,
         vocabulary=VOCABULARY,
-        features=evaluated_stores,
+        features=lambda w: may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w),
         extractors=PATHS.extractors,
         model=lambda w: model_files(scored_run(w)),
     output:

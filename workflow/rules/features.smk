@@ -1,8 +1,4 @@
-"""Feature vectors of all pictures of a data set in one packed file.
-
-Data sets with the same pictures share it. `{dataset}` is the one whose name its folder has, which need not be one of
-the plan; captions and pictures are those of the first of the plan that reads it.
-"""
+"""Feature vectors of all pictures of a data set in one file, which data sets with the same pictures share."""
 
 from recap.plan.costs import UNKNOWN
 from recap.plan.jobs import extractor_spec
@@ -20,12 +16,11 @@ EXTRACTED, OF_PART = (temp(PART), "-{part}") if PARTS > 1 else (STORE_FILE, "")
 
 
 def settings_of(w):
-    """Return the settings of features."""
     return PLAN.get("features", w.features)
 
 
 def reader_of(w):
-    """Return the data set whose captions and pictures a store is made from."""
+    """Return the data set whose captions and pictures a store is made from: the first that reads it."""
     return readers(PLAN, w.dataset, w.features)[0]
 
 

@@ -26,7 +26,6 @@ def server_answers(w):
 
 
 def table_scores(w):
-    """Return the score files of a table's rows."""
     outside = [file for each in PLAN.scored_files(TABLE_IDS[w.table]) for file in PATHS.scores(each)]
     return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
 

@@ -248,11 +248,7 @@ def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
 
 
 def _plain(node: object, names: set[str], types: set[str]) -> object:
-    """Return a syntax tree as nested lists, without what computes nothing and as every Python version has it.
-
-    The names that it reads, attributes of a name as one (``masks.causal``), are added to `names`, those of annotations
-    to `types`.
-    """
+    """Return a syntax tree as nested lists of what it computes, and add what it reads to `names` and `types`."""
     if isinstance(node, list):
         return [_plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)]
     if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is
