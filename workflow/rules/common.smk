@@ -8,7 +8,7 @@ from shlex import quote
 from recap.core.hashing import value_hash
 from recap.core.process import devices
 from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
-from recap.plan.paths import Paths
+from recap.plan.paths import EXTRACTOR, Paths
 from recap.plan.profiles import uses_gpus
 from recap.plan.run import file_name, run_named
 from recap.plan.source import PICTURES as PICTURE_SOURCE, code_digest, job_code

@@ -86,7 +86,7 @@ rule evaluate:
         corpus=CORPUS,
         vocabulary=VOCABULARY,
         features=lambda w: may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w),
-        extractors=PATHS.extractors,
+        extractors=lambda w: PATHS.features(w, EXTRACTOR),
         model=lambda w: model_files(scored_run(w)),
     output:
         **score_files(f"{RUN}/{{stage}}"),
@@ -140,7 +140,7 @@ rule score_released:
         lambda w: [PATHS.outside(file) for file in RELEASED[w.outside].files],
         corpus=lambda w: PATHS.of_dataset(RELEASED[w.outside], "corpus.parquet"),
         features=lambda w: may_grow(PATHS.features(RELEASED[w.outside])),
-        extractors=lambda w: PATHS.extractors(RELEASED[w.outside]),
+        extractors=lambda w: PATHS.features(RELEASED[w.outside], EXTRACTOR),
     output:
         **score_files("{outside}"),
     log:
@@ -169,7 +169,7 @@ rule server_captions:
         corpus=lambda w: PATHS.of_dataset(SENT[w.run].shown(w.part), "corpus.parquet"),
         vocabulary=lambda w: PATHS.of_dataset(SENT[w.run].run, "vocabulary.json"),
         features=lambda w: may_grow(PATHS.features(SENT[w.run].shown(w.part))),
-        extractors=lambda w: PATHS.extractors(SENT[w.run].shown(w.part)),
+        extractors=lambda w: PATHS.features(SENT[w.run].shown(w.part), EXTRACTOR),
         model=lambda w: model_files(SENT[w.run].run),
     output:
         SERVER_CAPTIONS,

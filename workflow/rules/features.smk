@@ -26,7 +26,7 @@ def reader_of(w):
 
 def source_notes(w):
     """Return the notes of what makes the stores that a store is made from."""
-    return PATHS.stores(w, made_from(PLAN, w.features), "extractor.json")
+    return PATHS.stores(w, made_from(PLAN, w.features), EXTRACTOR)
 
 
 def subsets_of_features(w):
@@ -47,7 +47,7 @@ SOURCES = {
     "weights": lambda w: PATHS.outside_files("features", w.features),
 }
 # What decides the values of a store.
-EXTRACTOR = {
+EXTRACTION = {
     "spec": lambda w: as_json(extractor_spec(PLAN, w.features)),
     "code": lambda w: code_digest(*settings_of(w).targets()),
 }
@@ -62,7 +62,7 @@ EXTRACTION_RESOURCES = {
     "execution": lambda w: f"--execution={quote(f'{EXECUTION}/features/{w.features}.yaml')}",
 }
 EXTRACTION_PARAMS = {
-    **EXTRACTOR,
+    **EXTRACTION,
     "part": lambda w, output: ["--part", f"{w.part}/{PARTS}", "--done", output[0]] if PARTS > 1 else [],
     **SURVIVES,
     "out": STORE_FILE,
@@ -84,7 +84,7 @@ rule pretrain:
         **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
-        spec=EXTRACTOR["spec"],
+        spec=EXTRACTION["spec"],
         code=code_digest("recap.features.training:pretrain"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain --spec {params.spec.file:q}"
@@ -105,7 +105,7 @@ rule tune:
         **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
-        spec=EXTRACTOR["spec"],
+        spec=EXTRACTION["spec"],
         code=code_digest("recap.features.training:tune"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.training:tune --spec {params.spec.file:q}"
@@ -141,13 +141,13 @@ rule extractor:
         stores=source_notes,
         products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
     output:
-        PATHS.store(*STORE_NAME, "extractor.json"),
+        PATHS.store(*STORE_NAME, EXTRACTOR),
     log:
         f"{LOGS}/extractor/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=features_where(lambda features: True),
     params:
-        **EXTRACTOR,
+        **EXTRACTION,
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.attributes:write_note --spec {params.spec.file:q}"
         " --code {params.code} --out {output:q}"

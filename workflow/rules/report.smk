@@ -19,7 +19,7 @@ PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
-    files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
+    files += [f"{FIGURES}/{file}" for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
     return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *list(CURVES.values())[1:]]
 
@@ -82,12 +82,12 @@ for figure in PLAN.model_figures:
             corpus=PATHS.of_dataset(figure.runs[0], "corpus.parquet"),
             vocabulary=PATHS.of_dataset(figure.runs[0], "vocabulary.json"),
             features=may_grow(PATHS.features(figure.runs[0])) if RUNS else [],
-            extractors=PATHS.extractors(figure.runs[0]) if RUNS else [],
+            extractors=PATHS.features(figure.runs[0], EXTRACTOR) if RUNS else [],
             images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],
             texts=[PATHS.outside(name) for name in figure.settings.texts()],
             models=[f"{R}/runs/{run}/model.safetensors" for run in RUNS],
         output:
-            [PATHS.figure(file) for file in figure.files],
+            [f"{FIGURES}/{file}" for file in figure.files],
         log:
             f"{LOGS}/figure/{figure.name}.log",
         localrule: True
@@ -98,7 +98,7 @@ for figure in PLAN.model_figures:
             runs=[f"{R}/runs/{run}" for run in RUNS],
             labels=constant(list(figure.labels) if RUNS else []),
             heading=constant(figure.heading),
-            out=PATHS.figure(figure.begin),
+            out=f"{FIGURES}/{figure.begin}",
             code=model_figure_code(figure),
         shell:
             "{RECAP} --log-file {log:q} report figure --spec {params.spec.file:q} --corpus {input.corpus:q}"

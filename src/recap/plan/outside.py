@@ -73,7 +73,7 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
         yield paths.of_dataset(name, "corpus.parquet"), f"datasets/{name}.yaml", paths.outside_files("datasets", name)
     for name in plan.datasets():
         hub = getattr(plan.get("datasets", name).vocabulary, "tokenizer", "")
-        needs = [*paths.tokenizer(name), *([hub] if hub.startswith(HUB) else [])]
+        needs = [*paths.outside_files("datasets", name, "vocabulary"), *([hub] if hub.startswith(HUB) else [])]
         yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
     for store in used_stores(plan):
         hub = plan.get("features", store.features).hub()
@@ -90,7 +90,7 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
             yield None if model else paths.weights(plan.weights(run)), f"models/{run.model}.yaml", needs
     for figure in plan.model_figures:
         needs = [paths.outside(name) for name in figure.settings.texts()]
-        yield from ((paths.figure(file), f"tables/{figure.table}.yaml", needs) for file in figure.files)
+        yield from ((f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs) for file in figure.files)
     for each in plan.scored_files():
         yield paths.scores(each)[-1], f"tables/{each.table}.yaml", [paths.outside(file) for file in each.files]
 

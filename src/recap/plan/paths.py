@@ -19,6 +19,7 @@ from recap.settings.datasets import PICTURES, ConceptualDataset
 from recap.settings.models import LANGUAGE_MODEL
 
 RUN_FILES = ("config.yaml", "model.safetensors", "history.csv", "training.json")
+EXTRACTOR = "extractor.json"  # ending of the note of what makes a store
 SUBSETS = "subsets"  # folder of a data set's draws
 SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
@@ -48,13 +49,10 @@ class Paths:
         sources = self.plan.get("datasets", dataset).picture_sources()
         return [self.outside(name) for name in sources] or [self.of_dataset(dataset, PICTURES)]
 
-    def outside_files(self, section: str, name: str) -> list[str]:
-        """Return the outside files that ``params/<section>/<name>.yaml`` names."""
-        return [self.outside(file) for file in self.plan.get(section, name).outside_files()]
-
-    def tokenizer(self, dataset: str) -> list[str]:
-        """Return the outside files of a data set's byte pairs: none for words and for the hub."""
-        return [self.outside(file) for file in self.plan.get("datasets", dataset).vocabulary.outside_files()]
+    def outside_files(self, section: str, name: str, part: str = "") -> list[str]:
+        """Return the outside files that ``params/<section>/<name>.yaml``, or a part of it, names."""
+        settings = self.plan.get(section, name)
+        return [self.outside(file) for file in (getattr(settings, part) if part else settings).outside_files()]
 
     def store(self, dataset: str, features: str, ending: str = "h5") -> str:
         """Return a feature store, or its images, note of its extractor or trained backbone, in a data set's folder."""
@@ -64,13 +62,9 @@ class Paths:
         """Return the stores of a run's data set with some features, or files beside them; None stands for no store."""
         return [self.store(store_folder(self.plan, run.dataset, name), name, ending) for name in names if name]
 
-    def features(self, run: Run | ScoredFile) -> list[str]:
-        """Return the stores of a run, one for each of its features."""
-        return self.stores(run, self.plan.feature_names(run.features))
-
-    def extractors(self, run: Run | ScoredFile) -> list[str]:
-        """Return the notes of what makes the stores of a run."""
-        return self.stores(run, self.plan.feature_names(run.features), "extractor.json")
+    def features(self, run: Run | ScoredFile, ending: str = "h5") -> list[str]:
+        """Return the stores of a run, one for each of its features, or files beside them."""
+        return self.stores(run, self.plan.feature_names(run.features), ending)
 
     def trained_backbone(self, run: Run) -> list[str]:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
@@ -99,10 +93,6 @@ class Paths:
         """Return what an evaluation leaves."""
         return [f"{self.results}/scores/{scored.path}/{name}" for name in SCORE_FILES]
 
-    def figure(self, name: str) -> str:
-        """Return a file of a figure."""
-        return f"{self.reports}/figures/{name}"
-
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
         """Return the files that a training stage reads, as the inputs of its rule: one or a list by name."""
         files: dict[str, Any] = {
@@ -110,7 +100,7 @@ class Paths:
             "vocabulary": self.of_dataset(run, "vocabulary.json"),
             "subset": self.subset(run),
             "features": self.features(run),
-            "extractors": self.extractors(run),
+            "extractors": self.features(run, EXTRACTOR),
         }
         if run.stage == "scst":
             return files | {"init": self.weights(self.plan.first_stage(run))}
@@ -130,7 +120,7 @@ def feature_files(paths: Paths) -> list[str]:
     """Return the stores of all runs, those that they are made from, their notes, and weights that are trained first."""
     files: set[str] = set()
     for run in used_stores(paths.plan):
-        files |= {paths.store(run.dataset, run.features, ending) for ending in ("h5", "images.txt", "extractor.json")}
+        files |= {paths.store(run.dataset, run.features, ending) for ending in ("h5", "images.txt", EXTRACTOR)}
         files |= set(paths.trained_backbone(run))
     pretrained = {file for run in paths.plan.scored() for file in paths.pretrained(run)}
     models = {file for file in pretrained if file.startswith(f"{paths.results}/")}

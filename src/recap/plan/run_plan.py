@@ -113,7 +113,7 @@ class RunPlan:
         with asked_for_by(f"table {table_id!r}"):
             if file.printed_on is not None:
                 self.get("datasets", file.printed_on)
-            server, test = file.server, file.server and scaler.test_data(file.server)
+            server, test = file.server, file.server and scaler.replaced("datasets", file.server.test)
             if server and test != server.test and not isinstance(self.get("datasets", str(test)), PicturesAlone):
                 server = None  # the scale has other data than the server's
         rows, pairs = [], []

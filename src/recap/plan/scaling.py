@@ -181,7 +181,7 @@ class Scaler:
         """Return the rows whose captions are from a file, and those that are only quoted: the scale has other data."""
         baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
         dataset = str(self._settings(baseline).get("dataset"))
-        planned = self._replaced("datasets", dataset)
+        planned = self.replaced("datasets", dataset)
         scored = [row for row in self.table.outside if (row.dataset or dataset) == planned]
         others = [row for row in self.table.outside if row not in scored and row.printed]
         return scored, [QuotedRow(**_printed(row)) for row in others]
@@ -198,30 +198,26 @@ class Scaler:
             if key not in settings:
                 raise ConfigError(f"{where}: the key {key!r} is missing; `defaults` lacks it, too")
         own = _as_list(settings["features"])
-        features = tuple(self._replaced("features", name) for name in own)
+        features = tuple(self.replaced("features", name) for name in own)
         if len(set(features)) != len(features) or not features:
             at = f" at scale {self.scale.name!r}" if self.scale.name else ""
             become = f"features {', '.join(own)} become {', '.join(features)}{at}"
             raise ConfigError(f"{where}: {become}; name as many different ones")
-        subset = self._replaced("subsets", settings.get("subset", "full"))
+        subset = self.replaced("subsets", settings.get("subset", "full"))
         model, recipe = self._model(where, settings["model"]), self._recipe(where, settings["recipe"], subset)
-        dataset = self._replaced("datasets", settings["dataset"])
+        dataset = self.replaced("datasets", settings["dataset"])
         return PlannedRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
         """Return the data set of the pictures that a server scores, and the features of theirs that a row reads."""
         own = [server.features.get(name, name) for name in _as_list(self._settings(row)["features"])]
-        return self.test_data(server), tuple(self._replaced("features", name) for name in own)
-
-    def test_data(self, server: Server) -> str:
-        """Return the data set of the pictures that a server scores."""
-        return self._replaced("datasets", server.test)
+        return self.replaced("datasets", server.test), tuple(self.replaced("features", name) for name in own)
 
     def _settings(self, row: RowFile) -> dict[str, Any]:
         """Return the settings of a row over those of `defaults`."""
         return {**self.table.defaults.model_dump(exclude_none=True), **row.model_dump(exclude_none=True)}
 
-    def _replaced(self, section: str, name: str) -> str:
+    def replaced(self, section: str, name: str) -> str:
         """Return the replacement of a name; the most particular replacement wins, `*` is the last resort."""
         for _, layer in reversed(self.layers):
             replacements: dict[str, str] = getattr(layer, section)
