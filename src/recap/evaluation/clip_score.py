@@ -98,9 +98,8 @@ class Clip:
             if missing := sorted(loaded["missing_keys"]):
                 raise ValueError(f"{TENSORS} has no tensor {missing[0]!r}")
         except Exception as error:  # whatever transformers raises for files of another form
-            raise MetricError(
-                f"{folder}: holds no CLIP that transformers reads ({first_line(error)}); fetch the whole folder again"
-            ) from error
+            what = f"holds no CLIP that transformers reads ({first_line(error)})"
+            raise MetricError(f"{folder}: {what}; fetch the whole folder again") from error
         self.device = select_device("auto")
         self.model = model.eval().to(self.device)
         self.sha256 = sha256_file(folder / TENSORS)

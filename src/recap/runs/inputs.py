@@ -114,8 +114,8 @@ class GpuFeatures:
         needed = sum(int(counts.sum()) * sources.sizes[name] * 4 for name, counts in rows.items())
         free = torch.cuda.mem_get_info(device)[0]
         if needed > USABLE * free:
-            sizes = f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} GiB free"
-            raise FeatureError(f"{sources.stores[0].path}: {sizes}; set features_in_memory: false")
+            room = f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} GiB free"
+            raise FeatureError(f"{sources.stores[0].path}: {room}; set features_in_memory: false")
         self._device = device
         self._index = {image: index for index, image in enumerate(image_ids)}
         # Where an image's vectors are stays on the CPU, which reads it for each batch.
