@@ -142,7 +142,8 @@ def load_weights(model: Captioner, path: Path) -> None:
     for name, own in model.state_dict().items():
         value = weights.get(name, own)
         if value.dtype != own.dtype or not bool(value.isfinite().all()):
-            raise TrainingError(f"{path}: {name!r} is no {own.dtype}, or holds NaN or infinite numbers; train it again")
+            what = f"{name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite numbers"
+            raise TrainingError(f"{path}: {what}; train it again")
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

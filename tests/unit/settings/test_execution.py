@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from workflow.profile import SpecText, write_executions
+from workflow.profile import SpecText, write_beside_specs
 
 from helpers.plans import PARAMS, planned
 from recap.cli import main
@@ -35,9 +35,9 @@ def test_a_spec_is_a_parameter_and_a_file_that_is_written_once(tmp_path):
 )
 def test_a_job_finds_the_label_of_its_run_beside_how_it_is_computed(tmp_path, monkeypatch, capsys, job, function):
     plan = planned(PARAMS, tables=["recap/demo"], seeds=[1])
-    write_executions(plan, plan.labels(), tmp_path)
+    write_beside_specs(plan, tmp_path)
     run = next(run for run in plan.scored() if run.model.startswith("acf"))
-    file = tmp_path / f"{run.recipe}.yaml"
+    file = tmp_path / "execution" / f"{run.recipe}.yaml"
     monkeypatch.setattr(f"recap.{function}", lambda **_: say(run))
     files = {name: tmp_path / name for name in ("corpus", "vocabulary", "features")}
     words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
