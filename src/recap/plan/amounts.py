@@ -103,8 +103,7 @@ class Amounts:
 
     def stage(self, training: Run) -> Stage:
         """Return the settings of a training."""
-        stage: Stage = getattr(self.plan.recipe(training.recipe), training.stage)
-        return stage
+        return getattr(self.plan.recipe(training.recipe), training.stage)
 
     def training_shape(self, training: Run) -> StepShape:
         """Return the shape of a training's steps; `processes` share the images of a step."""

@@ -29,8 +29,7 @@ def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
 def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
     """Return what decides the values of a feature store; batch and shard sizes do not."""
     settings = plan.get("features", features)
-    spec: dict[str, Any] = settings.model_dump(mode="json", exclude=settings.EXECUTION)
-    return spec
+    return settings.model_dump(mode="json", exclude=settings.EXECUTION)
 
 
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:

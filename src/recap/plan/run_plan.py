@@ -74,13 +74,11 @@ class RunPlan:
 
     def spec(self, section: str, name: str) -> dict[str, Any]:
         """Return a config object as plain JSON values, complete with defaults."""
-        values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
-        return values
+        return self.get(section, name).model_dump(mode="json")
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name."""
-        recipe: Recipe = self.get("recipes", name)
-        return recipe
+        return self.get("recipes", name)
 
     def variant(self, section: str, name: str) -> Variant:
         """Return a part of a path as file and changes."""

@@ -171,8 +171,7 @@ class _MadeFrom:
 
 def _made_from(run: Path) -> _MadeFrom:
     check(run / CONFIG)
-    made_from: _MadeFrom = validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
-    return made_from
+    return validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
 
 
 def run_model_config(run: Path) -> ModelConfig:

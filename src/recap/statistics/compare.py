@@ -217,5 +217,4 @@ def write_selections(spec: SelectedRows, *, runs: Path, out: Path) -> list[Choic
 def read_selections(path: Path) -> list[Choice]:
     """Return the choices of a record."""
     check(path)
-    choices: list[Choice] = read_json(path, list[Choice])
-    return choices
+    return read_json(path, list[Choice])

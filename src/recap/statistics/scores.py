@@ -65,8 +65,7 @@ def read_metrics(folder: Path) -> Metrics:
     """Return ``metrics.json`` of a run."""
     path = folder / "metrics.json"
     check(path)
-    metrics: Metrics = read_json(path, Metrics)
-    return metrics
+    return read_json(path, Metrics)
 
 
 def read_number(path: Path, key: str) -> float:
