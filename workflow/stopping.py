@@ -80,7 +80,11 @@ def _listen(signals: queue.SimpleQueue[int], start_no_more: object) -> None:
     if callable(start_no_more):
         start_no_more(signal.SIGTERM, None)
     signalled: set[psutil.Process] = set()
-    while not _repeated(signals, since):
+    while True:
+        with suppress(queue.Empty):  # a signal at once after the first is its repetition
+            signals.get(timeout=POLL_SECONDS)
+            if time.monotonic() - since > REPEAT_SECONDS:
+                break
         jobs = set(psutil.Process().children())
         for job in jobs - signalled:
             _send(job, signal.SIGTERM)
@@ -90,15 +94,6 @@ def _listen(signals: queue.SimpleQueue[int], start_no_more: object) -> None:
         for job in psutil.Process().children(recursive=True):
             _send(job, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
-
-
-def _repeated(signals: queue.SimpleQueue[int], since: float) -> bool:
-    """Wait briefly and return whether another signal came; one at once after the first is its repetition."""
-    try:
-        signals.get(timeout=POLL_SECONDS)
-    except queue.Empty:
-        return False
-    return time.monotonic() - since > REPEAT_SECONDS
 
 
 def _send(process: psutil.Process, number: int) -> None:

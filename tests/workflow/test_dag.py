@@ -45,16 +45,6 @@ def test_a_home_that_cannot_be_written_is_not_needed(workspace, monkeypatch):
     assert workspace.planned("data_all")["vocabulary"] == 1
 
 
-def test_a_phase_stops_where_the_next_begins(workspace):
-    assert workspace.planned("data_all") == {
-        "corpus_with_images_boxes": 1,
-        "card": 1,
-        "vocabulary": 1,
-        "subset": 1,
-        "data_all": 1,
-    }
-
-
 @pytest.mark.parametrize(
     "file, old, new, sentence",
     [
