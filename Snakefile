@@ -1,8 +1,5 @@
 """The workflow: from raw photos and captions to tables with p-values.
 
-    snakemake --cores all                                                        the demo (params/demo.yaml)
-    snakemake --cores all --configfile params/flickr8k.yaml --config inputs=DIR  another profile
-
 Rules only wire files to `recap` commands. Every number of an experiment comes from the params folder and is passed as a
 parameter of its rule, so that changing one reruns exactly what depends on it.
 """
@@ -108,7 +105,7 @@ SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.scores(eac
 KEPT_FILES = [
     *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),
     *study_files(),
-    *(f"{PATHS.submission(name)}/{file}" for name, each in SUBMISSIONS.items() for file in each.files()),
+    *(f"{SUBMISSION.format(algorithm=name)}/{file}" for name, each in SUBMISSIONS.items() for file in each.files()),
     *(*data_files(PATHS), *feature_files(PATHS)),
     *selection_records(TABLE_IDS),
     *(*TRAINED_FILES, *SCORED_ALL),
@@ -153,4 +150,4 @@ rule train_all:
 rule evaluate_all:
     input:
         SCORED_ALL,
-        [PATHS.captions_of(each.run, part) for each in PLAN.submissions() for part in (VAL, TEST)],
+        [SERVER_CAPTIONS.format(run=each.run.path, part=part) for each in PLAN.submissions() for part in (VAL, TEST)],

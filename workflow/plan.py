@@ -1,8 +1,7 @@
 """What Snakemake is about to run, as text: which runs, and what changed since they were made.
 
-Snakemake knows why a job must run; here its reasons become one line per job, with the key of each changed parameter.
-Its plan is private. Its public events give a reason when a job begins, as a sentence that holds all parameters, old and
-new. With a version that was not checked, no job is named before it begins.
+Its plan is private; its public events say why only when a job begins, and with all parameters. With a version that was
+not checked, no job is named before it begins.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import snakemake
 from workflow.provenance import read_record
 
-from recap.core.errors import listed
+from recap.core.errors import aligned, listed
 from recap.core.hashing import differences
 from recap.plan.run import job_label
 
@@ -99,8 +98,7 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
         named = ", ".join(map(str, sorted({int(seed) for seed in numbers if seed is not None})))
         wildcards = {**dict(rest), **({"seed": named} if named else {})}
         rows.append((rule, job_label(rule, wildcards, labels), reason))
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    return [f"{rule:{widths[0]}}  {name:{widths[1]}}  {reason}" for rule, name, reason in rows]
+    return aligned(rows)
 
 
 def changes(old: set[str], new: set[str], stage: str) -> str:

@@ -20,7 +20,7 @@ from recap.core.hashing import value_hash
 from recap.core.process import LOCK_FOLDER
 from recap.models.check import check_models
 from recap.plan import records
-from recap.plan.costs import Costs, Need, Parameters, Resources, StepCosts
+from recap.plan.costs import Costs, Need, Parameters, Resources, measured_costs
 from recap.plan.jobs import execution
 from recap.plan.outside import Requirement, line, refuse_missing, requirements
 from recap.plan.paths import Paths, used_features
@@ -46,7 +46,7 @@ class Planned(NamedTuple):
 
     def limits(self) -> Resources:
         """Return the limits of jobs."""
-        return Resources(Costs(self.plan, self.parameters, StepCosts.of_project(self.plan.params)))
+        return Resources(Costs(self.plan, self.parameters, measured_costs(self.plan.params)))
 
 
 def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
@@ -66,8 +66,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
         if lists & {*paths.outside_files("datasets", name)}:
             for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
                 Path(folder).mkdir(parents=True, exist_ok=True)
-    write_executions(plan, plan.labels(), Path(paths.work) / "execution")
-    records.note_inputs(Path(paths.work), plan.profile.inputs)
+    write_beside_specs(plan, Path(paths.work))
     return Planned(plan, needed, parameters, {})
 
 
@@ -96,10 +95,7 @@ def passed_on() -> Planned | None:
 
 
 class SpecText(str):
-    """A spec as JSON, sorted, so that equal specs are equal parameters of a job; commands take it as a file.
-
-    With an input or a second parameter in its place, Snakemake would find the parameters of finished jobs changed.
-    """
+    """A spec as JSON, which Snakemake compares as a parameter; commands take its file."""
 
     file: str  # its name is the hash of its content
 
@@ -114,22 +110,23 @@ class SpecText(str):
         return text
 
 
-def write_executions(plan: RunPlan, labels: Mapping[str, str], folder: Path) -> None:
-    """Write how jobs are computed: ``<recipe>.yaml`` with labels of runs, ``features/<name>.yaml``."""
+def write_beside_specs(plan: RunPlan, work: Path) -> None:
+    """Write the profile's `inputs`, a hint for commands, and how the jobs of recipes and features are computed."""
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for series, label in labels.items():
+    for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
-    files = {
-        f"{name}.yaml": {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
+    values: dict[str, Any] = {
+        name: {**execution(plan, name).model_dump(mode="json"), "labels": named[name]}
         for name in {run.recipe for run in [*plan.scored(), *plan.trained()]}
     }
     for name in used_features(plan):
         settings = plan.get("features", name)
-        files[f"features/{name}.yaml"] = settings.model_dump(mode="json", include=set(settings.EXECUTION))
-    for name, values in files.items():
-        path, text = folder / name, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
+        values[f"features/{name}"] = settings.model_dump(mode="json", include=set(settings.EXECUTION))
+    dumped = {name: yaml.safe_dump(each, sort_keys=False, allow_unicode=True) for name, each in values.items()}
+    texts = {f"execution/{name}.yaml": text for name, text in dumped.items()}
+    for name, text in {**texts, records.INPUTS: f"{plan.profile.inputs}\n"}.items():
+        if not (work / name).exists() or (work / name).read_text(encoding="utf-8") != text:
+            write_text(work / name, text)
 
 
 def one_of(names: Iterable[str]) -> str:

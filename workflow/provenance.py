@@ -1,10 +1,8 @@
 """Provenance that travels with the results, so that a clone with pulled results reruns nothing that is valid.
 
-Snakemake records by file name which rule, parameters, code and inputs made a file, and it compares times of files. Git
-and DVC carry neither: in a clone everything has the time of its checkout and nothing a record. So after each run the
-records are copied beside the results (`.provenance.json`, with the sha256 of each file and of its inputs). Before each
-run they are copied back where they are missing, if the files still are what they were, with times that say "older than
-what was made from it" where that is so. What changed in a clone is then redone, and nothing else.
+Snakemake's records of what made a file, and the times that it compares, are carried neither by Git nor by DVC. So after
+each run the records are copied beside the results (`.provenance.json`, with the sha256 of each file and of its inputs).
+Before each run they are copied back where they are missing, if the files still are what they were, with fitting times.
 """
 
 from __future__ import annotations
@@ -77,7 +75,12 @@ class ProvenanceStore:
 
     def restore(self) -> None:
         """Give Snakemake the records of finished files that it does not have, if all are what their provenance says."""
-        unknown = {file: entry for file, entry in self._entries().items() if not _is_known(file)}
+        # Nothing is to be restored where Snakemake knows of this very file or of its job.
+        unknown = {
+            file: entry
+            for file, entry in self._entries().items()
+            if Path(file).exists() and read_record(file).get("endtime") != _time(file) and not _is_incomplete(file)
+        }
         changed = [file for file, entry in unknown.items() if sha256_file(file) != entry["sha256"]]
         if changed:
             more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
@@ -163,11 +166,6 @@ class ProvenanceStore:
         """Return a record with other names of its inputs; Snakemake keeps them sorted."""
         checksums = {name(path): value for path, value in sorted((record["input_checksums"] or {}).items())}
         return {**record, "input": sorted(map(name, record["input"] or [])), "input_checksums": checksums}
-
-
-def _is_known(file: str) -> bool:
-    """Return whether nothing is to be restored: no such file, or Snakemake knows of this very one or of its job."""
-    return not Path(file).exists() or read_record(file).get("endtime") == _time(file) or _is_incomplete(file)
 
 
 @cache

@@ -1,7 +1,6 @@
 """One workflow a folder, which ends with its jobs: on this machine by signals, on a Slurm cluster by `scancel`.
 
-Ctrl-C and SIGTERM stop it within seconds and with one message: jobs get SIGTERM, save and exit. Snakemake alone waits
-until running jobs have finished, which may take days. Before the first job its own handlers do.
+Jobs get SIGTERM, save and exit. Snakemake alone waits until they have finished, which may take days.
 """
 
 from __future__ import annotations
@@ -53,21 +52,16 @@ def lock_folder(results: str, *others: str) -> None:
 
 
 def job_prefix() -> str:
-    """Return the beginning of a job's command, which takes its shell's place and ends with the workflow in any case.
-
-    Ctrl-C reaches jobs as SIGTERM; as itself it would meet Python before it can say anything but a traceback.
-    """
+    """Return the beginning of a job's command, which takes its shell's place and ends with the workflow in any case."""
+    # Ctrl-C reaches jobs as SIGTERM; as itself it would meet Python before it can say anything but a traceback.
     with_us = shlex.join(map(str, ending_with_us([])))
     watched = "" if with_us else "(while kill -0 $PPID && kill -0 $$; do sleep 1; done; kill $$) 2> /dev/null & "
     return f"set -euo pipefail; trap '' INT; {watched}exec {with_us} "
 
 
 def stop_with_jobs() -> None:
-    """Stop Snakemake and its jobs on a signal: the first one lets jobs save, a second one kills them.
-
-    Called when the scheduler has set its handler of SIGTERM, which starts no more jobs. The handlers here only put the
-    signal into a queue: the main thread may have been interrupted while it holds a lock that Snakemake's handler needs.
-    """
+    """Stop Snakemake and its jobs on a signal: the first one lets jobs save, a second one kills them."""
+    # The handlers only fill a queue: the main thread may hold a lock that the scheduler's handler, set before, needs.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(signals, signal.getsignal(signal.SIGTERM)), daemon=True).start()
     for number in SIGNAL_NAMES:
@@ -86,7 +80,11 @@ def _listen(signals: queue.SimpleQueue[int], start_no_more: object) -> None:
     if callable(start_no_more):
         start_no_more(signal.SIGTERM, None)
     signalled: set[psutil.Process] = set()
-    while not _repeated(signals, since):
+    while True:
+        with suppress(queue.Empty):  # a signal at once after the first is its repetition
+            signals.get(timeout=POLL_SECONDS)
+            if time.monotonic() - since > REPEAT_SECONDS:
+                break
         jobs = set(psutil.Process().children())
         for job in jobs - signalled:
             _send(job, signal.SIGTERM)
@@ -96,15 +94,6 @@ def _listen(signals: queue.SimpleQueue[int], start_no_more: object) -> None:
         for job in psutil.Process().children(recursive=True):
             _send(job, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
-
-
-def _repeated(signals: queue.SimpleQueue[int], since: float) -> bool:
-    """Wait briefly and return whether another signal came; one at once after the first is its repetition."""
-    try:
-        signals.get(timeout=POLL_SECONDS)
-    except queue.Empty:
-        return False
-    return time.monotonic() - since > REPEAT_SECONDS
 
 
 def _send(process: psutil.Process, number: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from helpers.refusals import refused
 from recap.core.errors import MetricError
 from recap.metrics import coco, meteor, spice
+from recap.metrics import java as programs
 from recap.metrics import scores as scoring
 from recap.metrics.base import Tokenized
 from recap.metrics.coco import ptb_tokenize
@@ -48,7 +49,7 @@ def test_ten_thousand_nasty_captions_keep_their_place():
         parts = random_.choices([*NASTY, "word", "Dog", " ", " "], k=random_.randint(0, 7))
         captions.append(f"id{number}x " + "".join(parts) + f" end{number}x")
     captions[17] = captions[4_000] = captions[-1] = "\r\u2028"
-    lines, others = ptb_tokenize(captions, captions[:3], java=java_executable(), timeout_seconds=120)
+    lines, others = ptb_tokenize(captions, captions[:3], java=java_executable())
     assert others == lines[:3]
     assert len(lines) == len(captions)
     for number, line in enumerate(lines):
@@ -61,7 +62,7 @@ def test_ten_thousand_nasty_captions_keep_their_place():
 def test_a_shifted_line_is_noticed_even_if_sanitizing_were_lost(monkeypatch, char):
     monkeypatch.setattr(coco, "sanitize", lambda caption: caption)
     with refused(MetricError, "PTB tokenizer", "3 lines", "2 captions"):
-        ptb_tokenize([f"a dog{char}runs", "a cat"], java=java_executable(), timeout_seconds=60)
+        ptb_tokenize([f"a dog{char}runs", "a cat"], java=java_executable())
 
 
 def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypatch):
@@ -70,8 +71,9 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
     monkeypatch.setattr(scoring, "java_executable", lambda: java)
     monkeypatch.setattr(coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb"))
     monkeypatch.setattr(meteor, "write_matching", lambda *_: None)  # it takes seconds, and this Java reads no table
+    monkeypatch.setattr(programs, "LIMIT", 2)
     start = time.monotonic()
-    scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"], timeout_seconds=2)
+    scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"])
     assert time.monotonic() - start < 2 * 2
     assert scores.corpus["METEOR"] is None and "METEOR" not in scores.not_run
     assert "2 s" in scores.failed["METEOR"]
@@ -90,7 +92,7 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
 def test_a_broken_meteor_gives_a_reason(tmp_path, monkeypatch, body, named):
     java = fake_java(tmp_path / "java", body)
     monkeypatch.setattr(scoring, "java_executable", lambda: java)
-    scores = score(REFERENCES, HYPOTHESES, metrics=["METEOR", "ROUGE-L"], timeout_seconds=20)
+    scores = score(REFERENCES, HYPOTHESES, metrics=["METEOR", "ROUGE-L"])
     assert scores.corpus["METEOR"] is None and "METEOR" not in scores.not_run
     assert all(each in scores.failed["METEOR"] for each in ["METEOR", *named])
     assert scores.corpus["ROUGE-L"] is not None
@@ -131,20 +133,21 @@ def test_a_locale_changes_no_score(locale, tmp_path, monkeypatch):
     assert scored() == pytest.approx(SCORES, abs=1e-12)
 
 
-def test_a_hung_tokenizer_is_stopped_and_leaves_no_process(tmp_path):
+def test_a_hung_tokenizer_is_stopped_and_leaves_no_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "LIMIT", 1)
     pid = tmp_path / "pid"
     java = tmp_path / "java"
     java.write_text(f"#!/bin/sh\necho $$ > {pid}\nsleep 600\n")
     java.chmod(0o755)
     with refused(MetricError, "PTB tokenizer", "1 s"):
-        ptb_tokenize(["a dog"], java=java, timeout_seconds=1)
+        ptb_tokenize(["a dog"], java=java)
     assert gone(int(pid.read_text()))
 
 
 def test_a_java_that_cannot_start_is_one_sentence(tmp_path):
     (tmp_path / "java").write_text("not a program")
     with refused(MetricError, "PTB tokenizer", "Permission denied"):
-        ptb_tokenize(["a dog"], java=tmp_path / "java", timeout_seconds=5)
+        ptb_tokenize(["a dog"], java=tmp_path / "java")
 
 
 def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):

@@ -58,7 +58,7 @@ def test_it_made_what_the_plan_predicted(finished, monkeypatch):
     assert made <= store.bytes < made + 10 * 4096  # the header and the starts of six arrays are planned as whole pages
     for run in plan.scored():
         captions = json.loads(Path(paths.scores(run)[0]).read_text())
-        assert len(captions) == costs.evaluation(run).images
+        assert len(captions) == costs.counts(run.dataset).test
     text = screen(plan, costs, plan_tools(plan), tflops=10, places=2)
     assert "Outside files: all are here." in text
 

@@ -9,7 +9,7 @@ from shlex import quote
 from recap.core.hashing import value_hash
 from recap.core.process import SHARED, devices
 from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
-from recap.plan.paths import Paths
+from recap.plan.paths import EXTRACTOR, Paths
 from recap.plan.profiles import uses_gpus
 from recap.plan.run import file_name, run_named
 from recap.plan.source import PICTURES as PICTURE_SOURCE, code_digest, job_code
@@ -64,11 +64,9 @@ def table_code(*starts):
 
 
 def may_grow(stores, made=None, params=(), w=None):
-    """Return feature stores as inputs whose times do not count: one that grows makes no run again.
-
-    What changes the numbers in them changes the notes of their extractors, which are inputs, too. While a store grows,
-    Snakemake compares no parameters of what is behind it, so what was `made` with others has it as a usual input.
-    """
+    """Return feature stores as inputs whose times do not count: one that grows makes no run again."""
+    # Notes of extractors, inputs too, change with their numbers. While a store grows, Snakemake compares no parameters
+    # of what is behind it, so what was `made` with others has it as a usual input.
     recorded = read_record(made).get("params") if made else None
     changed = recorded is not None and not {repr(value(w)) for value in params} <= set(recorded)
     return stores if changed else [ancient(store) for store in stores]

@@ -133,7 +133,7 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
 rule vocabulary:
     input:
         corpus=CORPUS,
-        tokenizer=lambda w: PATHS.tokenizer(w.dataset),
+        tokenizer=lambda w: PATHS.outside_files("datasets", w.dataset, "vocabulary"),
     output:
         VOCABULARY,
     log:

@@ -18,15 +18,13 @@ SCORED_FILES = {each.path: each for each in PLAN.scored_files() if each.captions
 RELEASED = {each.path: each for each in PLAN.scored_files() if each.released}
 SENT = {each.run.path: each for each in PLAN.submissions()}
 SUBMISSIONS = {each.algorithm: each for each in PLAN.submissions()}
-SUBMISSION = PATHS.submission("{algorithm}")
+SUBMISSION = f"{REPORTS}/server/{{algorithm}}"
+SERVER_CAPTIONS = f"{R}/scores/{{run}}/captions.{{part}}.json"
 
 
 def install_spice():
-    """Fetch SPICE's models where the profile allows it and an evaluation that is due asks for SPICE.
-
-    They belong to the environment, so no rule makes them, and they are there before the first job. Without them SPICE
-    is not run, which is said now and not after weeks.
-    """
+    """Fetch SPICE's models where the profile allows it and an evaluation that is due asks for SPICE."""
+    # They belong to the environment, so no rule makes them. That SPICE is not run is said now and not after weeks.
     due = [job for job in due_jobs(workflow) if job.rule in ("evaluate", "evaluate_ensemble")]
     wanted = any("SPICE" in PLAN.recipe(job.wildcards["recipe"]).evaluation.metrics for job in due)
     if wanted and PROFILE.fetch and set(SPICE_MODELS) <= LISTED.keys() and spice_models_missing():
@@ -37,7 +35,6 @@ def install_spice():
 
 
 def score_files(run):
-    """Return the outputs of an evaluation of the run of a folder."""
     return {name.partition(".")[0]: f"{R}/scores/{run}/{name}" for name in SCORE_FILES}
 
 
@@ -47,12 +44,10 @@ def metric_products(dataset, metrics):
 
 
 def as_evaluated(recipe):
-    """Return how captions are decoded and scored."""
     return as_json(evaluation_spec(PLAN, recipe).model_dump(mode="json"))
 
 
 def kind_of(model):
-    """Return the kind of a model."""
     return PLAN.get("models", model).kind
 
 
@@ -80,11 +75,6 @@ EVALUATED = {
 }
 
 
-def evaluated_stores(w):
-    """Return the stores of a scored run."""
-    return may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w)
-
-
 def partly(*runs):
     """Return the option that allows a part of COCO, where a data set is one."""
     return "--partial" if any(PLAN.spec("datasets", run.dataset).get("partial") for run in runs) else ""
@@ -95,8 +85,8 @@ rule evaluate:
         lambda w: metric_products(w.dataset, PLAN.recipe(w.recipe).evaluation.metrics),
         corpus=CORPUS,
         vocabulary=VOCABULARY,
-        features=evaluated_stores,
-        extractors=PATHS.extractors,
+        features=lambda w: may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w),
+        extractors=lambda w: PATHS.features(w, EXTRACTOR),
         model=lambda w: model_files(scored_run(w)),
     output:
         **score_files(f"{RUN}/{{stage}}"),
@@ -127,7 +117,7 @@ rule score_file:
     input:
         lambda w: metric_products(SCORED_FILES[w.outside].dataset, SCORED_FILES[w.outside].metrics),
         captions=lambda w: PATHS.outside(SCORED_FILES[w.outside].captions),
-        corpus=lambda w: PATHS.corpus(SCORED_FILES[w.outside]),
+        corpus=lambda w: PATHS.of_dataset(SCORED_FILES[w.outside], "corpus.parquet"),
     output:
         **score_files("{outside}"),
     log:
@@ -148,9 +138,9 @@ rule score_released:
     input:
         lambda w: metric_products(RELEASED[w.outside].dataset, RELEASED[w.outside].metrics),
         lambda w: [PATHS.outside(file) for file in RELEASED[w.outside].files],
-        corpus=lambda w: PATHS.corpus(RELEASED[w.outside]),
+        corpus=lambda w: PATHS.of_dataset(RELEASED[w.outside], "corpus.parquet"),
         features=lambda w: may_grow(PATHS.features(RELEASED[w.outside])),
-        extractors=lambda w: PATHS.extractors(RELEASED[w.outside]),
+        extractors=lambda w: PATHS.features(RELEASED[w.outside], EXTRACTOR),
     output:
         **score_files("{outside}"),
     log:
@@ -176,13 +166,13 @@ rule score_released:
 
 rule server_captions:
     input:
-        corpus=lambda w: PATHS.corpus(SENT[w.run].shown(w.part)),
-        vocabulary=lambda w: PATHS.vocabulary(SENT[w.run].run),
+        corpus=lambda w: PATHS.of_dataset(SENT[w.run].shown(w.part), "corpus.parquet"),
+        vocabulary=lambda w: PATHS.of_dataset(SENT[w.run].run, "vocabulary.json"),
         features=lambda w: may_grow(PATHS.features(SENT[w.run].shown(w.part))),
-        extractors=lambda w: PATHS.extractors(SENT[w.run].shown(w.part)),
+        extractors=lambda w: PATHS.features(SENT[w.run].shown(w.part), EXTRACTOR),
         model=lambda w: model_files(SENT[w.run].run),
     output:
-        f"{R}/scores/{{run}}/captions.{{part}}.json",
+        SERVER_CAPTIONS,
     log:
         f"{LOGS}/server_captions/{{run}}/{{part}}.log",
     wildcard_constraints:
@@ -206,8 +196,8 @@ rule server_captions:
 
 rule submission:
     input:
-        val=lambda w: PATHS.captions_of(SUBMISSIONS[w.algorithm].run, VAL),
-        test=lambda w: PATHS.captions_of(SUBMISSIONS[w.algorithm].run, TEST),
+        val=lambda w: SERVER_CAPTIONS.format(run=SUBMISSIONS[w.algorithm].run.path, part=VAL),
+        test=lambda w: SERVER_CAPTIONS.format(run=SUBMISSIONS[w.algorithm].run.path, part=TEST),
     output:
         zip=f"{SUBMISSION}/{{algorithm}}.zip",
         files=[f"{SUBMISSION}/{results_name(part, '{algorithm}')}" for part in (VAL, TEST)],

@@ -1,8 +1,4 @@
-"""Feature vectors of all pictures of a data set in one packed file.
-
-Data sets with the same pictures share it. `{dataset}` is the one whose name its folder has, which need not be one of
-the plan; captions and pictures are those of the first of the plan that reads it.
-"""
+"""Feature vectors of all pictures of a data set in one file, which data sets with the same pictures share."""
 
 from recap.plan.costs import UNKNOWN
 from recap.plan.jobs import extractor_spec
@@ -20,18 +16,17 @@ EXTRACTED, OF_PART = (temp(PART), "-{part}") if PARTS > 1 else (STORE_FILE, "")
 
 
 def settings_of(w):
-    """Return the settings of features."""
     return PLAN.get("features", w.features)
 
 
 def reader_of(w):
-    """Return the data set whose captions and pictures a store is made from."""
+    """Return the data set whose captions and pictures a store is made from: the first that reads it."""
     return readers(PLAN, w.dataset, w.features)[0]
 
 
 def source_notes(w):
     """Return the notes of what makes the stores that a store is made from."""
-    return PATHS.stores(w, made_from(PLAN, w.features), "extractor.json")
+    return PATHS.stores(w, made_from(PLAN, w.features), EXTRACTOR)
 
 
 def subsets_of_features(w):
@@ -52,7 +47,7 @@ SOURCES = {
     "weights": lambda w: PATHS.outside_files("features", w.features),
 }
 # What decides the values of a store.
-EXTRACTOR = {
+EXTRACTION = {
     "spec": lambda w: as_json(extractor_spec(PLAN, w.features)),
     "code": lambda w: code_digest(*settings_of(w).targets()),
 }
@@ -67,7 +62,7 @@ EXTRACTION_RESOURCES = {
     "execution": lambda w: f"--execution={quote(f'{EXECUTION}/features/{w.features}.yaml')}",
 }
 EXTRACTION_PARAMS = {
-    **EXTRACTOR,
+    **EXTRACTION,
     "part": lambda w, output: ["--part", f"{w.part}/{PARTS}", "--done", output[0]] if PARTS > 1 else [],
     **SURVIVES,
     "out": STORE_FILE,
@@ -89,7 +84,7 @@ rule pretrain:
         **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
-        spec=EXTRACTOR["spec"],
+        spec=EXTRACTION["spec"],
         code=code_digest("recap.features.training:pretrain"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.training:pretrain --spec {params.spec.file:q}"
@@ -110,7 +105,7 @@ rule tune:
         **limits(lambda w: UNKNOWN),
         gpu=GPU,
     params:
-        spec=EXTRACTOR["spec"],
+        spec=EXTRACTION["spec"],
         code=code_digest("recap.features.training:tune"),
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.training:tune --spec {params.spec.file:q}"
@@ -146,13 +141,13 @@ rule extractor:
         stores=source_notes,
         products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
     output:
-        PATHS.store(*STORE_NAME, "extractor.json"),
+        PATHS.store(*STORE_NAME, EXTRACTOR),
     log:
         f"{LOGS}/extractor/{{dataset}}/{{features}}.log",
     wildcard_constraints:
         features=features_where(lambda features: True),
     params:
-        **EXTRACTOR,
+        **EXTRACTION,
     shell:
         "{RECAP} --log-file {log:q} run-step recap.features.extraction:write_note --spec {params.spec.file:q}"
         " --code {params.code} --out {output:q}"

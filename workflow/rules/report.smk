@@ -4,6 +4,9 @@ from recap.plan.run import baseline, row_runs, series_of
 
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
+# The scored runs of every table row, by a name that is unique in the profile.
+ROWS = [(name, key, row) for name, key in TABLE_IDS.items() for row in PLAN.tables[key].rows]
+ROW_PATHS = {f"{name}.{row.id}": [run.path for run in row_runs(row, PLAN.seeds[key])] for name, key, row in ROWS}
 SAMPLE_FILES = {ending: f"{FIGURES}/{{table}}_captions.{ending}" for ending in ("png", "md")}
 SWEEP_FILES = {ending: f"{FIGURES}/{{figure}}.{ending}" for ending in ("csv", "png", "pdf", "svg")}
 CURVES = {name: file.replace("{figure}", "curves") for name, file in SWEEP_FILES.items()} | {"csv": f"{R}/curves.csv"}
@@ -16,41 +19,24 @@ PUBLISHED = f"mlflow/{PROFILE.name}.published.json"
 def reader_files():
     """Return the tables and figures of a finished profile."""
     files = expand([*TABLE_FILES.values(), *SAMPLE_FILES.values()], table=TABLE_IDS)
-    files += [PATHS.figure(file) for figure in PLAN.model_figures for file in figure.files]
+    files += [f"{FIGURES}/{file}" for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
     return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *list(CURVES.values())[1:]]
-
-
-def row_paths():
-    """Return the scored runs of every table row, by a name that is unique in the profile."""
-    rows = [(name, key, row) for name, key in TABLE_IDS.items() for row in PLAN.tables[key].rows]
-    return {f"{name}.{row.id}": [run.path for run in row_runs(row, PLAN.seeds[key])] for name, key, row in rows}
 
 
 def curve_runs():
     """Return every training stage with the label that a reader knows it by, in the order of the tables' rows."""
     order = list(dict.fromkeys(LABELS.values()))
-    curves = [
-        {
-            "label": LABELS[series_of(run.path)],
-            "seed": run.seed,
-            "stage": run.stage,
-            "path": run.path,
-            "after": PLAN.first_stage(run).path if run.stage == "scst" else None,
-        }
-        for run in TRAINED
-    ]
-    return sorted(curves, key=lambda curve: order.index(curve["label"]))
+    curves = []
+    for run in sorted(TRAINED, key=lambda run: order.index(LABELS[series_of(run.path)])):
+        own = {"label": LABELS[series_of(run.path)], "seed": run.seed, "stage": run.stage, "path": run.path}
+        curves.append({**own, "after": PLAN.first_stage(run).path if run.stage == "scst" else None})
+    return curves
 
 
 def sample_dataset(w):
     """Return the data set of a table's baseline, whose images the contact sheet shows."""
     return baseline(PLAN.tables[TABLE_IDS[w.table]]).dataset
-
-
-def swept_tables(w):
-    """Return the statistics of the tables that a figure draws."""
-    return expand(STATISTICS, table=sorted({point.table for line in PLOTS[w.figure].lines for point in line.points}))
 
 
 def constant(value):
@@ -93,15 +79,15 @@ for figure in PLAN.model_figures:
         name:
             f"figure_{figure.name}"
         input:
-            corpus=PATHS.corpus(figure.runs[0]),
-            vocabulary=PATHS.vocabulary(figure.runs[0]),
+            corpus=PATHS.of_dataset(figure.runs[0], "corpus.parquet"),
+            vocabulary=PATHS.of_dataset(figure.runs[0], "vocabulary.json"),
             features=may_grow(PATHS.features(figure.runs[0])) if RUNS else [],
-            extractors=PATHS.extractors(figure.runs[0]) if RUNS else [],
+            extractors=PATHS.features(figure.runs[0], EXTRACTOR) if RUNS else [],
             images=PATHS.images(figure.runs[0].dataset) if figure.settings.needs_images else [],
             texts=[PATHS.outside(name) for name in figure.settings.texts()],
             models=[f"{R}/runs/{run}/model.safetensors" for run in RUNS],
         output:
-            [PATHS.figure(file) for file in figure.files],
+            [f"{FIGURES}/{file}" for file in figure.files],
         log:
             f"{LOGS}/figure/{figure.name}.log",
         localrule: True
@@ -112,7 +98,7 @@ for figure in PLAN.model_figures:
             runs=[f"{R}/runs/{run}" for run in RUNS],
             labels=constant(list(figure.labels) if RUNS else []),
             heading=constant(figure.heading),
-            out=PATHS.figure(figure.begin),
+            out=f"{FIGURES}/{figure.begin}",
             code=model_figure_code(figure),
         shell:
             "{RECAP} --log-file {log:q} report figure --spec {params.spec.file:q} --corpus {input.corpus:q}"
@@ -123,7 +109,7 @@ for figure in PLAN.model_figures:
 
 rule sweep:
     input:
-        swept_tables,
+        lambda w: expand(STATISTICS, table=sorted({p.table for line in PLOTS[w.figure].lines for p in line.points})),
     output:
         **SWEEP_FILES,
     log:
@@ -147,7 +133,7 @@ rule summary:
     log:
         f"{LOGS}/summary.log",
     params:
-        spec=lambda w: as_json({"rows": row_paths()}),
+        spec=lambda w: as_json({"rows": ROW_PATHS}),
         code=code_digest("recap.report.figures:write_summary"),
         scores=f"{R}/scores",
     shell:

@@ -15,7 +15,7 @@ CLAIM_FILES = {ending: f"{REPORTS}/tables/claims.{ending}" for ending in FORMATS
 
 def server_folders(table_id):
     """Return path of a scored run -> folder of what COCO's server is sent of it."""
-    return {each.run.path: PATHS.submission(each.algorithm) for each in PLAN.submissions(table_id)}
+    return {each.run.path: SUBMISSION.format(algorithm=each.algorithm) for each in PLAN.submissions(table_id)}
 
 
 def server_answers(w):
@@ -26,7 +26,6 @@ def server_answers(w):
 
 
 def table_scores(w):
-    """Return the score files of a table's rows."""
     outside = [file for each in PLAN.scored_files(TABLE_IDS[w.table]) for file in PATHS.scores(each)]
     return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
 

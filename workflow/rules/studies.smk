@@ -25,7 +25,6 @@ def shown_runs(w):
 
 
 def shown_dataset(w):
-    """Return the data set whose pictures a study shows."""
     return next(run.dataset for run in shown_runs(w).values())
 
 

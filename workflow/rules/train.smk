@@ -20,7 +20,6 @@ def stage_inputs(stage):
 
 
 def stage_outputs(stage):
-    """Return the outputs of a stage."""
     return {Path(name).stem: f"{R}/runs/{RUN}/{stage}/{name}" for name in RUN_FILES}
 
 
@@ -35,10 +34,8 @@ def on_several(value):
 
 
 def stage_resources(stage):
-    """Return the resources of a stage: limits, a GPU for each process, and nodes.
-
-    For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
-    """
+    """Return the resources of a stage: limits, a GPU for each process, and nodes."""
+    # For Slurm: `recap train` starts a torchrun on each node by srun, so the job itself begins outside of it (mpi).
     return {
         **limits(lambda w: NEEDS.training(run_named(w, stage=stage))),
         **STOPPED_BEFORE_LIMIT,
@@ -52,7 +49,6 @@ def stage_resources(stage):
 
 
 def stage_params(stage):
-    """Return the parameters of a stage."""
     return {
         "spec": lambda w: as_json(run_spec(PLAN, run_named(w, stage=stage)).model_dump(mode="json")),
         "code": lambda w: job_code(TRAINING, PLAN.get("models", w.model).kind),

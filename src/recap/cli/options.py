@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.core.errors import MissingFile
+from recap.core.errors import MissingFile, aligned
 
 if TYPE_CHECKING:
     from recap.settings import ExecutionFile
@@ -104,6 +104,5 @@ def snakefile(purpose: str) -> Path:
 
 def print_columns(rows: list[list[str]]) -> None:
     """Print rows with aligned columns; a column without any text is left out."""
-    widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True) if width).rstrip())
+    for line in aligned(rows):
+        print(line)

@@ -8,7 +8,7 @@ An error ends the job, so no digest of source has its class: another class at a 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 _LISTED = 8  # likest names in one sentence
 _HEAD, _TAIL = 400, 200  # characters of a sentence that a value of a file made longer: where it is, and what to do
@@ -114,6 +114,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def counted(number: int, noun: str) -> str:
     """Return ``1 table``, ``2 tables`` or ``1,000 tables``; the plural of the noun must end in -s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines with aligned columns, some to the right; a column without any text is left out."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = ((text, f"{'>' if n in right else '<'}{widths[n]}") for n, text in enumerate(row) if widths[n])
+        lines.append("  ".join(f"{text:{form}}" for text, form in cells).rstrip())
+    return lines
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

@@ -57,10 +57,8 @@ class ClipScore(Metric):
         folder = os.environ.get(FOLDER)
         if not folder or not (Path(folder) / TENSORS).is_file():
             lack = f"is {folder}, which has no {TENSORS}" if folder else "is not set"
-            raise MetricError(
-                f"CLIPScore needs a CLIP, and {FOLDER} {lack}; "
-                f"set it to a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
-            )
+            where = f"a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
+            raise MetricError(f"CLIPScore needs a CLIP, and {FOLDER} {lack}; set it to {where}")
         clip, picture = Clip(Path(folder)), captions.picture if captions.pictures else _pictures(captions)
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
@@ -99,9 +97,8 @@ class Clip:
             if missing := sorted(loaded["missing_keys"]):
                 raise ValueError(f"{TENSORS} has no tensor {missing[0]!r}")
         except Exception as error:  # whatever transformers raises for files of another form
-            raise MetricError(
-                f"{folder}: holds no CLIP that transformers reads ({first_line(error)}); fetch the whole folder again"
-            ) from error
+            what = f"holds no CLIP that transformers reads ({first_line(error)})"
+            raise MetricError(f"{folder}: {what}; fetch the whole folder again") from error
         from recap.core.device import select_device  # which imports torch
 
         self.device = select_device("auto")
@@ -127,9 +124,6 @@ def _pictures(captions: Captions) -> Callable[[int], Image]:
     corpus = captions.product(CORPUS)
     roots = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name] or [corpus.parent / PICTURES]
     if not any(root.exists() for root in roots):
-        raise MetricError(
-            f"{roots[0]}: CLIPScore looks at the pictures, and they are not there; set {IMAGES} to their folders or "
-            f"zips, with {os.pathsep!r} between them"
-        )
+        raise MetricError(f"{roots[0]}: no pictures; set {IMAGES} to folders or zips, {os.pathsep!r} between")
     source, views = ImageSource(roots), Corpus.read(corpus).views()
     return lambda image: side_by_side([source.open_rgb(file) for file in views[image]])

@@ -59,10 +59,7 @@ def decode_candidates(
     device: torch.device,
     name: str,
 ) -> Candidates:
-    """Return all captions that the search ends with for each image, best first. <unk> is banned.
-
-    `bad_endings` are `ending_ids` of the rules; `device` is where the model is, `name` is for progress (empty: none).
-    """
+    """Return all captions that the search ends with for each image, best first. <unk> is banned."""
     model.eval()
     step = with_banned_tokens(model.step, BANNED)
     candidates: Candidates = {}
@@ -91,9 +88,8 @@ def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
     """Return the ids of the words that a caption may not end on."""
     ids = vocabulary.encode(rules.bad_endings)
     if UNK in ids:
-        raise ConfigError(
-            f"evaluation.rules.bad_endings: {rules.bad_endings[ids.index(UNK)]!r} is no word of the vocabulary"
-        )
+        word = rules.bad_endings[ids.index(UNK)]
+        raise ConfigError(f"evaluation.rules.bad_endings: {word!r} is no word of the vocabulary")
     return ids
 
 
@@ -122,10 +118,7 @@ class Decoder:
         return decode_candidates(*searched, device=self.device, name=name)
 
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
-        """Return captions that an interrupted job left in a file, or search them and write the file.
-
-        The file has the hash of all that they depend on: captions of another search, or damaged ones, are not taken.
-        """
+        """Return captions of this very search that an interrupted job left in a file, or search and write them."""
         identity = [self._identity, self.sources.hash_of(image_ids)]
         try:
             content = json.loads(file.read_text(encoding="utf-8"))

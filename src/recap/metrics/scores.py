@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -20,7 +20,7 @@ from recap.metrics.java import java_executable
 from recap.settings.metrics import COCO, METRICS
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    pass
 
 
 @dataclass
@@ -37,15 +37,7 @@ class Scores:
 
 
 def score(
-    references: Mapping[int, Sequence[str]],
-    hypotheses: Mapping[int, str],
-    *,
-    metrics: Sequence[str],
-    timeout_seconds: float = 600,
-    pictures: Callable[[int], Image] | None = None,
-    folder: Path | None = None,
-    split: str = "test",
-    dataset: Path | None = None,
+    references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], *, metrics: Sequence[str], **options: Any
 ) -> Scores:
     """Score one raw caption per image, which may be empty, against its raw references by image id.
 
@@ -60,11 +52,9 @@ def score(
             raise MetricError(f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})")
     if not hypotheses:
         raise MetricError("there are no captions to score; is the split empty?")
-    java = java_executable()
-    scorers: dict[str, Metric] = {name: METRICS.get(name)() for name in metrics}
-    tokenized = coco.tokenize_captions(references, hypotheses, java=java, timeout_seconds=timeout_seconds)
-    ordered = {image_id: hypotheses[image_id] for image_id in sorted(hypotheses)}
-    captions = Captions(references, ordered, tokenized, java, timeout_seconds, pictures, folder, split, dataset)
+    java, scorers = java_executable(), {name: METRICS.get(name)() for name in metrics}
+    tokenized = coco.tokenize_captions(references, hypotheses, java=java)
+    captions = Captions(references, dict(sorted(hypotheses.items())), tokenized, java, **options)
     with ThreadPoolExecutor(2) as pool:
         jobs = {name: pool.submit(m.score, captions) for name, m in scorers.items() if "java" in m.needs}
         return _collect(captions, scorers, jobs)
@@ -102,19 +92,16 @@ def evaluate_captions(
     split_hash: str,
     decoding: Any,
     out: Path,
-    pictures: Callable[[int], Image] | None = None,
-    dataset: Path | None = None,
-    timeout_seconds: float = 600,
+    **options: Any,
 ) -> Scores:
     """Score captions; write ``captions.<split>.json``, ``scores.<split>.parquet`` and, last, ``metrics.json``.
 
     None is written where a metric failed that may run when tried again. ``decoding`` says how the captions were
     searched (`DecodingSettings`), or which file they are from (`OutsideCaptions`). Scores from outside are looked for
-    in ``out``; the other arguments are those of :func:`score`.
+    in ``out``; the other arguments and the options are those of :func:`score`.
     """
     refs = {int(image_id): list(captions) for image_id, captions in references.items()}
     captions = {int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
-    options: dict[str, Any] = {"timeout_seconds": timeout_seconds, "pictures": pictures, "dataset": dataset}
     scores = score(refs, captions, metrics=metrics, folder=out, split=split, **options)
     if scores.failed:
         raise MetricError(

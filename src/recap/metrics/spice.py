@@ -42,7 +42,7 @@ class Spice(CocoMetric):
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
         if spice_models_missing():
             raise Gap(f"{' and '.join(MODEL_JARS)} are not installed in pycocoevalcap/spice/lib")
-        texts, limit = captions.tokenized, captions.timeout_seconds
+        texts = captions.tokenized
         items = [{"image_id": i, "test": texts.hypotheses[i], "refs": texts.references[i]} for i in captions.ids]
         with TemporaryDirectory(prefix="recap-spice-") as name:
             scratch = Path(name)
@@ -51,14 +51,13 @@ class Spice(CocoMetric):
             cache.mkdir()
             arguments = [*_JVM_OPTIONS, "-jar", str(package_folder("spice") / "spice-1.0.jar"), str(source)]
             arguments += ["-cache", str(cache), "-out", str(result), "-subset", "-silent"]
-            with java_program(arguments, java=captions.java, cwd=scratch, timeout=limit, what="SPICE") as jar:
+            with java_program(arguments, java=captions.java, cwd=scratch, what="SPICE") as jar:
                 jar.finish()
             try:
                 entries: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
                 scores = {int(entry["image_id"]): float(entry["scores"]["All"]["f"]) for entry in entries}
             except (OSError, ValueError, KeyError, TypeError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise MetricError(f"SPICE ended without a readable result ({reason})") from error
+                raise MetricError(f"SPICE ended without a readable result ({type(error).__name__}: {error})") from error
         if bad := [i for i in captions.ids if not math.isfinite(scores.get(i, math.nan))]:
             raise MetricError(f"SPICE gave no number for image {bad[0]} ({len(bad)} such images)")
         return [(sum(scores.values()) / len(scores), [scores[i] for i in captions.ids])]

@@ -11,7 +11,7 @@ from recap.core.errors import ConfigError, RecapError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.plan.amounts import Amounts
-from recap.plan.costs import Costs, Parameters, StepCosts, inputs_of
+from recap.plan.costs import Costs, Parameters, inputs_of, measured_costs
 from recap.plan.paths import Paths
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import job_code
@@ -54,7 +54,7 @@ def check_models(plan: RunPlan, cache: Path | None = None) -> Parameters:
 def costs_of(plan: RunPlan, measured: Path | None = None) -> Costs:
     """Return the costs of a plan by a file of `recap measure`, `work/measured.json`, and the project's own table."""
     parameters = check_models(plan, Path(Paths(plan).work) / "checked_models.json")
-    return Costs(plan, parameters, StepCosts.of_project(plan.params, measured))
+    return Costs(plan, parameters, measured_costs(plan.params, measured))
 
 
 def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) -> int:

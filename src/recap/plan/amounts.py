@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from recap.core.hashing import value_hash
 from recap.plan.paths import readers, reading_runs
 from recap.plan.run import Run
 from recap.plan.run_plan import RunPlan
-from recap.settings import CrossEntropy, DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
+from recap.settings import DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
 from recap.settings.datasets import Counts
 from recap.settings.features import StoredStream
 
@@ -61,8 +62,7 @@ class StepShape:
         stage = isinstance(self.settings, Stage)
         settings = self.settings.model_dump(mode="json", include=_OF_STEPS if stage else _OF_SEARCHES)
         if stage:
-            sampling = isinstance(self.settings, CrossEntropy) and self.settings.scheduled_sampling is not None
-            settings["sampled"] = sampling
+            settings["sampled"] = getattr(self.settings, "scheduled_sampling", None) is not None
         streams = {name: [stream.vectors, stream.width] for name, stream in self.inputs.streams.items()}
         sizes = [streams, self.inputs.ids, round(self.inputs.captions, 2), self.inputs.words, self.inputs.longest]
         return value_hash([self.work, self.model.model_dump(mode="json"), settings, sizes])
@@ -87,10 +87,8 @@ class Amounts:
         """Return the images and captions of a data set."""
         counts: Counts | None = self.plan.get("datasets", dataset).known_counts()
         if counts is None:
-            raise UnknownSize(
-                f"datasets/{dataset}.yaml: the size of the data set is not known; add "
-                "`counts: {train: IMAGES, val: IMAGES, test: IMAGES, captions: CAPTIONS}`"
-            )
+            key = "`counts: {train: IMAGES, val: IMAGES, test: IMAGES, captions: CAPTIONS}`"
+            raise UnknownSize(f"datasets/{dataset}.yaml: the size of the data set is not known; add {key}")
         return counts
 
     def pictured(self, store: Run) -> Counts:
@@ -105,8 +103,7 @@ class Amounts:
 
     def stage(self, training: Run) -> Stage:
         """Return the settings of a training."""
-        stage: Stage = getattr(self.plan.recipe(training.recipe), training.stage)
-        return stage
+        return getattr(self.plan.recipe(training.recipe), training.stage)
 
     def training_shape(self, training: Run) -> StepShape:
         """Return the shape of a training's steps; `processes` share the images of a step."""
@@ -130,13 +127,8 @@ class Amounts:
         words = min(longest, (dataset.caption_words or dataset.vocabulary.max_length) + 1)
         fraction = self.plan.get("subsets", run.subset).fraction
         captions = max(1, round(fraction * counts.train * counts.captions_per_image))
-        return StepInputs(
-            self.streams(run),
-            dataset.vocabulary_ids,
-            captions / self.train_images(run),
-            words,
-            min(longest, math.ceil(_LONGEST * words)),
-        )
+        sizes = captions / self.train_images(run), words, min(longest, math.ceil(_LONGEST * words))
+        return StepInputs(self.streams(run), dataset.vocabulary_ids, *sizes)
 
     def streams(self, run: Run) -> dict[str, StoredStream]:
         """Return the streams of all stores of a run; none if a parameter file does not say their sizes."""
@@ -150,25 +142,17 @@ class Amounts:
         return {name: replace(stream, vectors=stream.vectors * views) for name, stream in streams.items()}
 
     def used_images(self, store: Run) -> int:
-        """Return how many images a feature store holds: the expected union of all draws, validation and test.
-
-        The draws of one seed are nested, so that its largest counts; those of different seeds, and of data sets with
-        the same pictures, are independent.
-        """
+        """Return how many images a feature store holds: the expected union of all draws, validation and test."""
+        # The draws of one seed are nested, so that its largest counts; others are independent.
         counts = self.pictured(store)
-        largest: dict[tuple[str, int], float] = {}
+        largest: defaultdict[tuple[str, int], float] = defaultdict(float)
         for run in reading_runs(self.plan, store):
             share = image_share(self.plan.get("subsets", run.subset), counts.captions_per_image)
-            largest[run.dataset, run.seed] = max(share, largest.get((run.dataset, run.seed), 0.0))
+            largest[run.dataset, run.seed] = max(share, largest[run.dataset, run.seed])
         missed = math.prod(1 - share for share in largest.values())
         return round(counts.train * (1 - missed)) + counts.val + counts.test
 
 
 def image_share(subset: Subset, captions_per_image: float) -> float:
-    """Return the expected share of the training images that a subset has.
-
-    Of a share f of all pairs, an image with c captions is without any with probability (1 - f)^c.
-    """
-    if subset.unit == "image" or subset.fraction == 1:
-        return subset.fraction
-    return float(1 - (1 - subset.fraction) ** captions_per_image)
+    """Return the expected share of the training images that a subset has: of a share f of pairs, 1 - (1 - f)^c."""
+    return subset.fraction if subset.unit == "image" else 1 - (1 - subset.fraction) ** captions_per_image

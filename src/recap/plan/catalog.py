@@ -63,8 +63,7 @@ def _papers(params: Path, key: str) -> dict[str, set[str]]:
 
 def _named(settings: RowSettings, key: str) -> list[str]:
     value = getattr(settings, key)
-    if isinstance(value, dict):
-        value = value.get("base")
+    value = value.get("base") if isinstance(value, dict) else value
     return value if isinstance(value, list) else [value] if value else []
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
@@ -87,74 +86,56 @@ class _Measured(BaseModel):
     steps: list[_Step]
 
 
-class StepCosts:
-    """Measured costs; the first rows count before others."""
+def read_costs(*paths: Path) -> list[StepCost]:
+    """Return the steps of files that `recap measure` wrote."""
+    rows = []
+    for path in paths:
+        measured: _Measured = read_json(path, _Measured)
+        if measured.tiny:
+            raise ConfigError(f"{path}: made with --tiny, whose times mean nothing; measure without it")
+        rows += [step.cost for step in measured.steps if not step.compiled]
+    return rows
 
-    def __init__(self, rows: Iterable[StepCost]) -> None:
-        self.rows = list(rows)
 
-    @classmethod
-    def read(cls, *paths: Path) -> StepCosts:
-        """Read files that `recap measure` wrote."""
-        rows = []
-        for path in paths:
-            measured: _Measured = read_json(path, _Measured)
-            if measured.tiny:
-                raise ConfigError(f"{path}: made with --tiny, whose times mean nothing; measure without it")
-            rows += [step.cost for step in measured.steps if not step.compiled]
-        return cls(rows)
+def measured_costs(params: Path, measured: Path | None = None) -> list[StepCost]:
+    """Return what was measured here, or a file in its place, then the table of the parameters, if they have one."""
+    first = [measured] if measured else [HERE] if HERE.exists() else []
+    return read_costs(*first, *(path for path in [params / TABLE] if path.exists()))
 
-    @classmethod
-    def of_project(cls, params: Path, measured: Path | None = None) -> StepCosts:
-        """Read what was measured here, or a file in its place, then the table of the parameters, if they have one."""
-        first = [measured] if measured else [HERE] if HERE.exists() else []
-        return cls.read(*first, *(path for path in [params / TABLE] if path.exists()))
 
-    def of(self, shape: StepShape, parameters: int) -> Estimate:
-        """Return what an image of a shape costs.
-
-        A shape that was not measured costs as much as the nearest one of its kind and work, in proportion to
-        parameters x (vectors + tokens); of a kind that was not measured, operations are a multiple of these.
-        """
-        size = parameters * (shape.inputs.vectors + shape.tokens)
-        same = [row for row in self.rows if (row.kind, row.work) == (shape.model.kind, shape.work)]
-        if not same:
-            gflop = _OPERATIONS[shape.work] * size / 1e9
-            return Estimate(gflop, _SAVED * gflop * 1e3 if shape.work != "decode" else 0.0, {}, measured=False)
-        nearest = sorted(same, key=lambda row: (row.key != shape.key, abs(math.log(row.size / size))))
-        ratios = [1.0 if row.key == shape.key else size / row.size for row in nearest]
-        seconds: dict[str, float] = {}
-        for row, ratio in zip(nearest, ratios, strict=True):
-            machine = f"{row.machine}{ONE_CORE}" if row.device == "cpu" else row.machine
-            seconds.setdefault(machine, row.seconds * ratio)
-        first, ratio = nearest[0], ratios[0]
-        return Estimate(first.gflop * ratio, first.saved_mb * ratio, seconds, first.key == shape.key)
+def estimate(rows: Sequence[StepCost], shape: StepShape, parameters: int) -> Estimate:
+    """Return what an image of a shape costs: as measured, as the nearest of its kind and work, or by its parameters."""
+    # Costs are in proportion to parameters x (vectors + tokens). Of two equal rows the first counts.
+    size = parameters * (shape.inputs.vectors + shape.tokens)
+    same = [row for row in rows if (row.kind, row.work) == (shape.model.kind, shape.work)]
+    if not same:
+        gflop = _OPERATIONS[shape.work] * size / 1e9
+        return Estimate(gflop, _SAVED * gflop * 1e3 if shape.work != "decode" else 0.0, {}, measured=False)
+    nearest = sorted(same, key=lambda row: (row.key != shape.key, abs(math.log(row.size / size))))
+    ratios = [1.0 if row.key == shape.key else size / row.size for row in nearest]
+    seconds: dict[str, float] = {}
+    for row, ratio in zip(nearest, ratios, strict=True):
+        machine = f"{row.machine}{ONE_CORE}" if row.device == "cpu" else row.machine
+        seconds.setdefault(machine, row.seconds * ratio)
+    first, ratio = nearest[0], ratios[0]
+    return Estimate(first.gflop * ratio, first.saved_mb * ratio, seconds, first.key == shape.key)
 
 
 @dataclass(frozen=True)
-class TrainingCost:
-    """One training."""
+class Cost:
+    """A training on one processor, or the decoding of images by a scored run, which has no steps and no metrics."""
 
-    steps: int  #: of the optimizer, if no patience ends it earlier
     gflop: float  #: 10^9 operations, of steps and validations
-    memory: float  #: bytes of parameters, gradients, moments and of what a step keeps for its backward pass
-    weights: int  #: bytes of the weights
     seconds: Mapping[str, float]  #: by the name of a machine that was measured
-    measured: bool  #: its steps were measured at this very size
+    steps: int = 0  #: of the optimizer, if no patience ends it earlier
+    memory: float = 0.0  #: bytes of parameters, gradients, moments and of what a step keeps for its backward pass
+    weights: int = 0  #: bytes of the weights
+    measured: bool = False  #: its steps were measured at this very size
 
     @property
     def state(self) -> int:
-        """Bytes of its resumable state: the full state, and the best weights so far."""
+        """Bytes of a training's resumable state: the full state, and the best weights so far."""
         return (_STATE + 1) * self.weights
-
-
-@dataclass(frozen=True)
-class EvaluationCost:
-    """The decoding of images by a scored run, without its metrics."""
-
-    images: int
-    gflop: float
-    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -174,56 +155,50 @@ def inputs_of(run: Run) -> tuple[str, str, str]:
     return run.model, run.features, run.dataset
 
 
-class Costs:
-    """The costs of one plan, from the parameters of each model and what was measured."""
+class Costs(Amounts):
+    """The costs of one plan, from its amounts, the parameters of each model and the steps that were measured."""
 
-    def __init__(self, plan: RunPlan, parameters: Parameters, steps: StepCosts) -> None:
-        self.plan, self.parameters, self.measured = plan, parameters, steps
-        self.amounts = Amounts(plan)
+    def __init__(self, plan: RunPlan, parameters: Parameters, measured: Sequence[StepCost]) -> None:
+        super().__init__(plan)
+        self.parameters, self.measured = parameters, measured
         self._estimates: dict[str, Estimate] = {}
 
-    def training(self, training: Run) -> TrainingCost:
-        """Return the cost of a training, on one processor."""
-        shape, stage = self.amounts.training_shape(training), self.amounts.stage(training)
+    def training(self, training: Run) -> Cost:
+        """Return the cost of a training."""
+        shape, stage = self.training_shape(training), self.stage(training)
         step = self._of(shape, training)
-        validation = self._of(self.amounts.decoding_shape(training, beam=stage.validation_beam), training)
-        steps = stage.epochs * math.ceil(self.amounts.train_images(training) / stage.images_per_batch)
+        validation = self._of(self.decoding_shape(training, beam=stage.validation_beam), training)
+        steps = stage.epochs * math.ceil(self.train_images(training) / stage.images_per_batch)
         images = steps * shape.images * self.plan.recipe(training.recipe).processes
         validations = math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
-        validated = validations * self.amounts.counts(training.dataset).val
+        validated = validations * self.counts(training.dataset).val
         weights = _FLOAT * self.parameters[inputs_of(training)]
-        return TrainingCost(
-            steps=steps,
+        both = [name for name in step.seconds if name in validation.seconds]  # machines
+        return Cost(
             gflop=step.gflop * images + validation.gflop * validated,
+            seconds={name: step.seconds[name] * images + validation.seconds[name] * validated for name in both},
+            steps=steps,
             memory=_TRAINED * weights + 1e6 * step.saved_mb * shape.images,
             weights=weights,
-            # on the machines that both were measured on
-            seconds={
-                name: seconds * images + validation.seconds[name] * validated
-                for name, seconds in step.seconds.items()
-                if name in validation.seconds
-            },
             measured=step.measured,
         )
 
-    def evaluation(self, scored: Run) -> EvaluationCost:
+    def evaluation(self, scored: Run) -> Cost:
         """Return the cost of decoding the test images; all members of an ensemble decode each."""
-        return self._decoding(scored, self.amounts.counts(scored.dataset).test)
+        return self._decoding(scored, self.counts(scored.dataset).test)
 
-    def submission(self, submission: Submission) -> EvaluationCost:
+    def submission(self, submission: Submission) -> Cost:
         """Return the cost of captions of the pictures that COCO's server scores."""
-        images = COCO_PARTS[VAL] + self.amounts.counts(submission.test.dataset).test
-        return self._decoding(submission.run, images)
+        return self._decoding(submission.run, COCO_PARTS[VAL] + self.counts(submission.test.dataset).test)
 
-    def _decoding(self, scored: Run, images: int) -> EvaluationCost:
+    def _decoding(self, scored: Run, images: int) -> Cost:
         members = scored.parts()
-        estimate, times = self._of(self.amounts.decoding_shape(members[0]), members[0]), images * len(members)
-        seconds = {name: each * times for name, each in estimate.seconds.items()}
-        return EvaluationCost(images, estimate.gflop * times, seconds)
+        image, times = self._of(self.decoding_shape(members[0]), members[0]), images * len(members)
+        return Cost(image.gflop * times, {name: each * times for name, each in image.seconds.items()})
 
     def _of(self, shape: StepShape, run: Run) -> Estimate:
         if shape.key not in self._estimates:
-            self._estimates[shape.key] = self.measured.of(shape, self.parameters[inputs_of(run)])
+            self._estimates[shape.key] = estimate(self.measured, shape, self.parameters[inputs_of(run)])
         return self._estimates[shape.key]
 
     @cached_property
@@ -232,30 +207,21 @@ class Costs:
         return [self._store(run) for run in used_stores(self.plan)]
 
     def _store(self, store: Run) -> StoreCost:
-        dataset, features = store.dataset, store.features
-        streams = self.amounts.stored(dataset, features)
-        number = _NUMBER_BYTES[self.plan.get("features", features).dtype]
-        images = self.amounts.used_images(store)
+        streams, images = self.stored(store.dataset, store.features), self.used_images(store)
+        number = _NUMBER_BYTES[self.plan.get("features", store.features).dtype]
         of_vectors = (stream.vectors * (stream.width * number + stream.beside) for stream in streams.values())
         each = _PER_IMAGE + _OFFSET * len(streams) + sum(of_vectors)
-        return StoreCost(
-            dataset,
-            features,
-            images,
-            self.amounts.pictured(store).images,
-            round(_PAGE * (_PAGES + 2 * len(streams)) + images * each) if streams else None,
-            any(stream.at_most for stream in streams.values()),
-        )
+        size = round(_PAGE * (_PAGES + 2 * len(streams)) + images * each) if streams else None
+        at_most = any(stream.at_most for stream in streams.values())
+        return StoreCost(store.dataset, store.features, images, self.pictured(store).images, size, at_most)
 
     def shapes(self) -> list[StepShape]:
         """Return what can be measured for the plan: each once, one of every kind and work first."""
-        trainings = [self.amounts.training_shape(run) for run in self.plan.trained()]
-        decodings = [self.amounts.decoding_shape(run.parts()[0]) for run in self.plan.scored()]
+        trainings = [self.training_shape(run) for run in self.plan.trained()]
+        decodings = [self.decoding_shape(run.parts()[0]) for run in self.plan.scored()]
         every = {shape.key: shape for shape in [*trainings, *decodings] if shape.inputs.streams and shape.inputs.ids}
-        groups: dict[tuple[str, str], list[StepShape]] = defaultdict(list)
-        for shape in every.values():
-            groups[shape.model.kind, shape.work].append(shape)
-        return [*(group[0] for group in groups.values()), *(shape for group in groups.values() for shape in group[1:])]
+        first = {(shape.model.kind, shape.work): key for key, shape in reversed(every.items())}
+        return sorted(every.values(), key=lambda shape: shape.key != first[shape.model.kind, shape.work])
 
 
 _MB = 10**6
@@ -299,11 +265,7 @@ def _known_sizes(limits: Callable[..., Need]) -> Callable[..., Need]:
 
 
 class Resources:
-    """The limits of the jobs of a plan on the cluster that runs them: memory, time and disk, from its costs.
-
-    They are limits, not predictions: a training that is stopped at its limit saves its state and continues in the next
-    job.
-    """
+    """Limits of the jobs of a plan on a cluster, no predictions: a stopped training continues in the next job."""
 
     def __init__(self, costs: Costs) -> None:
         self.costs, self.plan = costs, costs.plan
@@ -326,7 +288,7 @@ class Resources:
         """Return the limits of captions for COCO's server."""
         return self._decoding(submission.run, self.costs.submission(submission))
 
-    def _decoding(self, run: Run, cost: EvaluationCost) -> Need:
+    def _decoding(self, run: Run, cost: Cost) -> Need:
         weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
         memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
@@ -346,12 +308,12 @@ class Resources:
     @_known_sizes
     def corpus(self, dataset: str) -> Need:
         """Return the limits of a corpus, with the pictures that its reader packs."""
-        counts = self.costs.amounts.counts(dataset)
+        counts = self.costs.counts(dataset)
         packed = counts.images * _PICTURE_MB if PICTURES in self.plan.get("datasets", dataset).products else 0.0
         megabytes = counts.captions * _CAPTION_MB
         return _need(_PROGRAM_MB + megabytes, counts.images * _READ_SECONDS / 60, _PROGRAM_MB + packed + megabytes)
 
-    def _minutes(self, cost: TrainingCost | EvaluationCost) -> float:
+    def _minutes(self, cost: Cost) -> float:
         """Return the minutes of computing: of this kind of processor if one was measured, else assumed."""
         timed = [seconds for name, seconds in cost.seconds.items() if name.endswith(ONE_CORE) != self.gpus]
         if timed:

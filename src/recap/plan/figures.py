@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter, getitem
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.run import Run, file_name
-from recap.settings import Row, Table
+from recap.plan.run import Run, file_name, row_runs
+from recap.plan.scaling import check_scales
+from recap.settings import Row
 from recap.settings.figures import Figure, FigureFile, Line, ModelFigure, Point
 
-SpecOf = Callable[[str, str], dict[str, Any]]  # section and name -> the settings at the profile's scale
+if TYPE_CHECKING:
+    from recap.plan.run_plan import RunPlan
 
 
-def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], scale: str, spec_of: SpecOf) -> Figure:
-    """Return a figure whose tables are planned, with the numbers on its axis at the profile's scale.
-
-    `scale` is the sentence about what was replaced in the rows of its tables.
-    """
+def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
+    """Return a figure whose tables are planned, with the numbers on its axis at the profile's scale."""
     if file.line_of == "table" and (unknown := [table for table in file.labels if table not in file.tables]):
         raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
     by_row = file.line_of == "row"
     lines: dict[str, list[Point]] = {key: [] for key in file.labels}
     for table in file.tables if by_row else file.labels:
-        rows = {row.id: row for row in tables[table].rows}
+        rows = {row.id: row for row in plan.tables[table].rows}
         for row_id in file.labels if by_row else file.rows:
             if row_id not in rows:
                 raise UnknownName(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
-            point = Point(x=_number(name, file, rows[row_id], spec_of), table=file_name(table), row=row_id)
+            point = Point(x=_number(plan, name, file, rows[row_id]), table=file_name(table), row=row_id)
             lines[row_id if by_row else table].append(point)
     return Figure(
         title=file.title,
-        scale=scale,
+        scale=plan.scale_text(file.tables),
         x_label=file.x.label,
         logarithmic=file.x.logarithmic,
         metrics=file.metrics,
@@ -42,10 +40,10 @@ def planned_figure(name: str, file: FigureFile, *, tables: Mapping[str, Table], 
     )
 
 
-def _number(name: str, file: FigureFile, row: Row, spec_of: SpecOf) -> float:
+def _number(plan: RunPlan, name: str, file: FigureFile, row: Row) -> float:
     """Return the number of a row on the axis."""
     section, *keys = file.x.setting.split(".")
-    spec: Any = spec_of(f"{section}s", getattr(row, section))
+    spec: Any = plan.spec(f"{section}s", getattr(row, section))
     try:
         return float(reduce(getitem, keys, spec)) * file.x.factor
     except (KeyError, TypeError, ValueError):
@@ -74,36 +72,21 @@ class PlannedFigure:
         return {f"{self.begin}_{ending}": title for ending, title in self.settings.files.items()}
 
 
-def model_figures(
-    table_id: str,
-    figures: Iterable[ModelFigure],
-    table: Table,
-    trainings: Mapping[str, Run],
-    *,
-    scale: str | None,
-    scales: Collection[str],
-) -> list[PlannedFigure]:
-    """Return the figures that a table's file lists; what is not drawn or run at its scale is left out.
-
-    `trainings` are those of the first seed of each row, by its id; `scales` are the names of all scales.
-    """
+def model_figures(plan: RunPlan) -> list[PlannedFigure]:
+    """Return the figures that the tables' files list; what is not drawn or run at the scale is left out."""
     planned: dict[str, PlannedFigure] = {}
-    for settings in figures:
-        where = f"table {table_id!r}: figure of kind {settings.kind!r}"
-        for name in settings.scales or []:
-            if name not in scales:
-                raise UnknownName(f"{where}: scales: there is no {name!r}; {nearest(name, scales)}")
+    listed = [(table_id, settings) for table_id in plan.tables for settings in plan.get("tables", table_id).figures]
+    for table_id, settings in listed:
+        table, where = plan.tables[table_id], f"table {table_id!r}: figure of kind {settings.kind!r}"
+        check_scales(plan.params, settings.scales, where)
         rows = [row for row in table.rows if row.id in settings.rows or not (settings.rows or row.ensemble)]
-        if not rows or (settings.scales is not None and scale not in settings.scales):
+        if not rows or (settings.scales is not None and plan.profile.scale not in settings.scales):
             continue
         if settings.most_rows is not None and len(rows) > settings.most_rows:
             raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
         read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
         if other := next((row for row in rows if read(row) != read(rows[0])), None):
-            raise ConfigError(
-                f"{where}: rows {rows[0].id!r} and {other.id!r} have different data sets or features; list two figures "
-                "with these in `rows`, one of them with a `name`"
-            )
+            raise ConfigError(f"{where}: {rows[0].id!r} and {other.id!r} differ in data; name one in `rows`")
         labels = tuple(row.label for row in rows)
         if len(set(labels)) < len(labels):
             raise ConfigError(f"{where}: two of its rows have the same label ({', '.join(labels)}); change one")
@@ -111,7 +94,7 @@ def model_figures(
             settings=settings,
             table=table_id,
             begin="_".join(filter(None, [file_name(table_id), settings.name])),
-            runs=tuple(trainings[row.id] for row in rows),
+            runs=tuple(plan.weights(row_runs(row, plan.seeds[table_id])[0]) for row in rows),
             labels=labels,
             heading="  |  ".join(filter(None, [table.title, table.scale])),
         )

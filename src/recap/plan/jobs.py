@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from recap.plan.run import Run, ScoredFile, file_name, row_runs
 from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.plan.source import EVALUATION, job_code
 from recap.settings import Row, Study
-from recap.settings.params import label, load_named, load_profiles, papers, tables_named, validate
+from recap.settings.params import label, load_named, load_profiles, papers, profile_tables, validate
 from recap.settings.recipes import CrossEntropyRun, EvaluationSpec, Execution, RunSpec, SelfCriticalRun
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 from recap.settings.tables import RUN_COLUMNS, Claim, ClaimsFile
@@ -28,8 +29,7 @@ def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
 def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
     """Return what decides the values of a feature store; batch and shard sizes do not."""
     settings = plan.get("features", features)
-    spec: dict[str, Any] = settings.model_dump(mode="json", exclude=settings.EXECUTION)
-    return spec
+    return settings.model_dump(mode="json", exclude=settings.EXECUTION)
 
 
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:
@@ -75,8 +75,8 @@ def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
     """Return path of a scored run -> paths of its trainings, in their order; nothing where all columns are metrics."""
     if not RUN_COLUMNS.keys() & set(plan.tables[table_id].columns):
         return {}
-    single = [run for run in plan.table_runs(table_id) if not run.members]
-    return {run.path: [stage.path for stage in plan.stages(run)] for run in single}
+    runs = plan.table_runs(table_id)
+    return {run.path: [stage.path for stage in plan.stages(run)] for run in runs if not run.members}
 
 
 def training_files(plan: RunPlan, table_id: str) -> list[str]:
@@ -111,15 +111,12 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
         with asked_for_by(f"study {name!r} of profile {plan.profile.name!r}"):
             study: Study = load_named(plan.params, "studies", name)
             study.check_contact()
-            for setup in study.setups:
-                for system in study.systems:
-                    if not system.reference and system.id not in setup.rows:
-                        where = f"setup {setup.id!r} has no row for system {system.id!r}"
-                        raise ConfigError(f"{where}; name it in `rows`")
+            for setup, system in product(study.setups, study.systems):
+                if not system.reference and system.id not in setup.rows:
+                    raise ConfigError(f"setup {setup.id!r} has no row for system {system.id!r}; name it in `rows`")
             datasets = sorted({run.dataset for run in study_runs(plan, study).values()})
             if len(datasets) != 1:
-                rows = f"its rows are of {' and '.join(datasets) or 'no data set'}"
-                raise ConfigError(f"{rows}; raters see pictures of one")
+                raise ConfigError(f"its rows are of the data sets {datasets}; raters see pictures of one")
         if file_name(name) in studies:
             raise ConfigError(f"study {name!r}: another study has files of the same names; rename one")
         studies[file_name(name)] = study
@@ -166,10 +163,7 @@ def planned_claims(plan: RunPlan) -> JudgedClaims | None:
 
 
 def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) -> tuple[JudgedClaims, Path]:
-    """Return the claims of a paper at one scale of its profile, and the folder of the scores below `results`.
-
-    Without a scale it is the first of the profile that has scores, or else its first.
-    """
+    """Return the claims of a paper at a scale, by default its first with scores, and the folder of these scores."""
     claims = read_claims(params, paper)
     every = load_profiles(params / paper / "profile.yaml")
     at_scale = [each for each in every if scale in (None, each.scale)]
@@ -177,8 +171,7 @@ def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) 
         raise ConfigError(f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in every])}")
     profile = next((each for each in at_scale if (results / each.name / "scores").is_dir()), at_scale[0])
     scores = results / profile.name / "scores"
-    drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
-    planned = set(tables_named(params, [*profile.tables, *drawn]))
+    planned = profile_tables(params, profile)
     tables = [name for name in tables_of(claims) if name in planned]
     if not tables:
         return JudgedClaims(scale=profile.scale or "", claims=claims, tables={}), scores

@@ -26,18 +26,13 @@ class Requirement:
     path: str  #: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned
     named_by: str  #: the parameter file that names it, or the list of outside files for an archive to be unpacked
     entry: OutsideFile | None  #: what the list of outside files says of it or of its folder; None if it is not listed
-    #: by the workflow from the network, by the workflow from an archive, by a person, or by a job from the hub, unless
-    #: its cache there has it
-    how: How
+    how: How  #: by the workflow from the network or from an archive, by a person, or by a job from the hub's cache
     archive: OutsideFile | None = None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
     pictures: WebPictures | None = None  #: of a list of pictures of the open web: what is fetched, the TSV by its path
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
-    """Return every outside file or folder that a plan still needs, archives included, each once; the hub's last.
-
-    The settings of a `model`, which is about to be trained in this process, take the place of those of the runs.
-    """
+    """Return what a plan still needs, each once; a `model` that is trained here takes the place of the runs'."""
     versions, inputs = list_of(paths.plan.params), paths.plan.profile.inputs
     listed = read_versions(versions) if versions.exists() else {}
     pictures = {
@@ -78,7 +73,7 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
         yield paths.of_dataset(name, "corpus.parquet"), f"datasets/{name}.yaml", paths.outside_files("datasets", name)
     for name in plan.datasets():
         hub = getattr(plan.get("datasets", name).vocabulary, "tokenizer", "")
-        needs = [*paths.tokenizer(name), *([hub] if hub.startswith(HUB) else [])]
+        needs = [*paths.outside_files("datasets", name, "vocabulary"), *([hub] if hub.startswith(HUB) else [])]
         yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
     for store in used_stores(plan):
         hub = plan.get("features", store.features).hub()
@@ -95,26 +90,24 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
             yield None if model else paths.weights(plan.weights(run)), f"models/{run.model}.yaml", needs
     for figure in plan.model_figures:
         needs = [paths.outside(name) for name in figure.settings.texts()]
-        yield from ((paths.figure(file), f"tables/{figure.table}.yaml", needs) for file in figure.files)
+        yield from ((f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs) for file in figure.files)
     for each in plan.scored_files():
         yield paths.scores(each)[-1], f"tables/{each.table}.yaml", [paths.outside(file) for file in each.files]
 
 
 def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
     """Refuse a plan of whose missing files some are made by no rule, after a line about each."""
-    missing = [each for each in needed if each.how != "hub"]
-    by_hand = [each for each in missing if each.how == "hand" or not paths.plan.profile.fetch]
-    if not by_hand:
+    missing, profile = [each for each in needed if each.how != "hub"], paths.plan.profile
+    first = next((each for each in missing if each.how == "hand" or not profile.fetch), None)
+    if first is None:
         return
     for each in missing:
         log.error(f"recap: missing: {line(each)}")
-    first, profile = by_hand[0], paths.plan.profile
     gettable = 0 if profile.fetch else sum(each.how != "hand" for each in missing)
-    others = f"; {len(missing) - 1} more are missing (one line each above)" if len(missing) > 1 else ""
     fetch = f", or have {gettable} of {len(missing)} made with --config fetch=true inputs={profile.inputs}"
     raise ConfigError(
-        f"{first.path}: no such file or folder; {first.named_by} names it{others}: put it there, or say where your "
-        f"files are with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
+        f"{first.path}: no such file or folder; {first.named_by} names it: put it there, or say where your files are "
+        f"with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
     )
 
 

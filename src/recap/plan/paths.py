@@ -1,8 +1,7 @@
 """Where the files of a profile are: those that the workflow makes, and the outside ones below its `inputs`.
 
-Data sets over the same pictures share a feature store, whatever their captions and vocabularies are. It lies in a
-folder with the name of a data set: the lowest ``base:`` of its own with the same pictures. A store holds the images
-that some run reads: what subsets draw, and all images for validation and test.
+Data sets over the same pictures share a feature store, in a folder with the name of their lowest such ``base:``. It
+holds the images that some run reads: what subsets draw, and all images for validation and test.
 """
 
 from __future__ import annotations
@@ -20,16 +19,13 @@ from recap.settings.datasets import PICTURES, ConceptualDataset
 from recap.settings.models import LANGUAGE_MODEL
 
 RUN_FILES = ("config.yaml", "model.safetensors", "history.csv", "training.json")
+EXTRACTOR = "extractor.json"  # ending of the note of what makes a store
 SUBSETS = "subsets"  # folder of a data set's draws
 SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
 class Paths:
-    """The paths of a plan's files, relative to the working folder, as rules and commands name them.
-
-    Where features are asked for by a run, the wildcards of a rule may stand for it. Those of one store may name as data
-    set the folder that it lies in.
-    """
+    """The paths of a plan's files, as rules and commands name them; wildcards of a rule may stand for a run."""
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
@@ -40,54 +36,35 @@ class Paths:
         """Return the path of a file that the profile's `inputs` folder must hold."""
         return str(Path(self.plan.profile.inputs) / name)
 
-    def of_dataset(self, dataset: str, name: str) -> str:
-        """Return the path of a file of a data set: ``corpus.parquet``, ``vocabulary.json``, ``card.md``."""
-        return f"{self.results}/data/{dataset}/{name}"
-
-    def corpus(self, run: Run | ScoredFile) -> str:
-        """Return the captions of a run's data set."""
-        return self.of_dataset(run.dataset, "corpus.parquet")
-
-    def vocabulary(self, run: Run) -> str:
-        """Return the vocabulary of a run's data set."""
-        return self.of_dataset(run.dataset, "vocabulary.json")
+    def of_dataset(self, dataset: str | Run | ScoredFile, name: str) -> str:
+        """Return a file of a data set, or of that of a run: ``corpus.parquet``, ``vocabulary.json``, ``card.md``."""
+        return f"{self.results}/data/{dataset if isinstance(dataset, str) else dataset.dataset}/{name}"
 
     def subset(self, run: Run) -> str:
         """Return the training captions that a run sees."""
-        return self.of_dataset(run.dataset, f"{SUBSETS}/{run.subset}/seed-{run.seed}.json")
+        return self.of_dataset(run, f"{SUBSETS}/{run.subset}/seed-{run.seed}.json")
 
     def images(self, dataset: str) -> list[str]:
         """Return folders or zips with the pictures of a data set."""
         sources = self.plan.get("datasets", dataset).picture_sources()
         return [self.outside(name) for name in sources] or [self.of_dataset(dataset, PICTURES)]
 
-    def outside_files(self, section: str, name: str) -> list[str]:
-        """Return the outside files that ``params/<section>/<name>.yaml`` names."""
-        return [self.outside(file) for file in self.plan.get(section, name).outside_files()]
-
-    def tokenizer(self, dataset: str) -> list[str]:
-        """Return the outside files of a data set's byte pairs: none for words and for the hub."""
-        return [self.outside(file) for file in self.plan.get("datasets", dataset).vocabulary.outside_files()]
+    def outside_files(self, section: str, name: str, part: str = "") -> list[str]:
+        """Return the outside files that ``params/<section>/<name>.yaml``, or a part of it, names."""
+        settings = self.plan.get(section, name)
+        return [self.outside(file) for file in (getattr(settings, part) if part else settings).outside_files()]
 
     def store(self, dataset: str, features: str, ending: str = "h5") -> str:
-        """Return a feature store, or a file beside it; the data set is the one whose name its folder has.
-
-        ``images.txt`` lists the images that it must hold; ``extractor.json`` notes what makes it, and stays the same
-        while it grows; ``backbone.safetensors`` are weights of its extractor that are trained first.
-        """
+        """Return a feature store, or its images, note of its extractor or trained backbone, in a data set's folder."""
         return f"{self.results}/features/{dataset}/{features}.{ending}"
 
     def stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
         """Return the stores of a run's data set with some features, or files beside them; None stands for no store."""
         return [self.store(store_folder(self.plan, run.dataset, name), name, ending) for name in names if name]
 
-    def features(self, run: Run | ScoredFile) -> list[str]:
-        """Return the stores of a run, one for each of its features."""
-        return self.stores(run, self.plan.feature_names(run.features))
-
-    def extractors(self, run: Run | ScoredFile) -> list[str]:
-        """Return the notes of what makes the stores of a run."""
-        return self.stores(run, self.plan.feature_names(run.features), "extractor.json")
+    def features(self, run: Run | ScoredFile, ending: str = "h5") -> list[str]:
+        """Return the stores of a run, one for each of its features, or files beside them."""
+        return self.stores(run, self.plan.feature_names(run.features), ending)
 
     def trained_backbone(self, run: Run) -> list[str]:
         """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
@@ -95,10 +72,7 @@ class Paths:
         return self.stores(run, [run.features], "backbone.safetensors") if trained else []
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
-        """Return the file of weights that a run's model begins with, if any: of a language model, or an outside file.
-
-        The settings of a `model` take the place of those that the run names.
-        """
+        """Return the file of weights that a run's model, or another `model`, begins with, if any."""
         source = (model or self.plan.get("models", run.model)).pretrained_weights()
         if source is None or source.startswith(HUB):
             return []
@@ -119,26 +93,14 @@ class Paths:
         """Return what an evaluation leaves."""
         return [f"{self.results}/scores/{scored.path}/{name}" for name in SCORE_FILES]
 
-    def captions_of(self, run: Run, part: str) -> str:
-        """Return the captions of a part of COCO by a scored run, in COCO's results form."""
-        return f"{self.results}/scores/{run.path}/captions.{part}.json"
-
-    def figure(self, name: str) -> str:
-        """Return a file of a figure."""
-        return f"{self.reports}/figures/{name}"
-
-    def submission(self, algorithm: str) -> str:
-        """Return the folder of what COCO's server is sent of a run, and of what it answers."""
-        return f"{self.reports}/server/{algorithm}"
-
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
         """Return the files that a training stage reads, as the inputs of its rule: one or a list by name."""
         files: dict[str, Any] = {
-            "corpus": self.corpus(run),
-            "vocabulary": self.vocabulary(run),
+            "corpus": self.of_dataset(run, "corpus.parquet"),
+            "vocabulary": self.of_dataset(run, "vocabulary.json"),
             "subset": self.subset(run),
             "features": self.features(run),
-            "extractors": self.extractors(run),
+            "extractors": self.features(run, EXTRACTOR),
         }
         if run.stage == "scst":
             return files | {"init": self.weights(self.plan.first_stage(run))}
@@ -148,8 +110,8 @@ class Paths:
 def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     runs = paths.plan.scored()
-    files = {file(run) for run in runs for file in (paths.corpus, paths.vocabulary, paths.subset)}
-    files |= {paths.of_dataset(run.dataset, "card.md") for run in runs} | set(map(paths.corpus, paths.plan.shown()))
+    files = {paths.of_dataset(run, name) for run in runs for name in ("vocabulary.json", "card.md")}
+    files |= {*map(paths.subset, runs), *(paths.of_dataset(run, "corpus.parquet") for run in paths.plan.shown())}
     pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
     return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
 
@@ -158,7 +120,7 @@ def feature_files(paths: Paths) -> list[str]:
     """Return the stores of all runs, those that they are made from, their notes, and weights that are trained first."""
     files: set[str] = set()
     for run in used_stores(paths.plan):
-        files |= {paths.store(run.dataset, run.features, ending) for ending in ("h5", "images.txt", "extractor.json")}
+        files |= {paths.store(run.dataset, run.features, ending) for ending in ("h5", "images.txt", EXTRACTOR)}
         files |= set(paths.trained_backbone(run))
     pretrained = {file for run in paths.plan.scored() for file in paths.pretrained(run)}
     models = {file for file in pretrained if file.startswith(f"{paths.results}/")}
@@ -171,10 +133,7 @@ def used_features(plan: RunPlan) -> list[str]:
 
 
 def used_stores(plan: RunPlan) -> list[Run]:
-    """Return a run for each feature store: those of the scored runs, and those that these are made from.
-
-    Its data set is the one whose name the folder of the store has.
-    """
+    """Return a run for each store in use, with the data set whose name its folder has."""
     todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
     stores: dict[tuple[str, str], Run] = {}
     for run in todo:
@@ -219,10 +178,8 @@ def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
 
 
 def used_subsets(paths: Paths, store: Run) -> list[str]:
-    """Return the subsets of all runs that read a feature store, or one that is made from it.
-
-    The whole training split is the same with every seed, and the first stands for all: no seed asks for more pictures.
-    """
+    """Return the subsets of all runs that read a feature store, or one that is made from it."""
+    # The whole training split is the same with every seed: the first stands for all.
     subsets: dict[tuple[str, str, int | None], str] = {}
     for run in reading_runs(paths.plan, store):
         whole = paths.plan.get("subsets", run.subset).fraction == 1
@@ -246,19 +203,13 @@ def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
-    """Return the subsets that a list of images was made from, if it serves these, too; else these.
-
-    So a plan of one row, or of fewer tables, leaves lists and stores as they are.
-    """
+    """Return the subsets that a list of images was made from if it serves these, too, so that it stays; else these."""
     before = sorted({file for file in recorded if Path(file).parent.parent.name == SUBSETS and Path(file).exists()})
     return before if set(wanted) <= set(before) else wanted
 
 
 def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
-    """Return by data set what the runs of a plan draw from a list of fetched web pictures of the training split.
-
-    `recap data wanted` takes it as its draws; it is empty where all pictures are fetched.
-    """
+    """Return by data set what runs draw from a list of fetched web pictures; nothing where all are fetched."""
     draws_of: dict[str, Any] = {}
     for name in paths.plan.datasets():
         settings = paths.plan.get("datasets", name)

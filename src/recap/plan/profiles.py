@@ -25,42 +25,29 @@ UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter fil
 
 
 def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> RunPlan:
-    """Return the plan of a profile, refused before the first job if it cannot be made here.
-
-    `config` is as `unchecked_plan` takes it; Snakemake read it from `files`, and takes the last of two equal keys.
-    """
+    """Return the plan of a profile that Snakemake read from `files`, refused if it cannot be made here."""
     for file in files:
         refuse_other_scale(config, read_mapping(Path(file)), str(file))
     plan = unchecked_plan(config)
     for section, name in sorted(plan.names()):
         if UNUSABLE.search(name):
-            raise ConfigError(
-                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; it becomes part of paths"
-            )
+            raise ConfigError(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; rename it")
     if set("{}") & set(inputs := plan.profile.inputs):
         raise ConfigError(f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them")
     gpus, number = uses_gpus(plan.profile.execution), len(devices())
     for name in sorted({run.recipe for run in plan.scored()}):
         recipe = plan.recipe(name)
         if recipe.evaluation.split != "test":
-            raise ConfigError(
-                f"recipe {name!r}: evaluation.split is 'val', but tables are made of test scores; say test"
-            )
+            raise ConfigError(f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test")
         here = recipe.processes // nodes(plan, name)
         # No GPU here: the jobs are those of a cluster, whose nodes have them.
         if gpus and number and here > number:
-            raise ConfigError(
-                f"recipe {name!r}: {here} processes want a GPU each, but there are {number}; set `processes` lower"
-            )
+            raise ConfigError(f"recipe {name!r}: {here} processes want a GPU each of {number}; set `processes` lower")
     return plan
 
 
 def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
-    """Return the plan of a profile, which may want other names or GPUs than there can be.
-
-    `config` has the keys of the profile, and two more: `params_dir`, the folder of the parameter files, and `row`
-    (``TABLE/ROW``), whose runs alone are planned.
-    """
+    """Return the plan of a profile's keys, with `params_dir` and of `row` alone if these are there, too."""
     values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
     profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
     return RunPlan(profile, Path(config.get(PARAMS, "params")), row=config.get(ROW))
@@ -72,11 +59,7 @@ def uses_gpus(execution: Execution) -> bool:
 
 
 def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
-    """Return the plan of a paper (`params/NAME/profile.yaml`) or another profile (`params/NAME.yaml`, or a file).
-
-    It may want GPUs that are not here. Without a scale it is at `paper` where the profile has it, else at its first or
-    only one.
-    """
+    """Return the plan of a paper or another profile by name or file, by default at `paper` or its first scale."""
     shipped = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
     file = Path(name) if name.endswith((".yaml", ".yml", ".json")) else shipped.get(name)
     if file is None or not file.is_file():
@@ -98,11 +81,7 @@ def row_config(
     seed: int | None = None,
     inputs: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the config of a workflow that plans one row (``TABLE/ROW``), as `load_plan` and Snakemake take it.
-
-    The folders and other settings are those of a profile's file, if one is named; scale, seed and inputs take the place
-    of its own. Without any, the row is planned as its table is, with all its seeds.
-    """
+    """Return the config that plans one row (``TABLE/ROW``) by a profile, with other scale, seed and inputs."""
     table, slash, _ = row.rpartition("/")
     if not slash:
         raise ConfigError(f"--row {row}: name table and row: TABLE/ROW (`recap params list tables` lists the tables)")
@@ -134,10 +113,7 @@ class SingleRun:
 
 
 def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
-    """Return one training stage of a table's row: that of `row_config` with one seed, or another of it.
-
-    Each change is ``KEY=VALUE``; the first part of KEY is xe, scst, model, evaluation or execution.
-    """
+    """Return one stage of the row of `row_config`, with changes (``xe.epochs=1``) of xe, scst, model and others."""
     plan = load_plan(config)
     first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]
     run = plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")

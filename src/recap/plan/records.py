@@ -8,7 +8,6 @@ from typing import Any
 
 from recap.core.documents import read_json, write_json
 from recap.core.errors import RecapError
-from recap.core.files import write_text
 from recap.core.hashing import value_hash
 
 # How the finished files of a folder were made, and their hashes. The workflow writes it (workflow/provenance.py) from
@@ -28,10 +27,7 @@ class _Provenance:
 
 
 def read_provenance(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what a folder's `.provenance.json` says, by file (from the root of the working copy); {} without one.
-
-    Each entry has ``sha256``, ``inputs`` (their hashes by path), ``record`` (what Snakemake compares) and ``times``.
-    """
+    """Return by file what a folder's `.provenance.json` says: sha256, inputs, record, times; {} without one."""
     path = folder / PROVENANCE
     if not path.exists():
         return {}
@@ -63,13 +59,6 @@ def read_tables(results: Path) -> list[dict[str, Any]]:
             raise RecapError(f"{path}: not the statistics of a table; delete it and run the workflow again")
         tables.append(table)
     return tables
-
-
-def note_inputs(work: Path, inputs: str) -> None:
-    """Write the `inputs` of a profile into its folder `work/<profile>`; an equal note is left alone."""
-    path = work / INPUTS
-    if not path.exists() or path.read_text(encoding="utf-8") != f"{inputs}\n":
-        write_text(path, f"{inputs}\n")
 
 
 def noted_inputs(results: Path) -> Path | None:

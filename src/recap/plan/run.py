@@ -1,8 +1,6 @@
 """Runs and what else is scored, each with its folder, and the labels that tables give them.
 
-A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``, where features may be several
-(``a+b``), and model and recipe include the changes of the row (``transformer+encoder_layers=2``). A series is what all
-seeds of one training stage share: ``<dataset>/<subset>/<features>/<model>@<recipe>/<stage>``.
+A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``; its series has all but the seed.
 """
 
 from __future__ import annotations
@@ -150,13 +148,9 @@ def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]
 
 
 def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
-    """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series.
-
-    A series has the label of the first row that is scored for it; one that no row is scored for (a first stage) has
-    that of the first row with its data and model; one of another model has the model's name. The tables come in the
-    order of their file names, because results do not record that of the profile. To a label that several series of
-    one stage have, the names are added in which these differ.
-    """
+    """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series."""
+    # That of the first row that is scored for it, else (a first stage) that has its data and model, else its model.
+    # Tables in the order of their file names, for results do not record the profile's.
     by_series: dict[str, str] = {}
     by_model: dict[str, str] = {}  # a setting without its recipe -> label
     for row in (row for name in sorted(tables) for row in tables[name]):

@@ -14,9 +14,9 @@ from recap.plan.figures import model_figures, planned_figure
 from recap.plan.run import Run, ScoredFile, Submission, baseline, file_name, labels, outside_path, row_runs, series_of
 from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
-from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Server, Table, TableFile, Titles
+from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
-from recap.settings.params import base_files, flat, load_named, names, read_mapping, tables_named, validate
+from recap.settings.params import base_files, flat, load_named, profile_tables, read_mapping, tables_named, validate
 from recap.settings.tables import Selection, selections_over
 
 
@@ -42,7 +42,7 @@ class RunPlan:
         self._same_pictures: dict[str, str] = {}
         self._scaled: dict[str, Scaled] = {}
         who = f"profile {profile.name!r}"
-        self.scale: NamedScale | None = None
+        self.scale = NamedScale()
         if profile.scale:
             settings, layers = self._load("scales", profile.scale, who), base_files(params, "scales", profile.scale)
             files = {key: file for file, values in layers for key in flat(values)}
@@ -59,25 +59,10 @@ class RunPlan:
             figure: FigureFile = self._load("figures", name, who)
             # A table with parts means all of them.
             figures[name] = figure.model_copy(update={"tables": tables_named(params, figure.tables)})
-        drawn = [table_id for file in figures.values() for table_id in file.tables]
-        for table_id in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
+        for table_id in profile_tables(params, profile):
             self._add(table_id, self._load("tables", table_id, who))
-        self.figures = {
-            name: planned_figure(name, file, tables=self.tables, scale=self._scale_text(file.tables), spec_of=self.spec)
-            for name, file in figures.items()
-        }
-        self.model_figures = [
-            figure
-            for table_id, table in self.tables.items()
-            for figure in model_figures(
-                table_id,
-                self._scaled[table_id].table.figures,
-                table,
-                {row.id: self.weights(row_runs(row, self.seeds[table_id])[0]) for row in table.rows},
-                scale=profile.scale,
-                scales=names(params, "scales"),
-            )
-        ]
+        self.figures = {name: planned_figure(self, name, file) for name, file in figures.items()}
+        self.model_figures = model_figures(self)
         self._trained = sorted({stage for run in self.scored() for part in run.parts() for stage in self.stages(part)})
         self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
@@ -89,13 +74,11 @@ class RunPlan:
 
     def spec(self, section: str, name: str) -> dict[str, Any]:
         """Return a config object as plain JSON values, complete with defaults."""
-        values: dict[str, Any] = self.get(section, name).model_dump(mode="json")
-        return values
+        return self.get(section, name).model_dump(mode="json")
 
     def recipe(self, name: str) -> Recipe:
         """Return a recipe by name."""
-        recipe: Recipe = self.get("recipes", name)
-        return recipe
+        return self.get("recipes", name)
 
     def variant(self, section: str, name: str) -> Variant:
         """Return a part of a path as file and changes."""
@@ -122,26 +105,28 @@ class RunPlan:
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
-        as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (None, self.scale))
+        as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (NamedScale(), self.scale))
         run, quoted, not_run = scaler.rows()
         outside, also_quoted = scaler.outside_rows()
-        server = self._server(file, scaler, f"server.test of table {table_id!r}")
-        if file.printed_on is not None:
-            self._load("datasets", file.printed_on, f"printed_on of table {table_id!r}")
+        with asked_for_by(f"table {table_id!r}"):
+            if file.printed_on is not None:
+                self.get("datasets", file.printed_on)
+            server, test = file.server, file.server and scaler.replaced("datasets", file.server.test)
+            if server and test != server.test and not isinstance(self.get("datasets", str(test)), PicturesAlone):
+                server = None  # the scale has other data than the server's
         rows, pairs = [], []
         for row in run:
-            who = f"row {row.id!r} of table {table_id!r}"
             planned, as_file = scaler.row(row), as_is.row(row)
-            self._load_row(planned, who)
-            with asked_for_by(who):
+            with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
+                self._load_row(planned)
                 pairs.append(Pair(self._compared(as_file), self._compared(planned)))
-            as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
-            rows.append(self._row(row, planned, as_printed))
-            if server and row.id not in server.not_sent:
-                dataset, features = scaler.test_pictures(row, server)
-                self._load_parts(dataset, features, who)
-                check_test_pictures(self.get, dataset, features, who)
-                self.test_pictures[table_id, row.id] = dataset, "+".join(features)
+                as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
+                rows.append(self._row(row, planned, as_printed))
+                if server and row.id not in server.not_sent:
+                    dataset, features = scaler.test_pictures(row, server)
+                    self._load_parts(dataset, features)
+                    check_test_pictures(self.get, dataset, features)
+                    self.test_pictures[table_id, row.id] = dataset, "+".join(features)
         ids = {row.id for row in run}
         if server:
             not_sent = {key: why for key, why in server.not_sent.items() if key in ids}
@@ -150,16 +135,15 @@ class RunPlan:
         faithful = all(row.as_printed for row in rows)
         scaled = self._scaled[table_id] = Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
-        settings = self.scale.settings if self.scale else None
         self.tables[table_id] = Table(
             **{key: getattr(file, key) for key in ("title", "printed_on", "doubts", "columns", "baseline")},
-            scale=self._scale_text([table_id]),
-            short_scale=short_sentence(scaled, scale=settings, titles=self._titles),
+            scale=self.scale_text([table_id]),
+            short_scale=short_sentence(scaled, scale=self.scale.settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
             image_captions=file.image_captions if own_images else [],
             quoted=[*quoted, *also_quoted],
             not_run=not_run,
-            selections=self._selections(file, rows, f"table {table_id!r}"),
+            selections=self._selections(file, rows, table_id),
             outside=outside,
             server=server,
             rows=rows,
@@ -168,36 +152,27 @@ class RunPlan:
         if len({file_name(name) for name in self.tables}) != len(self.tables):
             raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
 
-    def _scale_text(self, table_ids: Sequence[str]) -> str:
+    def scale_text(self, table_ids: Sequence[str]) -> str:
         """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
         tables = [self._scaled[table_id] for table_id in table_ids]
-        settings = self.scale.settings if self.scale else None
-        return sentence(tables, scale=settings, titles=self._titles, seeds=len(self.seeds[table_ids[0]]))
+        seeds = len(self.seeds[table_ids[0]])
+        return sentence(tables, scale=self.scale.settings, titles=self._titles, seeds=seeds)
 
-    def _load_row(self, planned: PlannedRow, who: str) -> None:
+    def _load_row(self, planned: PlannedRow) -> None:
         """Load and check everything that a row names; its variants are parts of paths from now on."""
-        self._load("subsets", planned.subset, who)
-        self._load_parts(planned.dataset, planned.features, who)
+        self.get("subsets", planned.subset)
+        self._load_parts(planned.dataset, planned.features)
         for variant in (planned.model, planned.recipe):
-            key = variant.section, variant.name
-            with asked_for_by(who):
-                loaded = self._load_variant(variant)
+            key, loaded = (variant.section, variant.name), self._load_variant(variant)
             if self._settings.setdefault(key, loaded) != loaded:
-                raise ConfigError(f"{who}: {variant.section} {variant.name!r} has two meanings; rename one file")
+                raise ConfigError(f"{variant.section} {variant.name!r} has two meanings; rename one file")
             self._variants[key] = variant
-        check_row(planned, who, lambda section, name: self._load(section, name, who))
+        check_row(planned, self.get)
 
-    def _load_parts(self, dataset: str, features: tuple[str, ...], who: str) -> None:
+    def _load_parts(self, dataset: str, features: tuple[str, ...]) -> None:
         for section, name in [("datasets", dataset), *(("features", name) for name in features)]:
-            self._load(section, name, who)
+            self.get(section, name)
         self._features["+".join(features)] = features
-
-    def _server(self, file: TableFile, scaler: Scaler, who: str) -> Server | None:
-        """Return what a server is sent of a table: nothing where the scale has other data than the server's."""
-        replaced = file.server and scaler.test_data(file.server)
-        if not file.server or replaced == file.server.test:
-            return file.server
-        return file.server if isinstance(self._load("datasets", str(replaced), who), PicturesAlone) else None
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
         """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
@@ -214,7 +189,7 @@ class RunPlan:
             as_printed=as_printed,
         )
 
-    def _selections(self, file: TableFile, rows: Sequence[Row], who: str) -> list[Selection]:
+    def _selections(self, file: TableFile, rows: Sequence[Row], table_id: str) -> list[Selection]:
         """Return the choices among the rows that are run."""
         by_id = {row.id: row for row in rows}
         selections = selections_over([each.model_dump() for each in file.selections], by_id)
@@ -225,10 +200,8 @@ class RunPlan:
                 alike[row.dataset, row.subset, row.stage, beam] = row.id
             if len(alike) > 1:
                 one, other = list(alike.values())[:2]
-                raise ConfigError(
-                    f"{who}: selections: {each['id']!r}: rows {one!r} and {other!r} differ in data set, subset, "
-                    "stage or validation_beam, so that their validation scores cannot be compared"
-                )
+                where = f"table {table_id!r}: selections: {each['id']!r}: rows {one!r} and {other!r}"
+                raise ConfigError(f"{where} differ in data set, subset, stage or validation_beam; leave one out")
         return [Selection(**each) for each in selections]
 
     def _compared(self, row: PlannedRow) -> dict[str, Any]:
@@ -247,9 +220,8 @@ class RunPlan:
         """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
         if self.profile.seeds:
             return f"profile {self.profile.name!r}"
-        layers = self.scale.settings.layers(table_id) if self.scale else []
-        places = [where for where, layer in layers if layer.seeds is not None]
-        return self.scale.source(places[-1], "seeds") if self.scale and places else None
+        places = [where for where, layer in self.scale.settings.layers(table_id) if layer.seeds is not None]
+        return self.scale.source(places[-1], "seeds") if places else None
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""

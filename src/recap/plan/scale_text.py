@@ -12,10 +12,7 @@ _LAYERS = ("encoder_layers", "decoder_layers")
 
 
 class Pair(NamedTuple):
-    """A row's settings as the table has them, and as they are made.
-
-    Each has `dataset` and `features` (tuples of names), `subset`, `model` (kind and values), `recipe` and `stage`.
-    """
+    """A row as the table has it and as it is made: dataset, features, subset, model (kind, values), recipe, stage."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -30,7 +27,7 @@ class Scaled(NamedTuple):
     as_printed: bool  # every row has the data set and the settings of the printed numbers
 
 
-def sentence(tables: Sequence[Scaled], *, scale: Scale | None, titles: Titles, seeds: int) -> str:
+def sentence(tables: Sequence[Scaled], *, scale: Scale, titles: Titles, seeds: int) -> str:
     """Return the sentences under a table, or under a figure of several; without a scale they do not speak of one."""
     table, pairs = tables[0].table, [pair for each in tables for pair in each.pairs]
     shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
@@ -47,22 +44,22 @@ def sentence(tables: Sequence[Scaled], *, scale: Scale | None, titles: Titles, s
     texts = [
         f"Scale of this run: {_joined(opening, parts)}" if opening else "",
         table.note,
-        "" if scale and not scale.paper else table.paper_note,
+        table.paper_note if scale.paper else "",
         *dict.fromkeys(note for each in tables for note in each.notes),
         f"Printed: {table.source}." if table.source else "",
     ]
     return " ".join(filter(None, texts))
 
 
-def short_sentence(table: Scaled, *, scale: Scale | None, titles: Titles) -> str:
+def short_sentence(table: Scaled, *, scale: Scale, titles: Titles) -> str:
     """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
     opening = _opening(scale, table.as_printed)
     return _joined(opening, _names(table.pairs, "dataset", titles.datasets)) if opening else ""
 
 
-def _opening(scale: Scale | None, as_printed: bool) -> str:
+def _opening(scale: Scale, as_printed: bool) -> str:
     """Return how the scale calls itself; one that replaces nothing says so only of settings that are the print's."""
-    return scale.opening if scale and (as_printed or not scale.paper) else ""
+    return scale.opening if as_printed or not scale.paper else ""
 
 
 def _joined(opening: str, parts: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
 """From a row of a table to the files and changes that it trains with, at its own scale or at one that replaces some.
 
-A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes. Its name can be part
-of a path, readable and unique: ``transformer+d_model=64,encoder_layers=2``.
+A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes.
 """
 
 from __future__ import annotations
@@ -103,10 +102,7 @@ def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
 
 
 def variant_name(base: str, shown: dict[str, Any]) -> str:
-    """Return ``base+key=value,key=value``, of characters that paths, shells and tables bear.
-
-    A name that is long, or whose values had to be rewritten, ends with a hash of the changes.
-    """
+    """Return ``base+key=value,key=value`` of characters that paths bear; long or rewritten ones end with a hash."""
     if not shown:
         return base
     texts = {key: _text(value) for key, value in sorted(flat(shown).items())}
@@ -130,11 +126,11 @@ def _text(value: Any) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class NamedScale:
-    """A scale, and which of its files has which key."""
+    """A scale, and which of its files has which key; without a name, the tables as they are."""
 
-    name: str  #: of its files
-    settings: Scale  #: of all of them
-    files: dict[str, str]  #: dotted key -> file
+    name: str | None = None  #: of its files
+    settings: Scale = field(default_factory=lambda: Scale(paper=True))  #: of all of them
+    files: dict[str, str] = field(default_factory=dict)  #: dotted key -> file
 
     def source(self, where: str, key: str) -> str:
         """Return file and key of a replacement in a layer (``""``, ``mine`` or ``mine/t3``)."""
@@ -156,23 +152,20 @@ class PlannedRow:
 
 
 class Scaler:
-    """Resolves the rows of one table, with what a scale replaces; without one, the table as it is."""
+    """Resolves the rows of one table, with what a scale replaces."""
 
-    def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale | None) -> None:
+    def __init__(self, params: Path, table_id: str, table: TableFile, scale: NamedScale) -> None:
         self.params, self.table, self.scale = params, table, scale
         self.file = label(params, files(params, "tables", table_id)[0])
-        self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id) if scale else []
+        self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id)
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
         """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
-        here, scales = self.scale.name if self.scale else None, names(self.params, "scales")
+        here = self.scale.name
         run: list[RowFile] = []
         quoted, not_run = list(self.table.quoted), list(self.table.not_run)
         for row in self.table.rows:
-            for name in row.scales or []:
-                if name not in scales:
-                    where = f"{self.file}: row {row.id!r}: scales"
-                    raise UnknownName(f"{where}: there is no {name!r}; {nearest(name, scales)}")
+            check_scales(self.params, row.scales, f"{self.file}: row {row.id!r}")
             if row.scales is None or here in row.scales:
                 run.append(row)
             elif any(load_named(self.params, "scales", name).paper for name in row.scales):
@@ -188,7 +181,7 @@ class Scaler:
         """Return the rows whose captions are from a file, and those that are only quoted: the scale has other data."""
         baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
         dataset = str(self._settings(baseline).get("dataset"))
-        planned = self._replaced("datasets", dataset)
+        planned = self.replaced("datasets", dataset)
         scored = [row for row in self.table.outside if (row.dataset or dataset) == planned]
         others = [row for row in self.table.outside if row not in scored and row.printed]
         return scored, [QuotedRow(**_printed(row)) for row in others]
@@ -205,30 +198,26 @@ class Scaler:
             if key not in settings:
                 raise ConfigError(f"{where}: the key {key!r} is missing; `defaults` lacks it, too")
         own = _as_list(settings["features"])
-        features = tuple(self._replaced("features", name) for name in own)
+        features = tuple(self.replaced("features", name) for name in own)
         if len(set(features)) != len(features) or not features:
-            at = f" at scale {self.scale.name!r}" if self.scale else ""
+            at = f" at scale {self.scale.name!r}" if self.scale.name else ""
             become = f"features {', '.join(own)} become {', '.join(features)}{at}"
             raise ConfigError(f"{where}: {become}; name as many different ones")
-        subset = self._replaced("subsets", settings.get("subset", "full"))
+        subset = self.replaced("subsets", settings.get("subset", "full"))
         model, recipe = self._model(where, settings["model"]), self._recipe(where, settings["recipe"], subset)
-        dataset = self._replaced("datasets", settings["dataset"])
+        dataset = self.replaced("datasets", settings["dataset"])
         return PlannedRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
         """Return the data set of the pictures that a server scores, and the features of theirs that a row reads."""
         own = [server.features.get(name, name) for name in _as_list(self._settings(row)["features"])]
-        return self.test_data(server), tuple(self._replaced("features", name) for name in own)
-
-    def test_data(self, server: Server) -> str:
-        """Return the data set of the pictures that a server scores."""
-        return self._replaced("datasets", server.test)
+        return self.replaced("datasets", server.test), tuple(self.replaced("features", name) for name in own)
 
     def _settings(self, row: RowFile) -> dict[str, Any]:
         """Return the settings of a row over those of `defaults`."""
         return {**self.table.defaults.model_dump(exclude_none=True), **row.model_dump(exclude_none=True)}
 
-    def _replaced(self, section: str, name: str) -> str:
+    def replaced(self, section: str, name: str) -> str:
         """Return the replacement of a name; the most particular replacement wins, `*` is the last resort."""
         for _, layer in reversed(self.layers):
             replacements: dict[str, str] = getattr(layer, section)
@@ -241,15 +230,13 @@ class Scaler:
         base, changes = _base_and_changes(where, "models", value)
         layers: list[Layer] = []
         shown: dict[str, Any] = {}
-        if self.scale and any(layer.models for _, layer in self.layers):
+        if any(layer.models for _, layer in self.layers):
             # A kind without sizes takes those of the nearest kind that its class extends.
             kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
             kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
             if kind is None:
-                raise ConfigError(
-                    f"scale {self.scale.name!r} has no sizes for models of kind {kinds[0]!r}; add the key "
-                    f"'models.{kinds[0]}' in {self.params.name}/<paper>/scales/{self.scale.name}.yaml"
-                )
+                file = f"{self.params.name}/<paper>/scales/{self.scale.name}.yaml"
+                raise ConfigError(f"scale {self.scale.name!r} lacks the key 'models.{kinds[0]}'; add it in {file}")
             sizes = [(place, layer.models[kind]) for place, layer in self.layers if kind in layer.models]
             layers = [(self.scale.source(place, f"models.{kind}"), values) for place, values in sizes]
             # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
@@ -266,13 +253,21 @@ class Scaler:
             (getattr(layer, section)[key], self.scale.source(place, f"{section}.{key}"))
             for place, layer in reversed(self.layers)
             for section, key in keys
-            if self.scale and key in getattr(layer, section)
+            if key in getattr(layer, section)
         )
         replacement, source = next(replacements, (base, ""))
         base, scaled = _base_and_changes(where, "recipes", replacement)
         layers = [(source, scaled)] if scaled else []
         layers += [(f"{where}: recipe", changes)] if changes else []
         return Variant("recipes", base, tuple(layers), merged(scaled, changes))
+
+
+def check_scales(params: Path, named: Iterable[str] | None, where: str) -> None:
+    """Refuse a scale at which a row or a figure is made, but for which there is no file."""
+    scales = names(params, "scales")
+    for name in named or ():
+        if name not in scales:
+            raise UnknownName(f"{where}: scales: there is no {name!r}; {nearest(name, scales)}")
 
 
 def _base_and_changes(where: str, section: str, value: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -293,58 +288,44 @@ def _as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
-def check_row(row: PlannedRow, who: str, get: Get) -> None:
-    """Refuse a row whose data set, subset, features, model and recipe do not go together.
-
-    ``who`` is row and table, for the sentence.
-    """
+def check_row(row: PlannedRow, get: Get) -> None:
+    """Refuse a row whose data set, subset, features, model and recipe do not go together."""
     dataset, recipe = get("datasets", row.dataset), get("recipes", row.recipe.name)
     if row.stage == "scst" and recipe.scst is None:
-        raise ConfigError(f"{who} asks for stage scst, but recipe {row.recipe.name!r} has none")
+        raise ConfigError(f"recipe {row.recipe.name!r} has no stage scst; take stage xe, or another recipe")
     if isinstance(dataset, PicturesAlone):
-        raise ConfigError(
-            f"{who}: data set {row.dataset!r} has pictures without captions; name one with captions, and this one "
-            "under the key `server` of the table"
-        )
-    _check_weights(row, who, get)
+        raise ConfigError(f"data set {row.dataset!r} has no captions; name it only under the table's key `server`")
+    _check_weights(row, get)
     for name in row.features:
         features = get("features", name)
         boxes = features.boxes_from()
         if boxes is not None and not get("features", boxes).has_boxes:
             kinds = [kind for kind, each in FEATURES.classes().items() if getattr(each, "has_boxes", False)]
-            raise ConfigError(
-                f"features/{name}.yaml: {boxes!r} has no boxes; name features of kind {' or '.join(kinds)}"
-            )
+            raise ConfigError(f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind {' or '.join(kinds)}")
         if missing := [product for product in features.products() if product not in dataset.products]:
             reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
-            raise ConfigError(f"{who}: {reading}; name other features")
+            raise ConfigError(f"{reading}; name other features")
         if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
-            raise ConfigError(
-                f"{who}: features {name!r} are tuned on all training captions, and subset {row.subset!r} "
-                "keeps most of them from the model; name features without `word_tuning`"
-            )
+            tuned = f"features {name!r} are tuned on all training captions, and subset {row.subset!r} has few of them"
+            raise ConfigError(f"{tuned}; name features without `word_tuning`")
     for metric in recipe.evaluation.metrics:
         if missing := [product for product in METRICS.get(metric).products if product not in dataset.products]:
             asks = f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}"
-            raise ConfigError(
-                f"{who}: {asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
-            )
+            raise ConfigError(f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics")
     # A model that would leave out vectors of every image: cells of a grid, or a study's second view.
     limit = get("models", row.model.name).vector_limit
     vectors = (get("features", row.features[0]).vectors_per_picture() or 0) * dataset.pictures_per_image()
     if limit is not None and vectors > limit:
-        raise ConfigError(f"{who}: features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
+        raise ConfigError(f"features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
 
 
-def _check_weights(row: PlannedRow, who: str, get: Get) -> None:
+def _check_weights(row: PlannedRow, get: Get) -> None:
     """Refuse pretrained weights that the row's model cannot begin with."""
     model = get("models", row.model.name)
     source = model.pretrained_weights() or ""
     if source.startswith(HUB) and isinstance(get("datasets", row.dataset).vocabulary, VocabularyRule):
-        raise ConfigError(
-            f"{who}: weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words; "
-            "name one with `vocabulary: {kind: bpe, ...}`, or a scale that has a language model"
-        )
+        pairs = f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words"
+        raise ConfigError(f"{pairs}; name one with `vocabulary: {{kind: bpe, ...}}`, or another scale")
     if not source.startswith(LANGUAGE_MODEL):
         return
     name = source.removeprefix(LANGUAGE_MODEL)
@@ -352,25 +333,23 @@ def _check_weights(row: PlannedRow, who: str, get: Get) -> None:
     for key in SHARED_SIZES:
         ours, theirs = getattr(model, key), getattr(settings, key)
         if ours != theirs:
-            raise ConfigError(f"{who}: the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
+            raise ConfigError(f"the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
     for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
         if getattr(model, key) > most:
             sizes = f"the model has {key} {getattr(model, key)}, language model {name!r} only {most}"
-            raise ConfigError(f"{who}: {sizes}; lower it")
+            raise ConfigError(f"{sizes}; lower it")
 
 
-def check_test_pictures(get: Get, dataset: str, features: Iterable[str], who: str) -> None:
+def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None:
     """Refuse test pictures that have references, and features that cannot be made for them."""
     if not isinstance(get("datasets", dataset), PicturesAlone):
-        raise ConfigError(f"{who}: server.test: data set {dataset!r} has references; name one of kind coco_pictures")
+        raise ConfigError(f"server.test: data set {dataset!r} has references; name one of kind coco_pictures")
     for name in features:
         settings = get("features", name)
         standardized = isinstance(settings, GridFeatures) and settings.standardises()
         if standardized or settings.trained_on() or settings.products():
-            raise ConfigError(
-                f"{who}: server: features {name!r} are made from training pictures or captions, which data set "
-                f"{dataset!r} has not; name others, or give the row's reason under server.not_sent"
-            )
+            why = f"server: features {name!r} are made from training data, and data set {dataset!r} has none"
+            raise ConfigError(f"{why}; name others, or give the row's reason under server.not_sent")
 
 
 def too_many_vectors(vectors: int, limit: int) -> str:

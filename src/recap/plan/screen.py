@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from configparser import ConfigParser
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from textwrap import shorten
 from typing import Any, Literal
 
-from recap.core.errors import counted
-from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Costs, EvaluationCost, TrainingCost
+from recap.core.errors import aligned, counted
+from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Cost, Costs
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.run import Run, row_runs
@@ -19,7 +20,6 @@ from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
 
-Cost = TrainingCost | EvaluationCost
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -39,22 +39,18 @@ class Tool:
 
 
 def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None) -> str:
-    """Return all that a person wants to know before the first job.
-
-    Times are of a GPU that was measured, or of one that sustains so many `tflops`; `places` are the jobs that run at
-    once, of several numbers if None.
-    """
-    missing, tables = requirements(Paths(plan)), table_work(plan, costs)
-    trainings = [cost for table in tables for cost in table.costs if isinstance(cost, TrainingCost)]
+    """Return all that a person wants to know before the first job, on a GPU of `tflops`, with so many `places`."""
+    missing, planned, tables = requirements(Paths(plan)), jobs(plan, costs), table_work(plan)
+    trainings = [job.cost for (kind, _), job in planned.items() if kind == "train"]
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
         f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
         *_missing(plan, missing),
         *_tools(tools),
         *_disk(missing, costs, trainings),
-        *_work(tables),
+        *_work(tables, planned),
         *_memory(trainings),
-        *_hours(plan, costs, tables, tflops, [places] if places else _PLACES),
+        *_hours(plan, planned, tables, tflops, [places] if places else _PLACES),
     ]
     return "\n".join(lines)
 
@@ -97,7 +93,7 @@ def _tools(tools: Sequence[Tool]) -> Iterator[str]:
     yield from _columns(missing)
 
 
-def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[TrainingCost]) -> Iterator[str]:
+def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Cost]) -> Iterator[str]:
     whole = [each.entry for each in missing if each.how != "unpack"]
     published = [entry.bytes for entry in whole if entry and entry.bytes]
     unknown = len(whole) - len(published)
@@ -126,48 +122,67 @@ def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Trai
 
 
 @dataclass(frozen=True)
+class Job:
+    """A training or a decoding, and the jobs that must have ended before it begins."""
+
+    cost: Cost
+    after: tuple[Work, ...]
+
+
+def jobs(plan: RunPlan, costs: Costs) -> dict[Work, Job]:
+    """Return the jobs of a plan, each after those that it waits for."""
+    planned: dict[Work, Job] = {}
+    for kind, run in work_of(plan, plan.scored()):
+        trains = kind == "train"
+        before = [plan.first_stage(run)] if trains else map(plan.weights, run.parts())
+        after: list[Work] = [("train", each) for each in before if not (trains and each == run)]
+        planned[kind, run] = Job(costs.training(run) if trains else costs.evaluation(run), tuple(after))
+    for each in plan.submissions():
+        planned["submit", each.run] = Job(costs.submission(each), planned["evaluate", each.run].after)
+    return planned
+
+
+def work_of(plan: RunPlan, scored: Sequence[Run]) -> list[Work]:
+    """Return what scored runs need, each once, in an order in which it can run."""
+    stages = dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part))
+    return [*(("train", run) for run in stages), *(("evaluate", run) for run in scored)]
+
+
+@dataclass
 class TableWork:
-    """What a table, with all its parts, adds to the tables before it."""
+    """The rows of a table, with all its parts, and what it adds to the tables before it."""
 
-    table: str  #: name of its file
-    rows: int  #: that are trained or decoded
-    trainings: dict[str, int]  #: of cross-entropy and of the second stage
-    evaluations: int  #: of scored runs, and captions for COCO's server
-    costs: tuple[Cost, ...]  #: of all of them
+    rows: int = 0
+    work: list[Work] = field(default_factory=list)
 
 
-def table_work(plan: RunPlan, costs: Costs) -> list[TableWork]:
-    """Return the work of each table; a training that two tables share is counted in the first."""
-    tables, counted_runs = [], set[Run]()
-    parts: dict[str, list[str]] = {}
-    for name in plan.tables:
-        parts.setdefault(file_and_part(plan.params, name)[0], []).append(name)
-    for file, names in parts.items():
-        scored = list(dict.fromkeys(run for name in names for run in plan.table_runs(name) if run not in counted_runs))
-        trained = [run for run in _trainings(plan, scored) if run not in counted_runs]
-        counted_runs.update(scored, trained)
-        of_stages = {stage: sum(run.stage == stage for run in trained) for stage in ("xe", "scst")}
-        sent = [costs.submission(each) for each in plan.submissions(*names)]
-        every: tuple[Cost, ...] = (*map(costs.training, trained), *map(costs.evaluation, scored), *sent)
-        rows = sum(len(plan.tables[name].rows) for name in names)
-        tables.append(TableWork(file, rows, of_stages, len(scored) + len(sent), every))
+def table_work(plan: RunPlan) -> dict[str, TableWork]:
+    """Return the work of each table, by the name of its file; what two tables share is in the first."""
+    tables, before = defaultdict[str, TableWork](TableWork), set[Work]()
+    for name, table in plan.tables.items():
+        sent: list[Work] = [("submit", each.run) for each in plan.submissions(name)]
+        own = [work for work in (*work_of(plan, plan.table_runs(name)), *sent) if work not in before]
+        before.update(own)
+        file = tables[file_and_part(plan.params, name)[0]]
+        file.rows, file.work = file.rows + len(table.rows), file.work + own
     return tables
 
 
-def _work(tables: Sequence[TableWork]) -> Iterator[str]:
+def _work(tables: Mapping[str, TableWork], planned: Mapping[Work, Job]) -> Iterator[str]:
     yield "Work (what tables share is in the first of them):"
     head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
     numbers: dict[str, list[float]] = {}
-    for each in tables:
-        steps = sum(cost.steps for cost in each.costs if isinstance(cost, TrainingCost))
-        gflop = sum(cost.gflop for cost in each.costs)
-        numbers[each.table] = [each.rows, *each.trainings.values(), steps, each.evaluations, gflop]
+    for name, table in tables.items():
+        kinds = Counter(run.stage if kind == "train" else "decode" for kind, run in table.work)
+        costs = [planned[work].cost for work in table.work]
+        steps, gflop = sum(cost.steps for cost in costs), sum(cost.gflop for cost in costs)
+        numbers[name] = [table.rows, kinds["xe"], kinds["scst"], steps, kinds["decode"], gflop]
     numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
     rows = [[name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"] for name, (*counts, gflop) in numbers.items()]
     yield from _columns([head, *rows], numbers=range(1, len(head)))
 
 
-def _memory(trainings: Sequence[TrainingCost]) -> Iterator[str]:
+def _memory(trainings: Sequence[Cost]) -> Iterator[str]:
     exact, memory = sum(cost.measured for cost in trainings), [cost.memory for cost in trainings]
     held = "weights, gradients, Adam's moments, and what a step keeps for its backward pass"
     yield f"A training holds {_size(min(memory))} to {_size(max(memory))}: {held}."
@@ -175,104 +190,65 @@ def _memory(trainings: Sequence[TrainingCost]) -> Iterator[str]:
     yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
 
 
-def _paces(tables: Sequence[TableWork], tflops: float | None) -> dict[str, Callable[[Cost], float]]:
-    """Return, by name, what gives the seconds of a cost: a GPU, measured or assumed, then a core that was measured."""
-    every = [cost for table in tables for cost in table.costs]
-    measured = [name for name in every[0].seconds if all(name in cost.seconds for cost in every)]
-    core = [name for name in measured if name.endswith(ONE_CORE)][:1]
+def _times(planned: Mapping[Work, Job], tflops: float | None) -> dict[str, dict[Work, float]]:
+    """Return the seconds of all jobs by what they run on: a GPU, measured or assumed, then a core that was measured."""
+    costs = {work: job.cost for work, job in planned.items()}
+    first = next(iter(costs.values()))
+    measured = [name for name in first.seconds if all(name in cost.seconds for cost in costs.values())]
+    core = [name for name in measured if name.endswith(ONE_CORE)][:1]  # of each the one that was measured last
     card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
-    paces: dict[str, Callable[[Cost], float]] = {}
-    for name in card + core:  # of each the one that was measured last
-        paces[f"{name}, measured"] = lambda cost, name=name: cost.seconds[name]  # type: ignore[misc]
-    if card:
-        return paces
+    times = {f"{name}, measured": {work: cost.seconds[name] for work, cost in costs.items()} for name in card + core}
     rate = tflops or ASSUMED_TFLOPS
-    return {
-        f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": lambda cost: cost.gflop / rate / 1e3,
-        **paces,
-    }
+    assumed = {work: cost.gflop / rate / 1e3 for work, cost in costs.items()}
+    return times if card else {f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": assumed, **times}
 
 
 def _hours(
-    plan: RunPlan, costs: Costs, tables: Sequence[TableWork], tflops: float | None, numbers: Sequence[int]
+    plan: RunPlan,
+    planned: Mapping[Work, Job],
+    tables: Mapping[str, TableWork],
+    tflops: float | None,
+    numbers: Sequence[int],
 ) -> Iterator[str]:
-    paces = _paces(tables, tflops)
+    times, after = _times(planned, tflops), {work: job.after for work, job in planned.items()}
     yield "Time of trainings and decoding, without features, metrics and early stops:"
     rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
-    for name, seconds in paces.items():
-        scheduled = jobs(plan, costs, seconds)
-        each = [job.seconds for (kind, _), job in scheduled.items() if kind == "train"]
-        spans = [makespan(scheduled, n) for n in numbers]
-        total, longest = sum(job.seconds for job in scheduled.values()), max(chains(scheduled).values())
+    for name, seconds in times.items():
+        each = [time for (kind, _), time in seconds.items() if kind == "train"]
+        spans = [makespan(after, seconds, n) for n in numbers]
+        total, longest = sum(seconds.values()), max(chains(after, seconds).values())
         rows.append([name, f"{_time(min(each))} to {_time(max(each))}", *map(_time, (total, *spans, longest))])
     yield from _columns(rows)
-    gpu, seconds = next(iter(paces.items()))
-    yield f"Of these, by {gpu}: " + ", ".join(
-        f"{each.table} {_time(sum(map(seconds, each.costs)))}" for each in tables if each.costs
-    )
-    dearest = sorted(_rows(plan, costs, seconds).items(), key=lambda row: -row[1])[:_DEAREST]
-    yield "Rows that cost most: " + "; ".join(f"{row} {_time(cost)}" for row, cost in dearest)
+    gpu, seconds = next(iter(times.items()))
+    of_tables = {name: sum(seconds[work] for work in table.work) for name, table in tables.items() if table.work}
+    yield f"Of these, by {gpu}: {', '.join(f'{name} {_time(time)}' for name, time in of_tables.items())}"
+    # with all that a row needs, whoever needs it too
+    of_rows = {
+        f"{row.label} ({name})": sum(seconds[work] for work in work_of(plan, row_runs(row, plan.seeds[name])))
+        for name, table in plan.tables.items()
+        for row in table.rows
+    }
+    dearest = sorted(of_rows.items(), key=lambda row: -row[1])[:_DEAREST]
+    yield "Rows that cost most: " + "; ".join(f"{row} {_time(time)}" for row, time in dearest)
     if "assumed" in gpu:
         yield "`recap measure` measures a GPU in minutes, and `--measured FILE` counts with it."
 
 
-def _rows(plan: RunPlan, costs: Costs, seconds: Callable[[Cost], float]) -> dict[str, float]:
-    """Return the seconds of each row that is trained or decoded, with all that it needs, whoever needs it too."""
-    rows: dict[str, float] = {}
-    for name, table in plan.tables.items():
-        for row in table.rows:
-            runs = row_runs(row, plan.seeds[name])
-            work: list[Cost] = [*map(costs.training, _trainings(plan, runs)), *map(costs.evaluation, runs)]
-            rows[f"{row.label} ({name})"] = sum(map(seconds, work))
-    return rows
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job: its seconds, and the jobs that must have ended before it begins."""
-
-    seconds: float
-    after: tuple[Hashable, ...] = ()
-
-
-def jobs(plan: RunPlan, costs: Costs, seconds: Callable[[Any], float]) -> dict[Work, Job]:
-    """Return the trainings and evaluations of a plan as jobs, each after those that it waits for."""
-    scheduled: dict[Work, Job] = {}
-    for run in _trainings(plan, plan.scored()):
-        first = plan.first_stage(run)
-        scheduled["train", run] = Job(seconds(costs.training(run)), (("train", first),) if first != run else ())
-    for run in plan.scored():
-        weights = tuple(("train", plan.weights(part)) for part in run.parts())
-        scheduled["evaluate", run] = Job(seconds(costs.evaluation(run)), weights)
-    for submission in plan.submissions():
-        after = scheduled["evaluate", submission.run].after
-        scheduled["submit", submission.run] = Job(seconds(costs.submission(submission)), after)
-    return scheduled
-
-
-def _trainings(plan: RunPlan, scored: Iterable[Run]) -> list[Run]:
-    """Return the trainings that scored runs need, each once, in the order in which they can run."""
-    return list(dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part)))
-
-
-def chains(jobs: Mapping[Any, Job]) -> dict[Hashable, float]:
+def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> dict[Any, float]:
     """Return the seconds from the beginning of each job to the end of the last one that waits for it."""
-    left: dict[Hashable, float] = {}
-    for name in reversed(list(jobs)):  # each is after those that it waits for
-        left[name] = left.get(name, 0.0) + jobs[name].seconds
-        for before in jobs[name].after:
-            left[before] = max(left.get(before, 0.0), left[name])
+    left = dict.fromkeys(after, 0.0)
+    for name in reversed(after):  # each is after those that it waits for
+        left[name] += seconds[name]
+        for before in after[name]:
+            left[before] = max(left[before], left[name])
     return left
 
 
-def makespan(jobs: Mapping[Any, Job], places: int) -> float:
-    """Return the seconds until all jobs have ended, so many at a time, the one with the longest chain first.
-
-    This is a list schedule: at most twice as long as the best one.
-    """
-    left, now = chains(jobs), 0.0
-    order = {name: index for index, name in enumerate(jobs)}
-    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
+def makespan(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float], places: int) -> float:
+    """Return the seconds of a list schedule, so many jobs at a time, the one with the longest chain first."""
+    left, now = chains(after, seconds), 0.0
+    order = {name: index for index, name in enumerate(after)}
+    sorter = TopologicalSorter(after)
     sorter.prepare()
     ready: list[tuple[float, int, Any]] = []
     running: list[tuple[float, int, Any]] = []
@@ -281,19 +257,14 @@ def makespan(jobs: Mapping[Any, Job], places: int) -> float:
             heapq.heappush(ready, (-left[name], order[name], name))
         while ready and len(running) < places:
             *_, name = heapq.heappop(ready)
-            heapq.heappush(running, (now + jobs[name].seconds, order[name], name))
+            heapq.heappush(running, (now + seconds[name], order[name], name))
         now, _, ended = heapq.heappop(running)
         sorter.done(ended)
     return now
 
 
-def _columns(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> Iterator[str]:
-    """Yield rows with aligned columns, those of numbers to the right."""
-    right = set(numbers)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = enumerate(zip(row, widths, strict=True))
-        yield "  " + "  ".join(f"{text:{'>' if n in right else '<'}{width}}" for n, (text, width) in cells).rstrip()
+def _columns(rows: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> list[str]:
+    return [f"  {line}" for line in aligned(rows, numbers)]
 
 
 def _cut(text: str, width: int = _NOTE) -> str:

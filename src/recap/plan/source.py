@@ -1,14 +1,9 @@
 """A digest of the source that a job runs: of content, not of the files that hold it.
 
-A module is taken apart into its top-level definitions. From where a job starts, each definition that another one names
-is followed, in whatever module it is; the digest is one of all definitions reached and of what their names mean. So a
-function that moves to another file, or a file that gets another name, leaves every digest as it is. What cannot change
-a result does not count: comments, docstrings, layout, type annotations of functions, the words of messages. Nor do
-fields in modules called `settings`, because a job gets their values in its spec. The content is the same on Python 3.11
-to 3.13.
-
-`tests/golden/identities.json` holds specs of parameter files and digests of the source of jobs, which decide whether a
-finished run reruns, so a change shows which runs it retrains before it retrains any.
+From where a job starts, each top-level definition that another one names is followed, in whatever module it is. What
+cannot change a result does not count: names of files, comments, docstrings, layout, annotations of functions, words of
+messages; nor fields in modules called `settings`, because a job gets their values in its spec. The content is the same
+on Python 3.11 to 3.13. `tests/golden/identities.json` shows which runs a change retrains before it retrains any.
 """
 
 from __future__ import annotations
@@ -20,9 +15,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from recap.core.hashing import value_hash
 from recap.settings.base import Strict
@@ -61,11 +56,7 @@ DIGESTS: dict[Key, str] = {}  # what this process computed, or took from one tha
 
 
 def identities(params: Path) -> dict[str, Any]:
-    """Return what decides whether finished runs rerun, as plain values.
-
-    ``parameters`` are hashes of what files say, complete with defaults. ``source`` and ``metrics`` are digests of what
-    metrics and jobs of a kind of model run. ``neutral`` are the defaults with which no hash holds a key.
-    """
+    """Return hashes of parameter files, digests of jobs and metrics, and the `neutral` defaults that no hash holds."""
     return {
         "parameters": {
             f"{section}/{name}": value_hash(load_named(params, section, name).model_dump(mode="json"))
@@ -96,23 +87,16 @@ def neutral_keys() -> dict[str, Any]:
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
-    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics.
-
-    A new architecture, or a changed one, leaves the jobs of all others as they are.
-    """
+    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics."""
     models = (target for kind in kinds for target in model_source(kind))
     return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:
-    """Return the digest of the definitions that a job may run (`reached`): 16 hex digits.
-
-    Snakemake sees only its own rules; rules pass this as a parameter, so that a changed layer retrains what uses it.
-    """
+    """Return 16 hex digits of what a job may run (`reached`): rules pass them, so that a changed layer retrains."""
     key = starts, tuple(without)
     if key not in DIGESTS:
-        places = reached(*key)
-        hashes = {place: content_hash([each.hash for each in _definitions(place)]) for place in places}
+        hashes = {place: content_hash(_definition(place).hashes) for place in reached(*key)}
         # What a name means is part of what a definition computes: two of one name in two modules may change places.
         for _ in range(3):
             meanings = {
@@ -120,19 +104,16 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
                     f"{name}={','.join([hashes.get(each, '') for each in meant])}{outside}"
                     for name, meant, outside in _meanings(place)
                 ]
-                for place in places
+                for place in hashes
             }
-            hashes = {place: content_hash([hashes[place], *meanings[place]]) for place in places}
+            hashes = {place: content_hash([own, *meanings[place]]) for place, own in hashes.items()}
         DIGESTS[key] = content_hash(sorted(set(hashes.values())))[:16]
     return DIGESTS[key]
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
-    """Return the definitions that a job may run which starts at definitions, ``recap.training.run:train``, or modules.
-
-    Of a module all definitions count. Modules and packages `without` are not followed, beside `MACHINERY`: what is
-    imported, but does not bear on the result.
-    """
+    """Return what a job may run that starts at definitions (``recap.training.run:train``) or at all of some modules."""
+    # Beside `MACHINERY`, what is imported and does not bear on the result is not followed.
     left_out = (*MACHINERY, *without)
     todo: list[Place] = []
     for module, _, name in (start.partition(":") for start in (*starts, *without)):
@@ -146,8 +127,8 @@ def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place
         if place in reached_places or any(f"{module}.".startswith(f"{each}.") for each in left_out):
             continue
         reached_places.add(place)
-        for each in _definitions(place):
-            todo += [target for read in (*each.names, *each.types) for target in _meant(module, read)]
+        own = _definition(place)
+        todo += [target for read in (*own.names, *own.types) for target in _meant(module, read)]
         todo += [(module, "")] if name and "" in _parsed(module).definitions else []
     return reached_places
 
@@ -156,9 +137,8 @@ def _all_of(module: str) -> list[Place]:
     return [(module, name) for name in _parsed(module).definitions]
 
 
-def _definitions(place: Place) -> list[Definition]:
-    module, name = place
-    return _parsed(module).definitions.get(name, [])
+def _definition(place: Place) -> Definition:
+    return _parsed(place[0]).definitions.get(place[1], Definition())
 
 
 @cache
@@ -166,7 +146,7 @@ def _meanings(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
     """Return what the names in a definition stand for: definitions, or else what is imported, ``math.floor``."""
     module, _ = place
     meanings = []
-    for name in sorted({name for each in _definitions(place) for name in each.names}):
+    for name in sorted(_definition(place).names):
         first, dot, rest = name.partition(".")
         dotted = _parsed(module).imports.get(first, [first])[0] + dot + rest
         meant = _meant(module, name)
@@ -208,21 +188,20 @@ def module_file(name: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin is not None else None
 
 
-@dataclass(frozen=True)
-class Definition:
-    """A top-level statement: the hash of what it says, and the names that it reads (``masks.causal``)."""
-
-    hash: str
-    names: set[str]
-    types: set[str]  #: names in annotations
-
-
 @dataclass
-class Module:
+class Definition:
+    """The top-level statements that bind a name: hashes of what they say, and what they read (``masks.causal``)."""
+
+    hashes: list[str] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    types: set[str] = field(default_factory=set)  #: names in annotations
+
+
+class Module(NamedTuple):
     """The definitions of a module by name, those without one under ``""``, and what its imports mean."""
 
-    definitions: dict[str, list[Definition]] = field(default_factory=dict)
-    imports: dict[str, list[str]] = field(default_factory=dict)
+    definitions: dict[str, Definition]
+    imports: dict[str, list[str]]
 
 
 @cache
@@ -232,11 +211,10 @@ def _parsed(name: str) -> Module:
     if file is None:
         raise LookupError(f"there is no module {name!r}")
     tree = ast.parse(file.read_bytes(), filename=str(file))
-    module = Module(imports=_imports(tree, name, is_package=file.name == "__init__.py"))
+    module = Module({}, _imports(tree, name if file.name == "__init__.py" else name.rpartition(".")[0]))
     for node in _without_docstring(tree.body):
-        if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node):
-            continue
-        if isinstance(node, ast.If) and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING":
+        for_types = isinstance(node, ast.If) and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+        if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node) or for_types:
             continue
         names: set[str] = set()
         types: set[str] = set()
@@ -244,14 +222,18 @@ def _parsed(name: str) -> Module:
         if isinstance(node, ast.ClassDef) and "settings" in name.split("."):
             node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
             content = _plain(node, set(), set())
-        definition = Definition(content_hash(content), names, types)
-        for bound in sorted(_bound(node)) or [""]:
-            module.definitions.setdefault(bound, []).append(definition)
+        below = [node] if isinstance(node, _NAMED) else list(ast.walk(node))  # an ``if`` with all that is below it
+        bound = {each.id for each in below if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        for defined in bound | {each.name for each in below if isinstance(each, _NAMED)} or {""}:
+            own = module.definitions.setdefault(defined, Definition())
+            own.hashes.append(content_hash(content))
+            own.names |= names
+            own.types |= types
     return module
 
 
-def _imports(tree: ast.Module, name: str, *, is_package: bool) -> dict[str, list[str]]:
-    """Return what each imported name means, also those imported inside functions."""
+def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
+    """Return what each imported name means in a module of a package, also those imported inside functions."""
     imports: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -259,28 +241,14 @@ def _imports(tree: ast.Module, name: str, *, is_package: bool) -> dict[str, list
                 local = alias.asname or alias.name.partition(".")[0]
                 imports.setdefault(local, set()).add(alias.name if alias.asname else local)
         elif isinstance(node, ast.ImportFrom):
-            parts = name.split(".")[: (-node.level if not is_package else 1 - node.level) or None] if node.level else []
-            source = ".".join([*parts, *filter(None, [node.module])])
+            source = resolve_name("." * node.level + (node.module or ""), package)
             for alias in node.names:
                 imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}")
     return {local: sorted(targets) for local, targets in imports.items()}
 
 
-def _bound(node: ast.AST) -> set[str]:
-    """Return the names that a top-level statement defines, an ``if`` with all that is below it."""
-    if isinstance(node, _NAMED):
-        return {node.name}
-    below = list(ast.walk(node))
-    names = {each.id for each in below if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    return names | {each.name for each in below if isinstance(each, _NAMED)}
-
-
 def _plain(node: object, names: set[str], types: set[str]) -> object:
-    """Return a syntax tree as nested lists, without what computes nothing and as every Python version has it.
-
-    The names that it reads, attributes of a name as one (``masks.causal``), are added to `names`, those of annotations
-    to `types`.
-    """
+    """Return a syntax tree as nested lists of what it computes, and add what it reads to `names` and `types`."""
     if isinstance(node, list):
         return [_plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)]
     if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is

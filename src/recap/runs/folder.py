@@ -61,10 +61,7 @@ def write_run(
     model: Captioner,
     device: torch.device,
 ) -> None:
-    """Write `config.yaml`, `history.csv`, `model.safetensors` and, last, `training.json`.
-
-    `made_from` is the spec with the hashes of all that went in; all but the weights are listed in `SHA256SUMS`.
-    """
+    """Write `config.yaml`, `history.csv`, `model.safetensors` and, last, `training.json`."""
     read_weights(weights)
     spec = made_from["spec"]
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
@@ -133,9 +130,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if DIGEST in metadata and metadata[DIGEST] != _digest(tensors):
             raise ValueError("its tensors are not those that were saved")
     except (SafetensorError, OSError, ValueError) as error:
-        raise TrainingError(
-            f"{path}: is damaged ({first_line(error)}); delete it and run the stage that makes it again"
-        ) from error
+        raise TrainingError(f"{path}: is damaged ({first_line(error)}); delete it and make it again") from error
     return tensors
 
 
@@ -145,9 +140,8 @@ def load_weights(model: Captioner, path: Path) -> None:
     for name, own in model.state_dict().items():
         value = weights.get(name, own)
         if value.dtype != own.dtype or not bool(value.isfinite().all()):
-            raise TrainingError(
-                f"{path}: {name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite numbers; train it again"
-            )
+            what = f"{name!r} is {value.dtype}, not {own.dtype}, or holds NaN or infinite numbers"
+            raise TrainingError(f"{path}: {what}; train it again")
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -175,8 +169,7 @@ class _MadeFrom:
 
 def _made_from(run: Path) -> _MadeFrom:
     check(run / CONFIG)
-    made_from: _MadeFrom = validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
-    return made_from
+    return validate(_MadeFrom, read_mapping(run / CONFIG), str(run / CONFIG))
 
 
 def run_model_config(run: Path) -> ModelConfig:
@@ -218,24 +211,19 @@ def check_inputs(
     *,
     other_pictures: bool = False,
 ) -> None:
-    """Refuse words and features that a run was not trained with.
-
-    Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
-    """
-    made_from = _made_from(run)
-    if made_from.vocabulary_hash not in (None, words.hash):
-        raise ConfigError(
-            f"{vocabulary}: not the vocabulary that {run} was trained with (hash {words.hash}, expected "
-            f"{made_from.vocabulary_hash}); give that one with --vocabulary FILE"
-        )
+    """Refuse words and features that a run was not trained with."""
+    # Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
+    made_from, maker = _made_from(run), joint_maker(stores) if stores else None
     of_others = [
         store.attributes["weights_sha256"] == "unknown" or "boxes_hash" in store.attributes["extractor"]
         for store in stores
     ]
-    if not stores or made_from.features_made_by is None or (other_pictures and any(of_others)):
-        return
-    if (maker := joint_maker(stores)) != made_from.features_made_by:
-        raise FeatureError(
-            f"{', '.join(str(store.path) for store in stores)}: not the features that {run} was trained with (made by "
-            f"{maker}, expected {made_from.features_made_by}); give those with --features FILE"
-        )
+    if other_pictures and any(of_others):
+        maker = None
+    for kind, option, file, own, expected in (
+        (ConfigError, "vocabulary", str(vocabulary), words.hash, made_from.vocabulary_hash),
+        (FeatureError, "features", ", ".join(str(store.path) for store in stores), maker, made_from.features_made_by),
+    ):
+        if None not in (own, expected) and own != expected:
+            what = f"not the {option} that {run} was trained with (hash {own}, expected {expected})"
+            raise kind(f"{file}: {what}; give that with --{option} FILE")

@@ -43,10 +43,7 @@ class ReadsImages(Protocol):
 
 
 class FeatureSources:
-    """The streams of one or several feature stores of the same images; `choose` says which are read beside the first.
-
-    `sizes`: F of every stream by name, that one first; `made_by`: a hash of what made the stores, not of their images.
-    """
+    """The streams of several stores of the same images, their sizes F by name, and a hash of what made them."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.stores = [FeatureStore(path) for path in paths]
@@ -54,10 +51,8 @@ class FeatureSources:
         for store in self.stores:
             for stream in [store.stream, *store.streams]:
                 if self._store_of.setdefault(stream, store) is not store:
-                    raise FeatureError(
-                        f"{store.path}: has a stream {stream!r}, and so has {self._store_of[stream].path}; "
-                        "take features whose streams have different names"
-                    )
+                    both = f"{store.path} and {self._store_of[stream].path}"
+                    raise FeatureError(f"{both} have a stream {stream!r}; take features with other names of streams")
         self.sizes: Mapping[str, int] = {name: store.shape(name)[1] for name, store in self._store_of.items()}
         self.made_by = joint_maker(self.stores)
         self._streams: Sequence[str] = [self.stores[0].stream]
@@ -74,10 +69,8 @@ class FeatureSources:
         self._boxes = {name for model in models for name in boxed_streams(model, inputs)}
         for store in self.stores:
             if not wanted & set(store.streams):
-                raise ConfigError(
-                    f"{store.path}: nothing of it is read; the model reads only {', '.join(self._streams)}: "
-                    "name one source of features, or a model that reads several"
-                )
+                read = ", ".join(self._streams)
+                raise ConfigError(f"{store.path}: the model reads only {read}; leave it out, or take another model")
 
     def rows(self, image_ids: Sequence[int]) -> dict[str, np.ndarray]:
         """Return how many vectors each image has, int64 [B], of every stream that is read."""
@@ -120,20 +113,15 @@ def joint_maker(stores: Sequence[FeatureStore]) -> str:
 
 
 class GpuFeatures:
-    """The features of some images as float32 tensors on a GPU, read once from sources; reads as these do.
-
-    The vectors of all images lie one after the other, without padding. Of several processes each has its own.
-    """
+    """The features of some images, read once from sources, one after the other as float32 on a GPU."""
 
     def __init__(self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device) -> None:
         rows = sources.rows(image_ids)
         needed = sum(int(counts.sum()) * sources.sizes[name] * 4 for name, counts in rows.items())
         free = torch.cuda.mem_get_info(device)[0]
         if needed > USABLE * free:
-            raise FeatureError(
-                f"{sources.stores[0].path}: features of {needed / 2**30:.1f} GiB do not stay on {device}, which has "
-                f"{free / 2**30:.1f} GiB free; set features_in_memory: false"
-            )
+            room = f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} GiB free"
+            raise FeatureError(f"{sources.stores[0].path}: {room}; set features_in_memory: false")
         self._device = device
         self._index = {image: index for index, image in enumerate(image_ids)}
         # Where an image's vectors are stays on the CPU, which reads it for each batch.
@@ -175,10 +163,8 @@ class GpuFeatures:
 
 
 def check_vectors(model: ModelConfig, store: Path) -> None:
-    """Compare a model's `max_vectors` with the main stream of its store.
-
-    Where all images have the same number, every one would lose the same part, such as a view: that is refused.
-    """
+    """Compare a model's `max_vectors` with the main stream of its store."""
+    # Where all images have the same number, every one would lose the same part, such as a view: that is refused.
     if (limit := model.vector_limit) is None:
         return
     features = FeatureStore(store)
@@ -203,9 +189,7 @@ def split_captions(
     places = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
     unknown = wanted[own[places] != wanted]
     if len(unknown):
-        raise DataError(
-            f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from this corpus"
-        )
+        raise DataError(f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from it")
     pieces = [_encoded(words, vocabulary) for words in corpus.column("tokens", split).take(places).chunks]
     lengths, tokens = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return CaptionIds.by_image(corpus.image_id[rows[places]], lengths, tokens, order)
@@ -263,7 +247,5 @@ def hub_file(source: str, name: str) -> Path:
     try:
         return Path(hf_hub_download(match[1], name, revision=match[2]))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
-        raise ConfigError(
-            f"{source}: {name} cannot be fetched ({first_line(error)}); without a network, copy the files and name "
-            "their path: of pretrained weights, as the model's `weights` in the folder `inputs`"
-        ) from error
+        remedy = "without a network, copy the files and name their path: of a model's `weights`, below `inputs`"
+        raise ConfigError(f"{source}: {name} cannot be fetched ({first_line(error)}); {remedy}") from error

@@ -28,7 +28,7 @@ from recap.models.released import Release
 from recap.runs.folder import CONFIG, WEIGHTS, misfit, save_weights
 from recap.settings import Model, ModelConfig
 from recap.settings.models import RELEASED
-from recap.settings.params import validate
+from recap.settings.params import flat, validate
 from recap.settings.recipes import DecodingSettings
 
 VOCABULARY, REPORT = "vocabulary.json", "import.json"
@@ -48,11 +48,7 @@ def import_checkpoint(
     changes: Mapping[str, Any] | None = None,
     dataset: str = "coco",
 ) -> None:
-    """Write a released checkpoint as the folder of a run: settings, weights, vocabulary and a report of the import.
-
-    `config` is the release's own, `config.yml`, or `infos` as a pickle, which has the words, too; `changes` are keys of
-    the model's settings that no file of the release has, `dataset` what the run is said to be trained on.
-    """
+    """Write a released checkpoint as a run; `changes` are keys of the model that no file of the release has."""
     release, tensors, left_out = released_tensors(kind, file)
     options = read_options(config) if config else {}
     words = vocabulary or (config if config and config.suffix == ".pkl" else None)
@@ -96,10 +92,7 @@ def import_checkpoint(
 
 
 def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
-    """Return what a paper says of its releases, the tensors of a file by our names, and the others with the reason.
-
-    The file is a state dict, or a mapping that has one as `state_dict`.
-    """
+    """Return what a paper says of its releases, the tensors of a file by our names, the others with the reason."""
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")
@@ -137,13 +130,7 @@ def read_options(path: Path) -> dict[str, Any]:
         values = values.get("opt", values)
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds no options; give the release's config.yml or infos pickle")
-    return dict(_flat(values))
-
-
-def _flat(values: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        path = f"{prefix}{key}"
-        yield from _flat(value, f"{path}.") if isinstance(value, Mapping) else [(path, value)]
+    return flat(values)
 
 
 def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
@@ -179,15 +166,12 @@ def _words(path: Path) -> list[str]:
                 numbered = {int(str(number)): word for number, word in words.items()}
                 words = [numbered.get(number) for number in range(min(numbered), min(numbered) + len(numbered))]
     words = words if isinstance(words, list) else []
-    wrong = [word for word in words if not _is_word(word)] or [w for w, count in Counter(words).items() if count > 1]
+    wrong = [w for w in words if not (isinstance(w, str) and w.strip() == one_line(w) == w != "" and is_storable(w))]
+    wrong = wrong or [word for word, count in Counter(words).items() if count > 1]
     if wrong or not words:
         reason = f"{wrong[0]!r}, which is no word or duplicated" if wrong else "no words"
         raise ConfigError(f"{path}: holds {reason}; give the release's own file of words")
     return words
-
-
-def _is_word(word: Any) -> bool:
-    return isinstance(word, str) and word.strip() == one_line(word) == word != "" and is_storable(word)
 
 
 def _in_our_order(
@@ -199,10 +183,8 @@ def _in_our_order(
     for name in filter(tensors.__contains__, release.tables):
         table = tensors[name]
         if len(table) != count:
-            raise ConfigError(
-                f"{path}: has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}; give the "
-                "vocabulary that the checkpoint was trained with"
-            )
+            sizes = f"has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}"
+            raise ConfigError(f"{path}: {sizes}; give the vocabulary that the checkpoint was trained with")
         ordered[name] = table[torch.tensor(rows)]
         if release.words == "end_first" and name.startswith("output."):
             ordered[name][[PAD, BOS]] = NEVER if table.dim() == 1 else 0.0

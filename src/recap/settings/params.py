@@ -180,10 +180,15 @@ def profiles_of_tables(params: Path) -> dict[str, list[str]]:
     users: dict[str, list[str]] = {name: [] for name in names(params, "tables")}
     for path in profiles(params):
         for profile in load_profiles(path):
-            drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
-            for name in dict.fromkeys(tables_named(params, [*profile.tables, *drawn])):
+            for name in profile_tables(params, profile):
                 users.setdefault(name, []).append(profile.name)
     return users
+
+
+def profile_tables(params: Path, profile: Profile) -> list[str]:
+    """Return the tables of a profile, then those that its figures draw."""
+    drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
+    return list(dict.fromkeys(tables_named(params, [*profile.tables, *drawn])))
 
 
 def load_profiles(path: Path) -> list[Profile]:

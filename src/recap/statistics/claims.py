@@ -144,10 +144,7 @@ def _check_names(claim: Claim, check: Check, table: Table, name: str) -> None:
 def _compared(
     judged: Judged, scores: Mapping[str, RowScores], table: Table, printed: Mapping[str, Mapping[str, float]]
 ) -> Judged:
-    """Add the tests of one metric against one row, or against a printed number as if every image and run had it.
-
-    ``scores`` are by row; ``printed``, row -> metric -> number of the claim's own table, tells the printed size.
-    """
+    """Add the tests of one metric against a row, or a printed number as if every image and run had it."""
     check, metric, other = judged.check, judged.metric, judged.against
     quoted = next((row for row in table.quoted if row.id == other), None)
     label = scores[other].row.label if other in scores else quoted.label if quoted else other

@@ -12,7 +12,7 @@ from typing import Any
 
 from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedFile, MetricError
+from recap.core.errors import MetricError
 from recap.core.log import log
 from recap.settings import OutsideRow, Row, Table
 from recap.settings.base import Strict
@@ -68,16 +68,10 @@ def compare_table(
     server: Mapping[str, Path] | None = None,
     selection: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason).
-
-    ``scores_root``, ``trainings`` and ``server`` are those of :func:`recap.statistics.scores.collect`; ``selection`` is
-    what the step `select` wrote, for a table with `selections`.
-    """
-    if table.selections and selection is None:
+    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason)."""
+    choices = read_selections(selection) if selection else []
+    if [each.id for each in choices] != [each.id for each in table.selections]:
         raise MetricError(f"table {name!r} chooses rows on validation; give the record of its selection")
-    choices = read_selections(selection, table.selections) if selection else []
-    if not seeds:
-        raise MetricError(f"table {name!r} has no seeds; give at least one in the profile")
     scored = collect(table, seeds, scores_root, trainings or {}, server or {}, outside=name)
     baseline = next(scores for scores in scored if scores.row.id == table.baseline)
     rows = [_describe(scores, baseline, table) for scores in scored if isinstance(scores.row, Row)]
@@ -169,10 +163,7 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
 
 
 def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
-    """Correct and mark the comparisons of all rows, those from outside too, and describe the family.
-
-    A file of captions has no test over runs, so it is never marked, nor does it say how many seeds are needed.
-    """
+    """Correct and mark the comparisons of all rows, and describe the family; a file of captions is never marked."""
     comparisons = [cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()]
     family = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
     tests = correct(family)
@@ -200,15 +191,10 @@ def _selected(choice: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def choose(selection: Selection, labels: Mapping[str, str], scores: Mapping[str, Mapping[int, float]]) -> Choice:
     """Return the choice among rows: id -> seed -> best validation CIDEr-D."""
-    seeds = sorted({seed for row in selection.over for seed in scores[row]})
-    candidates = []
-    for row in selection.over:
-        missing = [f"seed {seed}" for seed in seeds if seed not in scores[row]] if seeds else ["every seed"]
-        if missing:
-            where = f"selection {selection.id!r}: row {row!r}"
-            raise MetricError(f"{where} has no validation score of {missing[0]}; train it")
-        mean = fmean(scores[row].values())
-        candidates.append(Candidate(row=row, label=labels[row], validation_cider_d=dict(scores[row]), mean=mean))
+    candidates = [
+        Candidate(row=row, label=labels[row], validation_cider_d=dict(scores[row]), mean=fmean(scores[row].values()))
+        for row in selection.over
+    ]
     best = max(candidates, key=lambda each: each.mean)  # the first of equal ones
     return Choice(id=selection.id, label=selection.label, chosen=best.row, rule=RULE, candidates=candidates)
 
@@ -228,12 +214,7 @@ def write_selections(spec: SelectedRows, *, runs: Path, out: Path) -> list[Choic
     return choices
 
 
-def read_selections(path: Path, selections: Sequence[Selection]) -> list[Choice]:
-    """Return the choices of a record, which must be those of the table."""
+def read_selections(path: Path) -> list[Choice]:
+    """Return the choices of a record."""
     check(path)
-    choices: list[Choice] = read_json(path, list[Choice])
-    lines = [(each.id, [candidate.row for candidate in each.candidates]) for each in choices]
-    expected = [(each.id, each.over) for each in selections]
-    if lines != expected or any(each.chosen not in rows for each, (_, rows) in zip(choices, lines, strict=True)):
-        raise DamagedFile(f"{path}: the choices are not those of the table; delete it and run the workflow again")
-    return choices
+    return read_json(path, list[Choice])

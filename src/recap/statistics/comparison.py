@@ -156,10 +156,7 @@ def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any
 
 
 def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)) -> dict[str, int]:
-    """Add Holm's p to every kind of test of one family, then ``mark`` what is significant in all units.
-
-    Returns kind of test -> number of comparisons that allow it.
-    """
+    """Add Holm's p to all tests of a family, ``mark`` what all units find; return the comparisons that allow each."""
     counts = {}
     for test, key in (("paired", "p"), ("paired", "p_wilcoxon"), ("welch", "p"), ("joint", "p")):
         p_values = [comparison[test][key] for comparison in comparisons]
@@ -267,11 +264,7 @@ def least_difference(seeds: int, *, comparisons: int) -> float:
 
 
 def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[str, Any] | None:
-    """Return how many seeds would mark the largest unmarked difference of one metric, of described and marked rows.
-
-    ``seeds`` is above the number that was not enough; None: more than ``MOST``. There is nothing to return where every
-    difference is marked, or no row has several runs that differ. ``comparisons``: size of the family, for Holm.
-    """
+    """Return how many seeds (None: over ``MOST``) would mark the largest unmarked difference of one metric, if any."""
     for metric in sorted(rows[0]["cells"], key=lambda name: name != "CIDEr"):
         cells = [row["cells"][metric] for row in rows]
         tested = [(row["label"], cell["comparison"]) for row, cell in zip(rows, cells, strict=True) if _is_tested(cell)]
@@ -288,11 +281,7 @@ def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[st
 
 
 def add_seeds_for_printed(rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int) -> None:
-    """Add to each comparison of described rows how many seeds would tell a difference of the printed size.
-
-    ``seeds_for_printed`` has ``difference`` (printed, in the unit of the print) and ``seeds`` (None: more than
-    ``MOST``). A comparison without a test over runs, or of rows of which one has no printed number, gets none.
-    """
+    """Add to comparisons how many seeds (None: over ``MOST``) would tell a difference of the printed size."""
     for metric, base in next(row["cells"] for row in rows if row["id"] == baseline).items():
         cells = [row["cells"][metric] for row in rows]
         spread = _spread(cells)

@@ -65,8 +65,7 @@ def read_metrics(folder: Path) -> Metrics:
     """Return ``metrics.json`` of a run."""
     path = folder / "metrics.json"
     check(path)
-    metrics: Metrics = read_json(path, Metrics)
-    return metrics
+    return read_json(path, Metrics)
 
 
 def read_number(path: Path, key: str) -> float:
@@ -175,12 +174,9 @@ def collect(
     *,
     outside: str | None = None,
 ) -> list[RowScores]:
-    """Read the scores of every row, and refuse rows that cannot be compared.
-
-    ``scores_root`` is the folder above ``<dataset>/<subset>/...``. By path of a scored run, ``trainings`` has the
-    folders of its trainings in their order, and ``server`` that of what COCO's server is sent of it. ``outside`` is the
-    table's name in the paths of scored files of captions, whose rows come last; None: without these.
-    """
+    """Read the scores of every row, and refuse rows that cannot be compared."""
+    # By path of a scored run: its trainings in their order, and the folder of what COCO's server is sent of it.
+    # `outside` is the table's name in the paths of scored files of captions, whose rows come last; None: without these.
     rows = []
     for row in table.rows:
         scores = RowScores(row)

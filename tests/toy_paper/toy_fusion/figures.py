@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recap.core.files import write_text
 from recap.data.corpus import Corpus
-from recap.evaluation.figures import DrawnModels, caption_images
+from recap.evaluation.figures import CaptionedImages, DrawnModels
 from toy_fusion.figure_settings import LengthsFigure
 
 
@@ -16,6 +16,6 @@ def write_lengths(figure: LengthsFigure, models: DrawnModels, files: Mapping[str
     ids = sorted(Corpus.read(models.corpus).captions("test"))
     lines = ["model,image,words"]
     for label in models.runs:
-        found = caption_images(models, label, ids, beam=1)
+        found = CaptionedImages(models, label, ids, beam=1)
         lines += [f"{label},{image},{len(words)}" for image, words in found.captions.items()]
     write_text(files["lengths.csv"], "\n".join([*lines, ""]))

@@ -42,13 +42,7 @@ def test_figure_of_two_models(tmp_path):
     where = {"maps": maps, "files": {7: "a.png"}, "image_roots": [tmp_path], "out": out}
     write_attention(heading="", **where)
     with Image.open(out) as figure:
-        width, height = figure.size
-    assert width > 11 * 132
-    assert height > 2 * 24
-    write_attention(heading="Scale of this run: small. " * 12, **where)  # three lines at this width
-    with Image.open(out) as figure:
-        assert figure.size[0] == width
-        assert figure.size[1] > height + 24
+        assert figure.width > 11 * 132 and figure.height > 2 * 24
 
 
 def test_regions_are_where_their_boxes_are_and_other_vectors_are_cells_of_a_grid(tmp_path):

@@ -76,20 +76,3 @@ def test_the_command_finds_the_corpus_prints_intervals_and_warns_of_few_images(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["params", "results", "theirs.json"]
     main(["score", "theirs.json", "--dataset", "scenes", "--metrics", "CIDEr", "--out", "out"])
     assert read_metrics(tmp_path / "out").scores["CIDEr"] is not None
-
-
-def test_a_data_set_without_files_and_corpora_that_differ_are_refused(corpus, captions, tmp_path, monkeypatch, capsys):
-    (tmp_path / "params" / "datasets").mkdir(parents=True)
-    for name in ("scenes", "mine"):
-        text = "kind: csv\ncaptions: c.csv\nimages: [photos]\n"
-        (tmp_path / "params" / "datasets" / f"{name}.yaml").write_text(text)
-    other = tmp_path / "results" / "q" / "data" / "scenes" / "corpus.parquet"
-    other.parent.mkdir(parents=True)
-    write_corpus(
-        [Caption(0, "0.png", "test", 0, "a", ["a"])], other, dataset="scenes", kind="t", source_sha256="0" * 64
-    )
-    monkeypatch.chdir(tmp_path)
-    for dataset, said in (("scenes", "name one with --corpus"), ("mine", "resources/c.csv"), ("minne", "did you mean")):
-        with pytest.raises(SystemExit):
-            main(["score", "theirs.json", "--dataset", dataset])
-        assert said in capsys.readouterr().err

@@ -101,5 +101,5 @@ def test_a_metric_may_need_pictures_and_be_better_when_lower(tmp_path, chair):
 
 
 def test_a_metric_that_needs_pictures_says_so_where_there_are_none(tmp_path, chair):
-    with refused(MetricError, "`recap evaluate`"):
+    with refused(MetricError, "`pictures`", "evaluate_captions"):
         evaluated(tmp_path, "CHAIR")

@@ -6,7 +6,7 @@ from helpers.plans import PARAMS, edited, measured_file, measured_row, planned
 from recap.core.errors import RecapError
 from recap.models.check import check_models
 from recap.plan.amounts import Amounts
-from recap.plan.costs import TABLE, UNKNOWN, Costs, Estimate, Resources, StepCosts, inputs_of
+from recap.plan.costs import TABLE, UNKNOWN, Costs, Resources, estimate, inputs_of, read_costs
 
 
 @pytest.fixture(scope="module")
@@ -18,63 +18,55 @@ def shapes():
 
 
 def test_a_measured_shape_costs_what_was_measured(shapes):
-    cost = StepCosts([measured_row(shapes[0])]).of(shapes[0], 1_000_000)
+    cost = estimate([measured_row(shapes[0])], shapes[0], 1_000_000)
     assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (2.0, 3.0, {"a core, one core": 0.5}, True)
 
 
 def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
-    cost = StepCosts([measured_row(shapes[0], key="0" * 16)]).of(shapes[0], 2_000_000)
+    cost = estimate([measured_row(shapes[0], key="0" * 16)], shapes[0], 2_000_000)
     assert (cost.gflop, cost.saved_mb, cost.measured) == (pytest.approx(4.0), pytest.approx(6.0), False)
     assert cost.seconds == {"a core, one core": pytest.approx(1.0)}
     rows = [measured_row(shapes[0], key="1" * 16, parameters=100), measured_row(shapes[0], key="2" * 16, gflop=9.0)]
-    assert StepCosts(rows).of(shapes[0], 1_000_000).gflop == pytest.approx(9.0)
+    assert estimate(rows, shapes[0], 1_000_000).gflop == pytest.approx(9.0)
     own = measured_row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
-    assert list(StepCosts([own, measured_row(shapes[0])]).of(shapes[0], 1).seconds) == ["this GPU", "a core, one core"]
+    assert list(estimate([own, measured_row(shapes[0])], shapes[0], 1).seconds) == ["this GPU", "a core, one core"]
 
 
 def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(shapes):
     shape = next(each for each in shapes if each.work == "xe")
-    cost = StepCosts([]).of(shape, 10**6)
+    cost = estimate([], shape, 10**6)
     assert cost.gflop == pytest.approx(6 * 1e-3 * (shape.inputs.vectors + shape.tokens))
     assert cost.seconds == {} and not cost.measured
 
 
 def test_a_measured_file_is_read_before_the_projects_own(tmp_path, shapes):
-    costs = StepCosts.read(measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE)
-    assert costs.of(shapes[0], 1).seconds["a core, one core"] == 0.25
-    assert len(costs.rows) > 50
+    rows = read_costs(measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE)
+    assert estimate(rows, shapes[0], 1).seconds["a core, one core"] == 0.25
+    assert len(rows) > 50
 
 
 @pytest.mark.parametrize("changes", [{"tiny": True}, {"steps": [{"cost": {}, "compiled": False}]}])
 def test_a_measured_file_of_no_use_is_refused_by_name(changes, tmp_path, shapes):
     with pytest.raises(RecapError, match=r"measured\.json"):
-        StepCosts.read(measured_file(tmp_path, [measured_row(shapes[0])], **changes))
+        read_costs(measured_file(tmp_path, [measured_row(shapes[0])], **changes))
 
 
 MILLION = 10**6
 
 
-class OneEach:
-    """Costs an image of any shape the same."""
-
-    def __init__(self, **work):
-        self.work = work
-
-    def of(self, shape, parameters):
-        seconds = {"here": self.work[shape.work]}
-        return Estimate(gflop=self.work[shape.work], saved_mb=2.0, seconds=seconds, measured=False)
-
-
 @pytest.fixture(scope="module")
-def costs():
-    plan = planned(PARAMS, tables=["xlan/t1"])
-    parameters = {inputs_of(run): MILLION for run in plan.scored()}
-    return Costs(plan, parameters, OneEach(xe=5.0, scst=7.0, decode=1.0))
+def costs(shapes):
+    plan, work = planned(PARAMS, tables=["xlan/t1"]), {"xe": 5.0, "scst": 7.0, "decode": 1.0}
+    probe = Costs(plan, {}, [])
+    shapes = [*shapes, *(probe.decoding_shape(run, beam=probe.stage(run).validation_beam) for run in plan.trained())]
+    gflop = [(shape, work[shape.work]) for shape in shapes]
+    rows = [measured_row(shape, gflop=n, seconds=n, saved_mb=2.0, machine="here", device="cuda") for shape, n in gflop]
+    return Costs(plan, {inputs_of(run): MILLION for run in plan.scored()}, rows)
 
 
 def test_a_training_costs_its_images_and_its_validations(costs):
     for run in costs.plan.trained():
-        cost, stage = costs.training(run), costs.amounts.stage(run)
+        cost, stage = costs.training(run), costs.stage(run)
         images = cost.steps * stage.images_per_batch
         validated = (-(-stage.epochs // stage.validate_every) + (run.stage == "scst")) * 100
         of_a_step = {"xe": 5.0, "scst": 7.0}[run.stage]
@@ -87,7 +79,7 @@ def test_a_training_costs_its_images_and_its_validations(costs):
 
 def test_an_evaluation_decodes_the_test_images_once(costs):
     cost = costs.evaluation(costs.plan.scored()[0])
-    assert (cost.images, cost.gflop, cost.seconds) == (200, 200.0, {"here": 200.0})
+    assert (cost.gflop, cost.seconds) == (200.0, {"here": 200.0})
 
 
 def test_a_store_has_the_vectors_of_its_images(costs):
@@ -98,7 +90,7 @@ def test_a_store_has_the_vectors_of_its_images(costs):
 
 
 def resources(plan):
-    return Resources(Costs(plan, check_models(plan), StepCosts.read(PARAMS / TABLE)))
+    return Resources(Costs(plan, check_models(plan), read_costs(PARAMS / TABLE)))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from helpers.plans import PARAMS, measured_file, measured_row
 from recap.cli.doctor import plan_tools
 from recap.models.check import costs_of
 from recap.plan.profiles import named_plan
-from recap.plan.screen import Job, chains, jobs, makespan, screen, table_work
+from recap.plan.screen import chains, jobs, makespan, screen, table_work
 
 
 def shown(words, capsys):
@@ -34,16 +34,17 @@ def test_everything_that_is_missing_is_said_at_once(folder, capsys):
 
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
     plan = named_plan(PARAMS, "visualgpt")
-    result = table_work(plan, costs_of(plan))
-    assert sum(sum(table.trainings.values()) for table in result) == len(plan.trained())
-    assert sum(table.evaluations for table in result) == len(plan.scored())
-    assert [table.table for table in result][:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
+    result = table_work(plan)
+    work = [each for table in result.values() for each in table.work]
+    assert sorted(work) == sorted(
+        [*(("train", run) for run in plan.trained()), *(("evaluate", run) for run in plan.scored())]
+    )
+    assert list(result)[:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
 
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
     plan = named_plan(PARAMS, "xlan")
-    costs = costs_of(plan)
-    result = jobs(plan, costs, lambda cost: cost.gflop)
+    result = jobs(plan, costs_of(plan))
     assert len(result) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
     place = {name: index for index, name in enumerate(result)}
     assert all(place[before] < place[name] for name, job in result.items() for before in job.after)
@@ -78,10 +79,10 @@ def test_hours_are_those_of_a_card_that_was_measured(folder, capsys):
     assert "assumed" not in text and "by card, measured: fusion/" in text
     costs = costs_of(plan, file)
     training = next(run for run in plan.trained() if run.stage == "xe")
-    stage = costs.amounts.stage(training)
+    stage = costs.stage(training)
     assert stage.validate_every == 1
     images = stage.images_per_batch * costs.training(training).steps
-    validated = stage.epochs * costs.amounts.counts(training.dataset).val
+    validated = stage.epochs * costs.counts(training.dataset).val
     # Half a second each; a validation's beam is scaled from the one that was measured.
     assert 0.5 * images < costs.training(training).seconds["card"] <= 0.5 * (images + validated)
 
@@ -91,23 +92,23 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     assert text.count("bottom_up/trainval/") == 1 and "from bottom_up/trainval.zip" in text
     assert "coco_test2014/bottom_up_adaptive_test2014" in text
     plan = named_plan(PARAMS, "xlan")
-    result = {table.table: table for table in table_work(plan, costs_of(plan))}
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
-    assert result["xlan/t2"].evaluations == len(alone) + len(plan.submissions())
-    assert {cost.images for cost in result["xlan/t2"].costs[-len(plan.submissions()) :]} == {40_504 + 40_775}
+    decoded = [kind for kind, _ in table_work(plan)["xlan/t2"].work if kind != "train"]
+    assert len(decoded) == len(alone) + len(plan.submissions())
 
 
 def test_a_job_waits_for_those_before_it():
-    jobs = {"xe": Job(5.0), "scst": Job(2.0, ("xe",)), "evaluate": Job(1.0, ("scst",)), "other": Job(4.0)}
-    assert chains(jobs) == {"xe": 8.0, "scst": 3.0, "evaluate": 1.0, "other": 4.0}
-    assert makespan(jobs, 1) == 12.0
-    assert makespan(jobs, 2) == makespan(jobs, 8) == 8.0
+    after = {"xe": (), "scst": ("xe",), "evaluate": ("scst",), "other": ()}
+    jobs = after, {"xe": 5.0, "scst": 2.0, "evaluate": 1.0, "other": 4.0}
+    assert chains(*jobs) == {"xe": 8.0, "scst": 3.0, "evaluate": 1.0, "other": 4.0}
+    assert makespan(*jobs, 1) == 12.0
+    assert makespan(*jobs, 2) == makespan(*jobs, 8) == 8.0
 
 
 def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
-    jobs = {n: Job(float(n % 7 + 1), (n - 3,) if n > 3 else ()) for n in range(1, 40)}
-    total, longest = sum(job.seconds for job in jobs.values()), max(chains(jobs).values())
+    after, seconds = {n: (n - 3,) if n > 3 else () for n in range(1, 40)}, {n: n % 7 + 1.0 for n in range(1, 40)}
+    longest = max(chains(after, seconds).values())
     for places in (1, 2, 3, 5):
-        bound = max(total / places, longest)
-        assert bound <= makespan(jobs, places) <= 2 * bound
-    assert makespan({}, 3) == pytest.approx(0)
+        bound = max(sum(seconds.values()) / places, longest)
+        assert bound <= makespan(after, seconds, places) <= 2 * bound
+    assert makespan({}, {}, 3) == pytest.approx(0)

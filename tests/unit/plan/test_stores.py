@@ -4,6 +4,7 @@ from pathlib import Path
 
 from helpers.plans import PARAMS, edited, planned
 from recap.plan.paths import (
+    EXTRACTOR,
     Paths,
     corpora_of,
     feature_files,
@@ -50,8 +51,7 @@ def test_every_store_of_the_fusion_tables_is_made_once():
     assert not [file for file in feature_files(paths) if "/coco_5/" in file]
     one, other = (run_on(name, "grid_feats_x101_grid+grid_feats_x101_boxes") for name in ("coco", "coco_5"))
     assert paths.features(one) == paths.features(other)
-    assert paths.extractors(one) == paths.extractors(other)
-    assert paths.vocabulary(one) != paths.vocabulary(other)
+    assert paths.features(one, EXTRACTOR) == paths.features(other, EXTRACTOR)
 
 
 def test_a_shared_store_has_the_images_of_all_that_read_it():

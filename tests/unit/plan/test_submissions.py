@@ -7,7 +7,6 @@ import pytest
 from helpers import plans
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
-from recap.plan.amounts import Amounts
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths, data_files, feature_files, sent_parts
 from recap.plan.run import Run
@@ -41,13 +40,6 @@ def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
     assert sent_parts(Paths(planned(table="xlan/t3")), store) == []
     assert sent_parts(paths, replace(store, features="oscar")) == []
     assert sent_parts(paths, replace(store, dataset="coco_test2014", features="bottom_up_adaptive_test2014")) == []
-
-
-def test_the_plan_knows_how_many_pictures_are_sent():
-    plan = planned()
-    sent = plan.submissions()[0]
-    assert Amounts(plan).used_images(sent.test) == 40_775
-    assert Amounts(plan).used_images(sent.run) == 123_287
 
 
 def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():

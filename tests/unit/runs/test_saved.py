@@ -10,7 +10,7 @@ from recap.cli.train import run_training
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus import Caption, Corpus, write_corpus
 from recap.data.vocabulary import Vocabulary, load_vocabulary
-from recap.evaluation.figures import DrawnModels, caption_images
+from recap.evaluation.figures import CaptionedImages, DrawnModels
 from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
@@ -53,7 +53,7 @@ def trained_further(results, out, *, vocabulary, features):
 def drawn(results, out, *, vocabulary, features):
     files = {"corpus": results.data / "corpus.parquet", "vocabulary": vocabulary, "features": features}
     models = DrawnModels(runs={"a": results.run}, **files, image_roots=[], heading="")
-    caption_images(models, "a", Corpus.read(files["corpus"]).image_ids("test")[:1], beam=1)
+    CaptionedImages(models, "a", Corpus.read(files["corpus"]).image_ids("test")[:1], beam=1)
 
 
 def captioned(results, out, *, vocabulary, features):

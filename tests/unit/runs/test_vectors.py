@@ -33,7 +33,7 @@ def test_a_row_whose_model_would_read_a_part_of_every_image_is_refused(params, t
     if sentence is None:
         planned(params, "paper", [table])
         return
-    with refused(ConfigError, f"row 'r' of table '{table}': features", sentence, "max_vectors"):
+    with refused(ConfigError, f"row 'r' of table '{table}'", sentence, "max_vectors"):
         planned(params, "paper", [table])
 
 

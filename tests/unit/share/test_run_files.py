@@ -15,6 +15,7 @@ from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DamagedFile, FeatureError, MissingFeatures, RecapError, TrainingError
+from recap.core.files import write_text
 from recap.features.store import FeatureStore
 from recap.plan import records
 from recap.settings import DecodingSettings
@@ -92,7 +93,7 @@ def test_weights_are_first_looked_for_in_the_inputs_folder_that_the_workflow_use
         weights = tmp_path / inputs / "weights" / "own.safetensors"
         weights.parent.mkdir(parents=True)
         weights.touch()
-        records.note_inputs(tmp_path / "work" / "tiny", str(inputs))
+        write_text(tmp_path / "work" / "tiny" / records.INPUTS, f"{inputs}\n")
         (extractor,) = find_run_files(run).extractors
         assert extractor.weights == weights
 

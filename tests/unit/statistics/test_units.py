@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.units import UNITS, compare_in_units, implied_deviation
+from benchmarks.units import UNITS, implied_deviation
 from scipy import stats
 
 PAGE = (Path(__file__).parents[3] / "docs" / "development" / "zodiac_p_values.md").read_text(encoding="utf-8")
@@ -14,21 +14,6 @@ LINE = re.compile(
     r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M
 )
 RANGE = re.compile(r"^\| (\S+) \| (\S+) to (\S+) \| (\S+) to (\S+) \| (\S+) to (\S+) \|$", re.M)
-
-
-def scores(seed, runs=5, images=400, gain=0.0):
-    random = np.random.default_rng(seed)
-    of_images = np.random.default_rng(0).normal(size=images)
-    return of_images + random.normal(size=(runs, 1)) * 0.02 + random.normal(size=(runs, images)) * 0.3 + gain
-
-
-def test_each_unit_is_the_test_of_scipy():
-    first, second = scores(1), scores(2, gain=0.05)
-    result = compare_in_units(first, second)
-    assert result.runs.p == pytest.approx(stats.ttest_ind(second.mean(1), first.mean(1), equal_var=False).pvalue)
-    assert result.images.p == pytest.approx(stats.ttest_rel(second.mean(0), first.mean(0)).pvalue)
-    assert result.pairs.p == pytest.approx(stats.ttest_rel(second.ravel(), first.ravel()).pvalue)
-    assert result.pairs.images == 2000
 
 
 @pytest.mark.parametrize("unit", UNITS)

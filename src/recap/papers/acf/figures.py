@@ -23,7 +23,7 @@ from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary import BOS
-from recap.evaluation.figures import DrawnModels, caption_images, shown_images, vector_boxes
+from recap.evaluation.figures import CaptionedImages, DrawnModels, shown_images, vector_boxes
 from recap.models.base import Captioner
 from recap.models.explained import Note
 from recap.models.images import Images, Stream
@@ -210,7 +210,7 @@ def caption_with_clusters(
 
     With `untrained`, the clusters of the same captions under the model's random initial weights come next.
     """
-    captioned = caption_images(models, label, image_ids, beam=figure.beam)
+    captioned = CaptionedImages(models, label, image_ids, beam=figure.beam)
     drawn = {label: captioned.model}
     if figure.untrained:
         with torch.random.fork_rng(devices=[]):
@@ -374,7 +374,7 @@ def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping
     image_ids = sorted(Corpus.read(models.corpus).captions(figure.split))
     scores = {}
     for label in models.runs:
-        captioned = caption_images(models, label, image_ids, beam=figure.beam)
+        captioned = CaptionedImages(models, label, image_ids, beam=figure.beam)
         rows = []
         for image in image_ids:
             if not captioned.captions[image]:

@@ -29,7 +29,7 @@ from recap.data.corpus import VIEWS, Corpus
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
-from recap.evaluation.figures import BATCH, DrawnModels, caption_images
+from recap.evaluation.figures import BATCH, CaptionedImages, DrawnModels
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
 from recap.tables.contact_sheet import COLOURS, side_by_side
@@ -144,7 +144,7 @@ def _captions_with_gates(
     models: DrawnModels, label: str, image_ids: Sequence[int], beam: int
 ) -> Iterator[CaptionGates]:
     """Yield a model's captions of images with both gates of every layer."""
-    run = caption_images(models, label, image_ids, beam=beam)
+    run = CaptionedImages(models, label, image_ids, beam=beam)
     for start in range(0, len(image_ids), BATCH):
         batch = image_ids[start : start + BATCH]
         tokens = pad_sequence([torch.tensor([BOS, *run.captions[image]]) for image in batch], True, PAD)[:, None]
