@@ -25,7 +25,7 @@ from recap.data.corpus import CORPUS, Corpus
 from recap.data.files.images import ImageSource
 from recap.metrics.base import Captions, Metric, Result
 from recap.settings.datasets import PICTURES
-from recap.tables.contact_sheet import side_by_side
+from recap.tables.contact_sheet import read_photo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,5 +130,5 @@ def _pictures(captions: Captions) -> Callable[[int], Image]:
             f"{roots[0]}: CLIPScore looks at the pictures, and they are not there; set {IMAGES} to their folders or "
             f"zips, with {os.pathsep!r} between them"
         )
-    source, views = ImageSource(roots), Corpus.read(corpus).views()
-    return lambda image: side_by_side([source.open_rgb(file) for file in views[image]])
+    source, files = ImageSource(roots), Corpus.read(corpus).files()
+    return lambda image: read_photo(source, files[image])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from recap.core.files import cell, csv_text, no_formula
+from recap.core.files import cell, csv_text
 from recap.core.log import log
 from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
@@ -83,11 +83,11 @@ def _cells(judged: Judged) -> list[Cell]:
         number_text(judged.difference, 1, signed=True),
         interval,
         NONE if judged.p is None else p_text(judged.p),
-        f"{judged.runs}" if judged.runs else NONE,
+        str(judged.runs or NONE),
         NONE if judged.power is None else f"{100 * judged.power:.0f} %",
         NONE if judged.seeds is None else str(judged.seeds or f">{MOST}"),
     ]
-    return [Cell(text) for text in texts]
+    return list(map(Cell, texts))
 
 
 def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
@@ -132,13 +132,12 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
         begin = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            values = [getattr(each, key) for key in _RECORD.values()]
-            values += [f"more than {MOST}" if each.seeds == 0 else each.seeds, each.check.within]
-            numbers = [cell(value) for value in values]
-            lines.append([no_formula(text) for text in [*begin, *named]] + [*numbers, no_formula(each.why)])
+            numbers = [getattr(each, key) for key in _RECORD.values()]
+            seeds = f"more than {MOST}" if each.seeds == 0 else each.seeds
+            lines.append([*begin, *named, *numbers, seeds, each.check.within, each.why])
         if not verdict.judged:
-            lines.append([no_formula(text) for text in begin] + [""] * (len(lines[0]) - len(begin)))
-    return csv_text(lines)
+            lines.append(begin + [None] * (len(lines[0]) - len(begin)))
+    return csv_text(map(cell, line) for line in lines)
 
 
 def write_claims(verdicts: Sequence[Verdict], scale: str, out: Path) -> list[Path]:

@@ -152,12 +152,15 @@ def _record(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[
         if comparison and p is None and statistics["family"]["made"]:
             no_test = f"No test: {plain(test['reason'])}." if test else why or f"No comparison: {comparison['reason']}."
         record |= {f"p_{unit}": p, f"no_p_{unit}": no_test}
-    scales = dict.fromkeys(("mean_difference", "low", "high"), scaled)
     for key, names in {"paired": _PAIRED, "welch": _WELCH, "joint": _WELCH}.items():
         values = comparison.get(key) or {}
-        record |= {f"{key}_{each}": scales.get(each, lambda value: value)(values.get(each)) for each in names}
+        for each in names:
+            value = values.get(each)
+            record[f"{key}_{each}"] = scaled(value) if each in ("mean_difference", "low", "high") else value
     for ours in statistics["rows"] if part == "quoted" else []:
-        record[f"difference_of_{ours['id']}"] = difference_to_quoted(ours, row, column)
+        mean = ours["cells"][column]["mean"] if ours["as_printed"] else None  # other data or settings do not compare
+        comparable = mean is not None and printed is not None
+        record[f"difference_of_{ours['id']}"] = round(info.scale * mean - printed, 9) if comparable else None
     return record
 
 
@@ -195,14 +198,6 @@ def _explained(units: list[str]) -> str:
 def from_outside(row: Mapping[str, Any]) -> str:
     """Return what a row is called that is not trained here."""
     return "released weights" if row.get("released") else "captions from outside"
-
-
-def difference_to_quoted(row: Mapping[str, Any], quoted: Mapping[str, Any], column: str) -> float | None:
-    """Return ours minus a quoted number; None where ours has other data or settings, or either has no number."""
-    mean, printed = row["cells"][column]["mean"], quoted["printed"].get(column)
-    if not row["as_printed"] or mean is None or printed is None:
-        return None
-    return round(column_info(column).scale * mean - printed, 9)
 
 
 def _mark_best(cells: DataFrame, column: str) -> None:

@@ -27,18 +27,11 @@ def number_text(value: float | None, digits: int, *, signed: bool = False) -> st
 
 
 class Footnotes(dict[str, str]):
-    """Mark (a, b, ...) -> text of a footnote."""
+    """Text of a footnote -> its mark (a, b, ...)."""
 
     def mark(self, text: str | None) -> str:
         """Return the mark of a footnote, a new one unless the text is already a footnote; no text has no mark."""
-        if not text:
-            return ""
-        for mark, other in self.items():
-            if other == text:
-                return mark
-        mark = _letters(len(self))
-        self[mark] = text
-        return mark
+        return self.setdefault(text, _letters(len(self))) if text else ""
 
 
 def _letters(number: int) -> str:
@@ -102,4 +95,4 @@ class TextTable:
     @property
     def sentences(self) -> list[str]:
         """Footnotes behind their marks, then notes."""
-        return [*(f"[{mark}] {text}" for mark, text in self.footnotes.items()), *self.notes]
+        return [*(f"[{mark}] {text}" for text, mark in self.footnotes.items()), *self.notes]
