@@ -62,7 +62,7 @@ def make_report(plan: RunPlan) -> Path:
         _section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
         _section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
         _section("Samples", "samples", samples),
-        _section("Cost so far", "cost", [("Cost so far", done)]),
+        _section("Cost so far", "texts", [("Cost so far", done.cost)]),
         _section("Provenance", "origins", [("Provenance", list(origins(plan, done, signatures)))]),
     ]
     page = Path(Paths(plan).reports) / "report.html"
@@ -70,7 +70,7 @@ def make_report(plan: RunPlan) -> Path:
     shown["sections"] = [section for section in sections if section["parts"]]
     # Every text is escaped: labels, captions and notes come from files.
     template = environment("html", "recap.report").get_template("report.html")
-    write_text(page, template.render(**shown, duration=duration))
+    write_text(page, template.render(shown))
     log.info(f"{page}: {done.sentence}")
     pdf = page.with_suffix(".pdf")
     program = shutil.which("pdflatex")
@@ -170,13 +170,6 @@ def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> d
 
 
 # ----------------------------------------------------------------------------------------------- HTML and PDF
-
-
-def duration(hours: float) -> str:
-    """Return a number of hours in the unit that suits it."""
-    if hours and hours < 1:
-        return f"{60 * hours:.1f} min"
-    return f"{hours:.1f} h" if hours < 100 else f"{hours:,.0f} h"
 
 
 def _compile(program: str, shown: dict[str, Any], out: Path) -> str:

@@ -21,8 +21,10 @@ from recap.plan.amounts import UnknownSize
 from recap.plan.paths import SCORE_FILES, Paths
 from recap.plan.run import Run, series_of
 from recap.plan.run_plan import RunPlan
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
 
 _HOUR = 3600
+_COLUMNS = ("Stage", "Finished", "Planned", "Hours so far", "Hours planned")
 _PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
 _OF_A_TRAINING = {"git_commit": "commit", "torch": "torch", "device": "device", "threads": "threads"}
 
@@ -31,15 +33,11 @@ _OF_A_TRAINING = {"git_commit": "commit", "torch": "torch", "device": "device", 
 class Progress:
     """How far a profile is."""
 
-    #: of each training stage, in the order of the tables' rows: label, stage, seeds `finished` and `planned`, hours
-    #: taken and `planned_hours`, or None
-    series: list[dict[str, Any]]
+    cost: TextTable  #: a line for each training stage: seeds finished and planned, hours taken and estimated
     records: list[dict[str, Any]]  #: ``training.json`` of each finished training
     planned: int  #: trainings
     scored: int  #: finished evaluations
     to_score: int  #: planned evaluations
-    machine: str | None  #: whose measured steps the planned hours are estimated from; None: of no machine all are known
-    planned_hours: float | None  #: of all planned trainings
 
     @property
     def complete(self) -> bool:
@@ -66,28 +64,24 @@ def progress(plan: RunPlan) -> Progress:
         if file.is_file():
             records[run] = read_json(file, dict[str, Any])
     machine, hours = _estimates(plan, plan.trained())
-    order = list(dict.fromkeys(labels.values()))
-    series = [
-        {
-            "label": labels[name],
-            "stage": runs[0].stage,
-            "finished": sum(run in records for run in runs),
-            "planned": len(runs),
-            "hours": sum(records[run]["seconds"] for run in runs if run in records) / _HOUR,
-            "planned_hours": sum(hours[run] for run in runs) if hours else None,
-        }
-        for name, runs in by_series.items()
-    ]
+    took = sum(record["seconds"] for record in records.values()) / _HOUR
+    estimate = ". There is no estimate of all planned ones: recap plan says why."
+    if hours:
+        planned = f"{sum(hours.values()):,.2f} hours, from steps measured on {machine}"
+        estimate = f"; all planned ones are estimated at {planned}."
+    cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
+    cost.legend = [f"The finished trainings took {took:,.2f} hours{estimate}"]
+    order, lines = list(dict.fromkeys(labels.values())), list[Line]()
+    for name in sorted(by_series, key=lambda name: (order.index(labels[name]), by_series[name][0].stage != "xe")):
+        runs = by_series[name]
+        done = [records[run]["seconds"] / _HOUR for run in runs if run in records]
+        planned = f"{sum(hours[run] for run in runs):.2f}" if hours else NONE
+        texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}", planned]
+        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
+    cost.blocks = [Block("", lines)]
     scored = plan.scored()
-    return Progress(
-        series=sorted(series, key=lambda each: (order.index(each["label"]), each["stage"] != "xe")),
-        records=list(records.values()),
-        planned=len(plan.trained()),
-        scored=sum(is_scored(paths, run) for run in scored),
-        to_score=len(scored),
-        machine=machine,
-        planned_hours=sum(hours.values()) if hours else None,
-    )
+    evaluated = sum(is_scored(paths, run) for run in scored)
+    return Progress(cost, list(records.values()), len(plan.trained()), evaluated, len(scored))
 
 
 def is_scored(paths: Paths, run: Run) -> bool:

@@ -13,7 +13,7 @@ from helpers.report_results import HOSTILE, ReportFolder, write_claim
 from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import RecapError
-from recap.report.page import duration, make_report
+from recap.report.page import make_report
 from recap.share.artifacts import problems
 
 pytestmark = pytest.mark.seconds
@@ -70,7 +70,7 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     profile.write_training(plan.weights(done), seconds=5400)
     page = page_of(profile)
     assert f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations" in page.text
-    assert "35.5" in page.text and "Preliminary" in page.text and "1.5 h" in page.text
+    assert "35.5" in page.text and "Preliminary" in page.text and "1.50 hours" in page.text
     assert "Photo of image" in " ".join(image.get("alt", "") for image in page.all("img"))
 
 
@@ -152,7 +152,3 @@ def test_the_command_prints_where_the_page_is(profile, capsys):
     main(["report", "make", "tiny", "--inputs", "inputs"])
     assert capsys.readouterr().out == "reports/tiny/report.html\n"
     assert "'tiny'" in refused_command(capsys, "report", "make", "tinny")
-
-
-def test_hours_have_a_unit():
-    assert [duration(hours) for hours in (0, 0.05, 12.34, 1234)] == ["0.0 h", "3.0 min", "12.3 h", "1,234 h"]

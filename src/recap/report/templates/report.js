@@ -1,7 +1,7 @@
 "use strict";
 // Headings of columns become buttons that sort; without this script the tables are as they are.
 for (const hint of document.querySelectorAll(".script")) hint.classList.remove("script");
-for (const table of document.querySelectorAll("table.paper, table.sortable")) {
+for (const table of document.querySelectorAll("table.paper")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     const button = document.createElement("button");
