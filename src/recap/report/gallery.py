@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from recap.core.errors import DataError, MetricError
+from recap.core.errors import MetricError
 from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.data.corpus import Corpus
@@ -44,7 +44,7 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
     photos = [
         {
             "id": image,
-            "src": _address(source, names[image]) if source else "",
+            "src": photo_address(read_photo(source, names[image]), _EDGE)[0] if source else "",
             "references": list(map(plain, references[image])),
             "captions": [plain(each.captions[image]) for each in scored.values()],
             "scores": [[round(each.scores[name][image], 2) for name in metrics] for each in scored.values()],
@@ -57,11 +57,3 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
     )
     shown = {"about": about, "systems": [plain(label) for label in systems], "metrics": metrics, "photos": photos}
     write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))
-
-
-def _address(source: ImageSource, file: str) -> str:
-    """Return a photo as a data URI."""
-    try:
-        return photo_address(read_photo(source, file), _EDGE)[0]
-    except DataError as error:
-        raise DataError(f"{error}; or leave --images out for a page without photos") from error

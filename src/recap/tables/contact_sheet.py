@@ -96,11 +96,11 @@ def write_sheet(head: Sequence[Styled], cards: Sequence[Image], out: Path, *, co
         sheet.save(temporary, format="PNG")
 
 
-def photo_address(photo: Image, edge: int, quality: int = 82) -> tuple[str, int, int]:
+def photo_address(photo: Image, edge: int) -> tuple[str, int, int]:
     """Return a photo as a data URI, no longer than an edge, with its width and height: a page needs no other file."""
     small, content = photo.copy(), io.BytesIO()
     small.thumbnail((edge, edge))
-    small.save(content, "JPEG", quality=quality)
+    small.save(content, "JPEG", quality=82)
     return data_address(content.getvalue(), "image/jpeg"), *small.size
 
 

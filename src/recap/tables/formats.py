@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
 
 def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list[Path]:
     """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths."""
-    texts = {"tex": latex_table(table, name), "csv": csv, "html": html_table(table), "md": markdown_table(table)}
+    html = environment("html").get_template("table.html.j2").render(table=table)  # a fragment without other files
+    texts = {"tex": latex_table(table, name), "csv": csv, "html": html, "md": markdown_table(table)}
     paths = {begin.with_name(f"{begin.name}.{ending}"): text for ending, text in texts.items()}
     for path, text in paths.items():
         write_text(path, text)
@@ -52,11 +53,6 @@ def markdown_table(table: TextTable, level: int = 1) -> str:
     """Return a table as Markdown with aligned columns below a heading of a level."""
     text = environment("md").get_template("table.md.j2").render(table=table, level=level)
     return re.sub(r"(?:^\|.*\n)+", lambda lines: _aligned(lines[0]), text, flags=re.MULTILINE)
-
-
-def html_table(table: TextTable) -> str:
-    """Return a table as a fragment for a browser, without external files."""
-    return environment("html").get_template("table.html.j2").render(table=table)
 
 
 def latex_table(table: TextTable, name: str) -> str:
@@ -72,7 +68,7 @@ def environment(ending: str, *packages: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": html.escape}
+    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": escape}
     escaped = escapes[ending]
     block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
     made = Environment(

@@ -37,17 +37,6 @@ def test_what_is_not_finished_is_left_out_and_named(profile):
     assert "Left out until its runs are finished: Two models on twenty scenes." in page and "| Transformer" not in page
 
 
-def test_other_scores_change_the_page(profile):
-    profile.write_all()
-    pages = []
-    for _ in range(2):
-        pages.append(write_docs("tiny", [profile.plan()], Path("docs")).read_text())
-        for run in profile.plan().scored():
-            profile.write_scores(run, more=0.1)
-        profile.write_statistics()
-    assert "35.5" in pages[0] and "35.5" not in pages[1]
-
-
 def test_one_paragraph_of_prose_is_taken_and_more_is_refused(profile):
     prose = Path("docs/prose/tiny.md")
     prose.parent.mkdir(parents=True)

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from helpers.commands import refused_command
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
-from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import RecapError
 from recap.report.page import make_report
@@ -99,11 +97,6 @@ def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
     assert all(region.get("tabindex") == "0" for region in page.all("div") if region.get("class") == "scroll")
 
 
-def test_equal_files_give_an_equal_page(profile):
-    profile.write_all()
-    assert make_report(profile.plan()).read_text() == make_report(profile.plan()).read_text()
-
-
 def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(profile):
     profile.write_all()
     path = profile.folder / "params" / "tables" / "tiny.yaml"
@@ -146,9 +139,3 @@ def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profil
     assert ("no booktabs.sty" if program else "pdflatex is not installed") in output
     assert not earlier.exists() and earlier.with_suffix(".html").exists()
     assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
-
-
-def test_the_command_prints_where_the_page_is(profile, capsys):
-    main(["report", "make", "tiny", "--inputs", "inputs"])
-    assert capsys.readouterr().out == "reports/tiny/report.html\n"
-    assert "'tiny'" in refused_command(capsys, "report", "make", "tinny")

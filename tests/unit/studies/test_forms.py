@@ -14,15 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.refusals import refused
-from helpers.studies import HOSTILE, make, position_of, study_of, write_world
+from helpers.studies import HOSTILE, make, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError
-from recap.studies.analysis import analyse
 from recap.studies.design import latin_square, study_tasks
 from recap.studies.forms import EQUAL, asset
 from recap.studies.make import FILES, make_study
-from recap.studies.responses import Submission, collect
 from recap.studies.sheets import read_sheets
-from recap.studies.tables import write_study_table
 
 pytestmark = pytest.mark.seconds
 
@@ -221,40 +218,6 @@ def test_references_are_shown_in_the_words_of_the_corpus_unless_asked_otherwise(
 
     words, raw = shown("words"), shown("raw", raw_references=True)
     assert words == {text.lower() for text in raw} and words.isdisjoint(raw)
-
-
-@pytest.fixture(scope="module")
-def odd_table(tmp_path_factory):
-    """The tables of a study whose labels are hostile."""
-    folder = tmp_path_factory.mktemp("odd")
-    systems = [{"id": f"s{n}", "label": text} for n, text in enumerate(HOSTILE[:4])]
-    texts = {"title": HOSTILE[2], "note": HOSTILE[0], "source": HOSTILE[1], "responses": None, "contact": HOSTILE[5]}
-    setups = [{"id": "a", "label": HOSTILE[4]}]
-    study = study_of("recap/preference", systems=systems, setups=setups, images=4, items=4, **texts)
-    forms = make(folder, study, 20)
-    responses = forms.responses(lambda item, _: position_of(item, "s1"))
-    statistics = analyse(forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses]))
-    return write_study_table(name="table", sheets=forms.sheets, statistics=statistics, out=folder / "tables")
-
-
-def test_hostile_labels_are_text_in_every_table(odd_table):
-    tex, comma, html, md = (path.read_text(encoding="utf-8") for path in odd_table)
-    assert "\\input" not in tex.replace("\\textbackslash{}input", "")
-    assert Reader(html).elements["script"] == 0
-    assert "<script" not in md
-    cells = [cell for row in csv.reader(io.StringIO(comma)) for cell in row]
-    assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_the_latex_of_hostile_labels_compiles(odd_table, tmp_path):
-    packages = "\\usepackage{booktabs,graphicx,xcolor}"
-    document = f"\\documentclass{{article}}{packages}\\begin{{document}}\\input{{table.tex}}\\end{{document}}"
-    (tmp_path / "main.tex").write_text(document)
-    shutil.copy(odd_table[0], tmp_path / "table.tex")
-    command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
-    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def browse(tmp_path, text, *options):

@@ -182,13 +182,6 @@ def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(forms, response
     assert [rater.sheet for rater in result.used()] == ["002"]
 
 
-def test_collected_responses_of_another_study_are_refused(forms, responses, tmp_path):
-    values = collected(forms, responses).model_dump(mode="json")
-    (tmp_path / "responses.json").write_text(json.dumps({**values, "study": "0"}))
-    with refused(DataError, "responses.json", "another study"):
-        read_collected(tmp_path / "responses.json", forms.sheets)
-
-
 def test_simulated_raters_are_marked_and_not_mixed_with_people(forms, responses, tmp_path):
     simulate(forms.sheets, tmp_path / "simulated.json")
     assert all(entry["simulated"] for entry in json.loads((tmp_path / "simulated.json").read_text()))
