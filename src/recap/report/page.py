@@ -43,7 +43,6 @@ _SECONDS = 300  # that LaTeX may take
 class ShownTable:
     """A table of the report."""
 
-    name: str  #: of its files
     paper: TextTable  #: one line per row
     full: TextTable | None  #: every test; None where it is preliminary
     why: str = ""  #: why it is preliminary; "": it is not
@@ -52,13 +51,13 @@ class ShownTable:
 def make_report(plan: RunPlan) -> Path:
     """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed."""
     done, tables = progress(plan), shown_tables(plan)
-    titled = [(table.paper.title, table) for table in tables]
+    titled = {table_id: (table.paper.title, table) for table_id, table in zip(plan.tables, tables, strict=True)}
     signatures = [text for table in tables if table.full for text in table.full.signatures]
     samples = [(plain(table.title), sampled_table(plan, table_id)) for table_id, table in plan.tables.items()]
     sections = [
         _section("Claims", "texts", [(table.title, table) for table in judged_claims(plan)]),
-        _section("Tables", "tables", [each for each in titled if not each[1].name.endswith(_READINGS)]),
-        _section("Readings", "tables", [each for each in titled if each[1].name.endswith(_READINGS)]),
+        _section("Tables", "tables", [each for name, each in titled.items() if not name.endswith(_READINGS)]),
+        _section("Readings", "tables", [each for name, each in titled.items() if name.endswith(_READINGS)]),
         _section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
         _section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
         _section("Samples", "samples", samples),
@@ -127,7 +126,7 @@ def _shown(plan: RunPlan, table_id: str) -> ShownTable:
         frame = table_frame(plan.tables[table_id], read_json(path))
     except RecapError:
         return _preliminary(plan, table_id, "its statistics are of an earlier version of the table")
-    return ShownTable(file_name(table_id), paper_table(frame), full_table(frame))
+    return ShownTable(paper_table(frame), full_table(frame))
 
 
 def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
@@ -156,7 +155,7 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     lines += [Line(plain(row.label), [Cell()] * len(table.columns), tag=NOT_YET) for row in table.outside]
     paper.legend.insert(0, "Means of the runs that are finished; no difference is tested.")
     paper.notes = ["In percent."]
-    return ShownTable(file_name(table_id), paper, None, why)
+    return ShownTable(paper, None, why)
 
 
 def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> dict[str, Any]:

@@ -190,9 +190,9 @@ def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
         sheets: dict[str, Answers] = {}
         for row in rows:
             sheet, item, answer = _number(row["sheet"]).zfill(3), _number(row["item"]), _number(row["answer"])
-            answers = sheets.setdefault(sheet, {}).setdefault(item, {})
-            if answers.setdefault(row["question"], answer) != answer:
-                answers[row["question"]] += f" and {answer}"  # is no answer to choose
+            of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
+            if of_item.setdefault(row["question"], answer) != answer:
+                of_item[row["question"]] += f" and {answer}"  # is no answer to choose
         for sheet, of_sheet in sheets.items():
             yield Submission(f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": of_sheet})
     else:

@@ -159,8 +159,8 @@ def _record(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[
             record[f"{key}_{each}"] = scaled(value) if each in ("mean_difference", "low", "high") else value
     for ours in statistics["rows"] if part == "quoted" else []:
         mean = ours["cells"][column]["mean"] if ours["as_printed"] else None  # other data or settings do not compare
-        comparable = mean is not None and printed is not None
-        record[f"difference_of_{ours['id']}"] = round(info.scale * mean - printed, 9) if comparable else None
+        difference = None if mean is None or printed is None else round(info.scale * mean - printed, 9)
+        record[f"difference_of_{ours['id']}"] = difference
     return record
 
 

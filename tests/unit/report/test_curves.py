@@ -11,7 +11,6 @@ from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MissingFile
 from recap.report.figures import draw_curves, write_curves
 from recap.tables.contact_sheet import COLOURS, colour_of
-from recap.tables.samples import RowCaption, Sample, draw_samples
 
 pytestmark = pytest.mark.seconds
 
@@ -110,12 +109,6 @@ def test_a_row_has_one_colour_in_every_figure(tmp_path):
         for name in ("first.png", "second.png")
     ]
     assert [getrgb(COLOURS[1]) in colours for colours in result] == [False, True]
-    sample = Sample(1, "1.png", [RowCaption("Transformer", "a dog"), RowCaption("ACF", "a cat")], [])
-    draw_samples([sample], [Image.new("RGB", (9, 9))], tmp_path / "sheet.png", title="t", scale="s")
-    sheet = Image.open(tmp_path / "sheet.png")
-    assert {tuple(round(0.7 * part) for part in getrgb(colour)) for colour in COLOURS[:2]} <= {
-        rgb for _, rgb in sheet.getcolors(2**20)
-    }
 
 
 def test_many_long_labels_are_neither_cut_nor_alike(tmp_path):

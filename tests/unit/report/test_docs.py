@@ -6,7 +6,6 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.report_results import ReportFolder, write_claim
-from recap.cli import main
 from recap.core.errors import DataError
 from recap.report.docs import EARLIER, write_docs
 
@@ -57,9 +56,3 @@ def test_what_is_kept_of_earlier_runs_ends_the_page_and_says_so(profile):
     assert page.endswith(f"\n## Earlier runs\n\n{EARLIER}\n\n{kept.read_text()}")
     kept.unlink()
     assert "Earlier" not in write_docs("tiny", [profile.plan()], Path("docs")).read_text()
-
-
-def test_the_command_writes_the_page_of_a_profile(profile, capsys):
-    main(["report", "docs", "tiny", "--into", "docs/results"])
-    assert capsys.readouterr().out == "docs/results/tiny.md\n"
-    assert Path("docs/results/tiny.md").exists()

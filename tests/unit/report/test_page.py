@@ -22,7 +22,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.text, self.text_of = [], "", {}
+        self.tags, self.text = [], ""
         self._open = []
         self.feed(text)
 

@@ -16,9 +16,6 @@ from recap.core.errors import RecapError
 from recap.plan.run import row_runs
 from recap.tables.formats import latex_text
 
-WIDE = {"CIDEr": [0.5 + 0.001 * number for number in range(200)]}
-SHIFTED = {"CIDEr": [value + 0.1 + 0.01 * (number % 5 - 2) for number, value in enumerate(WIDE["CIDEr"])]}
-
 
 def texts(tmp_path, table, seeds=(1, 2, 3)):
     return table_texts(tmp_path, table, compared(tmp_path, table, seeds))
@@ -119,29 +116,6 @@ def test_one_seed_has_no_spread_and_earns_no_mark_in_any_format(tmp_path):
     assert not re.search(r"\*\*\d", files["md"]) and not re.search(r"<strong>\d", files["html"])
     assert not re.search(r"\\textbf\{\d", files["tex"])
     assert {row["mark"] for row in records(files["csv"])} == {"", "0"}
-
-
-def test_a_printed_difference_has_the_seeds_that_would_show_it_in_every_format_and_with_one_seed_none(tmp_path):
-    table = make_table()
-    table.rows[1].printed = {"CIDEr": 128.9}
-    for seed in (1, 2):
-        for row, images in zip(table.rows, (WIDE, SHIFTED), strict=True):
-            (run,) = row_runs(row, [seed])
-            shifted = {"CIDEr": [value + 0.002 * seed * (row.id == "zodiac") for value in images["CIDEr"]]}
-            write_run(tmp_path / "scores" / run.path, shifted, ids=range(200), not_run=("SPICE", "METEOR"))
-    two = texts(tmp_path, table, seeds=[1, 2])
-    cells = comparison(tmp_path)["seeds_for_printed"]
-    assert cells["difference"] == 1.1 and cells["seeds"] > 1
-    assert all("seeds for the printed difference" in two[ending] for ending in ("md", "html", "tex"))
-    assert f" {cells['seeds']} |" in next(line for line in two["md"].splitlines() if "seeds for the printed" in line)
-    seeds = [record["seeds_for_printed"] for record in records(two["csv"]) if record["metric"] == "CIDEr"]
-    assert seeds == ["", str(cells["seeds"])]
-    one = texts(tmp_path, table, seeds=[1])
-    assert not any("seeds for the printed" in text or "seeds_for_printed" in text for text in one.values())
-
-
-def comparison(tmp_path):
-    return json.loads((tmp_path / "two.json").read_text())["rows"][1]["cells"]["CIDEr"]["comparison"]
 
 
 def test_bold_and_daggers_mean_the_same_in_every_file(tmp_path):

@@ -12,7 +12,7 @@ for (const table of document.querySelectorAll("table.paper")) {
       const down = head.getAttribute("aria-sort") !== "descending";
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = (row) => row.cells[column].dataset.sort ?? row.cells[column].firstChild?.textContent.trim() ?? "";
+      const key = (row) => row.cells[column].firstChild?.textContent.trim() ?? "";
       const order = (one, two) => {
         const [a, b] = [key(one), key(two)];
         const [noA, noB] = [a, b].map((text) => ["", "--"].includes(text));
