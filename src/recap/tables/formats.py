@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -68,10 +68,9 @@ def environment(ending: str, *packages: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": escape}
-    escaped = escapes[ending]
+    escaped = {"tex": latex_text, "md": markdown_text, "html": escape}[ending]
     block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
-    made = Environment(
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in ("recap.tables", *packages)]),
         autoescape=True,  # so that what a macro returns is not escaped again
         finalize=lambda shown: shown if isinstance(shown, Markup) else Markup(escaped(str(shown))),
@@ -84,9 +83,9 @@ def environment(ending: str, *packages: str) -> Environment:
         variable_start_string=value[0],
         variable_end_string=value[1],
     )
-    made.globals["markup"] = Markup
-    made.filters["breakable"] = _breakable
-    return made
+    templates.globals["markup"] = Markup
+    templates.filters["breakable"] = _breakable
+    return templates
 
 
 # ----------------------------------------------------------------------------------------------- Markdown

@@ -15,7 +15,7 @@ from recap.core.files import csv_text
 from recap.settings import Table
 from recap.settings.tables import P_UNITS, RUN_COLUMNS, WHOLE_ROW, column_info, heading
 from recap.statistics.comparison import MOST, UNITS
-from recap.tables.text import number_text, plain
+from recap.tables.text import ended, number_text, plain
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -136,11 +136,11 @@ def _record(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[
         "images": statistics["images"] if part in OURS else None,
         "seeds_for_printed": str(seeds["seeds"] or f">{MOST}") if seeds.get("difference") else None,
         "missing": missing or None,
-        "doubt": f"Doubt about the printed {name}: {_ended(doubt)}" if doubt else None,
-        "row_doubt": f"Doubt about the printed row: {_ended(whole)}" if whole else None,
+        "doubt": f"Doubt about the printed {name}: {ended(doubt)}" if doubt else None,
+        "row_doubt": f"Doubt about the printed row: {ended(whole)}" if whole else None,
         "no_difference": why or None,
         "p_fits": _explained(row["p_fits"][column]) if column in row.get("p_fits", {}) else None,
-        "note": _ended(row["note"]) if row.get("note") else None,
+        "note": ended(row["note"]) if row.get("note") else None,
         "captions": row.get("captions"),
         "released": row.get("released"),
         "not_run": _not_run(part, row, statistics["columns"]),
@@ -162,10 +162,6 @@ def _record(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[
         difference = None if mean is None or printed is None else round(info.scale * mean - printed, 9)
         record[f"difference_of_{ours['id']}"] = difference
     return record
-
-
-def _ended(text: str) -> str:
-    return f"{plain(text).rstrip('.')}."
 
 
 def _not_run(part: str, row: Mapping[str, Any], columns: list[str]) -> str | None:

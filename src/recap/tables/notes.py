@@ -10,7 +10,7 @@ from recap.settings.metrics import FEW_IMAGES, score_info, server_names
 from recap.settings.tables import column_info, heading
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT, least_difference
 from recap.tables.frame import Frame, from_outside
-from recap.tables.text import plain
+from recap.tables.text import ended, plain
 
 Statistics = Mapping[str, Any]
 
@@ -96,7 +96,7 @@ def full_notes(frame: Frame) -> Iterator[str]:
     if unscaled := _unscaled(statistics):
         yield f"Not in percent: {', '.join(unscaled)}."
     yield from _on_printed(frame, statistics)
-    yield from (f"Doubt about the printed table: {plain(text).rstrip('.')}." for text in statistics.get("doubts", []))
+    yield from (f"Doubt about the printed table: {ended(text)}" for text in statistics.get("doubts", []))
     if statistics["family"]["made"]:
         yield from (_on_p(statistics), *filter(None, [_on_power(statistics)]))
     if frame.cells.seeds_for_printed.notna().any():

@@ -11,7 +11,7 @@ from recap.settings.metrics import server_names
 from recap.settings.tables import RUN_COLUMNS, column_info, heading
 from recap.tables import notes
 from recap.tables.frame import OURS, PRINTED, Frame, from_outside
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, ended, number_text, p_text, plain
 
 Cells = Sequence[Mapping[str, Any]]  # of one row of the frame
 
@@ -44,11 +44,6 @@ def _ours(cell: Mapping[str, Any], **beside: str) -> Cell:
 def _printed(cell: Mapping[str, Any]) -> str:
     """Return the number of the paper as text."""
     return number_text(cell["printed"], column_info(cell["metric"]).digits)
-
-
-def _not_run(row: Mapping[str, Any]) -> str:
-    """Return the sentence that says why a row has no number of ours."""
-    return f"Own, not run: {plain(row['not_run']).rstrip('.')}."
 
 
 # ----------------------------------------------------------------------------------------------- one line a row
@@ -89,7 +84,7 @@ def _paper_line(cells: Cells, table: TextTable) -> Line:
     tag, source = ("printed", "printed") if printed else ("", RUN)
     scorers = ", ".join(dict.fromkeys(plain(cell["source"]) for cell in cells if cell["source"]))
     if row["not_run"]:
-        marks.append(mark(_not_run(row)))
+        marks.append(mark(f"Own, not run: {ended(row['not_run'])}"))
         tag, source = "own, not run", f"own, not run: {plain(row['not_run'])}"
     elif row["part"] == "outside":
         marks.append(mark(f"{notes.scored_here(row)}. {notes.NO_RUNS}"))
@@ -137,7 +132,7 @@ def _block(cells: Cells, table: TextTable, units: Sequence[str]) -> Block:
     origin = {"quoted": " (printed, not run)", "not_run": " (own, not run)", "outside": f" ({from_outside(row)})"}
     label = row["label"] + (" (baseline)" if row["id"] == row["baseline"] else origin.get(row["part"], ""))
     if row["not_run"]:
-        lines.append(Line("ours: not run", [Cell()] * len(cells), (mark(_not_run(row)),)))
+        lines.append(Line("ours: not run", [Cell()] * len(cells), (mark(f"Own, not run: {ended(row['not_run'])}"),)))
     elif row["part"] not in PRINTED:
         lines.append(_line_of_ours(cells, table))
     spreads = ["" if cell["printed_sd"] is None else f"{cell['printed_sd']:g}" for cell in cells]

@@ -13,6 +13,11 @@ def plain(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
+def ended(text: str) -> str:
+    """Return text on one line with one full stop at its end."""
+    return f"{plain(text).rstrip('.')}."
+
+
 def p_text(p: float) -> str:
     """Return a p of ours."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

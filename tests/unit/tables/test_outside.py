@@ -96,11 +96,6 @@ def test_a_row_from_outside_is_planned_without_a_training(params):
     ] == "tables/recap/demo.yaml"
 
 
-def test_where_the_scale_has_other_data_the_row_is_only_quoted(params):
-    table = planned(params, scale="scenes", tables=["recap/demo"]).tables["recap/demo"]
-    assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
-
-
 def test_a_row_of_the_data_set_that_a_scale_takes_is_scored_there(params):
     edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "dataset": "scenes_small"}])
     (scored,) = planned(params, scale="scenes", tables=["recap/demo"]).scored_files()
