@@ -44,7 +44,7 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
     photos = [
         {
             "id": image,
-            "src": photo_address(read_photo(source, names[image]), _EDGE)[0] if source else "",
+            "src": photo_address(read_photo(source, names[image]), _EDGE) if source else "",
             "references": list(map(plain, references[image])),
             "captions": [plain(each.captions[image]) for each in scored.values()],
             "scores": [[round(each.scores[name][image], 2) for name in metrics] for each in scored.values()],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recap.core.errors import DataError
 from recap.core.log import log
 from recap.data.files.images import ImageSource
 from recap.plan.paths import Paths
@@ -33,8 +31,6 @@ class ShownFigure:
     title: str
     caption: str
     address: str = ""
-    width: int = 0
-    height: int = 0
     text: str = ""
 
     @property
@@ -61,16 +57,10 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
 
 
 def _figure(file: Path, title: str, caption: str) -> ShownFigure:
-    from PIL import Image
-
     content = file.read_bytes()
-    if file.suffix != ".png":
-        return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            return ShownFigure(file, title, caption, data_address(content, "image/png"), *image.size)
-    except OSError as error:
-        raise DataError(f"{file}: not a picture ({error}); delete it and have it drawn again") from error
+    if file.suffix == ".png":
+        return ShownFigure(file, title, caption, data_address(content, "image/png"))
+    return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
 
 
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:

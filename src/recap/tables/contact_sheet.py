@@ -96,12 +96,12 @@ def write_sheet(head: Sequence[Styled], cards: Sequence[Image], out: Path, *, co
         sheet.save(temporary, format="PNG")
 
 
-def photo_address(photo: Image, edge: int) -> tuple[str, int, int]:
-    """Return a photo as a data URI, no longer than an edge, with its width and height: a page needs no other file."""
+def photo_address(photo: Image, edge: int) -> str:
+    """Return a photo as a data URI, no longer than an edge: a page needs no other file."""
     small, content = photo.copy(), io.BytesIO()
     small.thumbnail((edge, edge))
     small.save(content, "JPEG", quality=82)
-    return data_address(content.getvalue(), "image/jpeg"), *small.size
+    return data_address(content.getvalue(), "image/jpeg")
 
 
 def data_address(content: bytes, kind: str) -> str:
