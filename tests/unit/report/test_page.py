@@ -1,12 +1,12 @@
 """The one page of a profile: what it says while runs are missing; it needs no other file, and it is escaped."""
 
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
 from recap.core import checksums
@@ -15,31 +15,6 @@ from recap.report.page import make_report
 from recap.share.artifacts import problems
 
 pytestmark = pytest.mark.seconds
-
-
-class Page(HTMLParser):
-    """What a test asks of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self._open = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        if not {"script", "style"} & set(self._open):
-            self.text += " ".join(data.split()) + " "
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 @pytest.fixture

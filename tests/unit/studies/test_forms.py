@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import zipfile
 from collections import Counter
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.studies import HOSTILE, make, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError
@@ -25,29 +25,6 @@ pytestmark = pytest.mark.seconds
 
 SMALL = {"images": 8, "items": 6, "pixels": 64}
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
-
-
-class Reader(HTMLParser):
-    """Collects elements, attributes and text."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.attributes, self.texts, self._bdi = Counter(), [], [], None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.elements[tag] += 1
-        self.attributes += attrs
-        self._bdi = "" if tag == "bdi" else self._bdi
-
-    def handle_data(self, data):
-        if self._bdi is not None:
-            self._bdi += data
-
-    def handle_endtag(self, tag):
-        if tag == "bdi":
-            self.texts.append(self._bdi)
-            self._bdi = None
 
 
 def hostile(system, image):
@@ -122,16 +99,16 @@ def test_hostile_captions_are_text_in_every_page(forms):
     result = pages(forms)
     assert len(result) == len(forms.sheets.sheets)
     for sheet, text in zip(forms.sheets.sheets, result.values(), strict=True):
-        read = Reader(text)
-        assert read.elements["script"] == read.elements["style"] == 1
+        read = Page(text)
+        assert len(read.all("script")) == len(read.all("style")) == 1
         assert not [name for name, _ in read.attributes if name.startswith("on")]
-        assert read.texts == [caption for item in sheet.items for caption in item.captions]
+        assert read.bdi == [caption for item in sheet.items for caption in item.captions]
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
 
 
 def test_pages_fetch_nothing_and_run_no_script_but_their_own(forms):
     for text in pages(forms).values():
-        read = Reader(text)
+        read = Page(text)
         sources = [value for name, value in read.attributes if name in ("src", "href")]
         assert all(value.startswith(("data:", "pictures/")) for value in sources)
         (policy,) = [value for _, value in read.attributes if value and value.startswith("default-src 'none'")]
@@ -152,15 +129,15 @@ def test_pages_tell_neither_systems_nor_setups_nor_right_answers(forms):
 
 def test_the_filled_template_of_a_crowd_platform_shows_captions_as_text(forms):
     template = (forms.folder / "template.html").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
+    rows = list(csv.DictPage(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
     assert set(re.findall(r"\$\{(\w+)\}", template)) == set(rows[0])
     for row, sheet in zip(rows, forms.sheets.sheets, strict=True):
         assert row["sheet"] == sheet.id
         # No cell begins a formula of a spreadsheet, or fills a column of the template.
         assert not [cell for cell in row.values() if cell.startswith(("=", "+", "-", "@", "\t", "\r")) or "${" in cell]
-        read = Reader(re.sub(r"\$\{(\w+)\}", lambda result, row=row: row[result[1]], template))
-        assert read.elements["script"] == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
-        assert read.texts == [caption for item in sheet.items for caption in item.captions]
+        read = Page(re.sub(r"\$\{(\w+)\}", lambda result, row=row: row[result[1]], template))
+        assert len(read.all("script")) == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
+        assert read.bdi == [caption for item in sheet.items for caption in item.captions]
         chosen = {tuple(value.split(".")) for name, value in read.attributes if name == "name" and value[0].isdigit()}
         assert chosen == {(number, question) for number in sheet.numbered for question in forms.sheets.questions}
 
