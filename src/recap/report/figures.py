@@ -209,8 +209,10 @@ def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:
     """Add a legend below, where long labels have room, and write PNG, PDF and SVG; equal drawings give equal bytes."""
     from matplotlib import rc_context
 
-    below = {"loc": "outside lower center", "ncols": columns, "fontsize": 8, "frameon": False, "handlelength": 4}
-    legend = drawing.legend(*axes.get_legend_handles_labels(), **below)
+    handles, labels = axes.get_legend_handles_labels()
+    legend = drawing.legend(
+        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False, handlelength=4
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
     no_dates = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}

@@ -70,7 +70,7 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
     """
     paths, table, seeds, name = Paths(plan), plan.tables[table_id], plan.seeds[table_id], file_name(table_id)
     sheet, dataset = Path(paths.reports) / "figures" / f"{name}_captions.png", baseline(table).dataset
-    shown = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
+    shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
     rows = [row for row in table.rows if is_scored(paths, row_runs(row, seeds)[0])]
     if not rows:
         return shown | {"why": "no row is scored yet"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from recap.core.files import cell, csv_text
 from recap.core.log import log
@@ -126,10 +127,10 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
 def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
     head = ["claim", "where", "sentence", "scale", "verdict", "why", "doubt", "table", "row", "against", "metric"]
-    lines = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
+    lines: list[list[Any]] = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
     for verdict in verdicts:
         claim = verdict.claim
-        begin = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
+        begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
             numbers = [getattr(each, key) for key in _RECORD.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -68,7 +68,8 @@ def environment(ending: str, *packages: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    escaped = {"tex": latex_text, "md": markdown_text, "html": escape}[ending]
+    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": escape}
+    escaped = escapes[ending]
     block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
     templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in ("recap.tables", *packages)]),

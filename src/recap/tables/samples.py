@@ -156,12 +156,12 @@ def choose_samples(
             if saying:
                 chosen.append((saying[int(random.integers(len(saying)))], phrase))
     samples = []
-    for image, phrase in chosen:
+    for image, example in chosen:
         of_rows = [
             RowCaption(plain(label), plain(scored[row].captions[image]), scored[row].scores.get("CIDEr", {}).get(image))
             for row, (label, _) in folders.items()
         ]
-        samples.append(Sample(image, files[image], of_rows, list(map(plain, references[image])), phrase))
+        samples.append(Sample(image, files[image], of_rows, list(map(plain, references[image])), example))
     return samples
 
 
