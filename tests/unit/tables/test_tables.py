@@ -3,7 +3,6 @@
 import csv
 import html
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -134,20 +133,6 @@ def test_bold_and_daggers_mean_the_same_in_every_file(tmp_path):
         assert set(marked.values()) == {2}  # what it means, and the other row
         assert [line["mark"] for line in records(files["csv"])] == ["", "1" if name == "better" else "-1"]
         assert [line["best"] for line in records(files["csv"])] == (["0", "1"] if name == "better" else ["1", "0"])
-
-
-def test_image_and_corpus_scores_that_disagree_are_not_called_better(tmp_path):
-    table = make_table(columns=["CIDEr"])
-    write_scores(tmp_path / "scores", table, [1, 2])
-    for run in row_runs(table.rows[1], [1, 2]):
-        path = tmp_path / "scores" / run.path / "metrics.json"
-        metrics = json.loads(path.read_text())
-        metrics["scores"]["CIDEr"] = 0.1 + 0.01 * run.seed
-        path.write_text(json.dumps(metrics))
-    text = texts(tmp_path, table, (1, 2))["md"]
-    assert "†" not in text
-    for seed in (1, 2):
-        assert "†" not in texts(tmp_path, table, (seed,))["md"]
 
 
 def test_csv_is_tidy_and_exact(files):
