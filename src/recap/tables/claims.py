@@ -83,7 +83,7 @@ def _cells(judged: Judged) -> list[Cell]:
         number_text(judged.printed, 1, signed=True) if within is None else f"±{within:g}",
         number_text(judged.difference, 1, signed=True),
         interval,
-        NONE if judged.p is None else p_text(judged.p),
+        p_text(judged.p),
         str(judged.runs or NONE),
         NONE if judged.power is None else f"{100 * judged.power:.0f} %",
         NONE if judged.seeds is None else str(judged.seeds or f">{MOST}"),
