@@ -109,9 +109,8 @@ def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Bloc
                 f"degrees of freedom, p {p_text(test['p_holm'])} ({test['p_by']}, Holm over the questions)"
             )
         kappa, alpha = (number_text(block[name], 2) for name in ("fleiss_kappa", "krippendorff_alpha"))
-        notes.append(
-            f"Q{number}: {note}; Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha {alpha}."
-        )
+        agreement = f"Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha {alpha}"
+        notes.append(f"Q{number}: {note}; {agreement}.")
     return table, notes
 
 
