@@ -12,7 +12,7 @@ STUDY = f"{REPORTS}/studies/{{study}}"
 STUDY_FORMS = [f"{STUDY}/{name}" for name in STUDY_FILES]
 STUDY_TABLES = {ending: f"{STUDY}/table.{ending}" for ending in ("tex", "csv", "html", "md")}
 STUDY_STATISTICS = f"{R}/statistics/studies/{{study}}.json"
-FORM_PARTS = sorted(Path(recap.studies.__file__).parent.glob("form/*"))
+FORM_PARTS = sorted(Path(recap.studies.__file__).parent.glob("templates/*"))
 try:
     STUDIES = planned_studies(PLAN)
 except RecapError as error:

@@ -24,7 +24,7 @@ from recap.data.corpus import CORPUS, Corpus
 from recap.data.files.images import ImageSource
 from recap.metrics.base import Captions, Metric, Result
 from recap.settings.datasets import PICTURES
-from recap.tables.contact_sheet import side_by_side
+from recap.tables.contact_sheet import read_photo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,5 +125,5 @@ def _pictures(captions: Captions) -> Callable[[int], Image]:
     roots = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name] or [corpus.parent / PICTURES]
     if not any(root.exists() for root in roots):
         raise MetricError(f"{roots[0]}: no pictures; set {IMAGES} to folders or zips, {os.pathsep!r} between")
-    source, views = ImageSource(roots), Corpus.read(corpus).views()
-    return lambda image: side_by_side([source.open_rgb(file) for file in views[image]])
+    source, files = ImageSource(roots), Corpus.read(corpus).files()
+    return lambda image: read_photo(source, files[image])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from recap.core.errors import DataError, counted
-from recap.core.files import write_text
+from recap.core.files import reading, write_text
 from recap.core.log import log
 from recap.plan.run_plan import RunPlan
 from recap.report.page import judged_claims, shown_tables
@@ -47,7 +47,7 @@ def _section(plan: RunPlan, into: Path) -> Iterator[str]:
     """Yield the lines of a scale: how far its runs are, its finished tables with their signatures, and its claims."""
     tables = shown_tables(plan)
     yield from (f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale", "")
-    if prose := _prose(into / PROSE / f"{plan.profile.name}.md"):
+    if prose := _by_hand(into / PROSE / f"{plan.profile.name}.md", paragraph=True):
         yield from (prose, "")
     waiting = [table.paper.title for table in tables if not table.full]
     left_out = f" Left out until its runs are finished: {'; '.join(waiting)}." if waiting else ""
@@ -59,17 +59,10 @@ def _section(plan: RunPlan, into: Path) -> Iterator[str]:
         yield markdown_table(claims, level=3)
 
 
-def _prose(path: Path) -> str:
-    """Return the paragraph of a scale, on one line; nothing where there is no such file."""
-    text = _by_hand(path)
-    if re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
+def _by_hand(path: Path, *, paragraph: bool = False) -> str:
+    """Return a text that is kept by hand, or one paragraph on one line; nothing where there is no such file."""
+    with reading(path, damaged="save it as UTF-8"):
+        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    if paragraph and re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
         raise DataError(f"{path}: more than a paragraph; keep one, without headings and tables")
-    return " ".join(text.split())
-
-
-def _by_hand(path: Path) -> str:
-    """Return a text that is kept by hand; nothing where there is no such file."""
-    try:
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8; save it as UTF-8") from error
+    return " ".join(text.split()) if paragraph else text

@@ -5,9 +5,7 @@ Axes and numbers are in percent, as in tables.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
@@ -15,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
-from recap.core.errors import DamagedFile, MissingFile, RecapError
-from recap.core.files import atomic_path, cell, csv_text, write_text
+from recap.core.errors import RecapError
+from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.settings.figures import Figure
 from recap.settings.metrics import score_info
 from recap.settings.tables import column_info
@@ -27,10 +25,11 @@ from recap.tables.text import plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+    from pandas import DataFrame
 
 CURVE_COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 SWEEP_COLUMNS = ("metric", "line", "x", "mean", "low", "high", "runs")
-_READ = CURVE_COLUMNS[3:]
+_READ = ("epoch", "loss", "val_cider_d")
 _SCALE = 100  # of validation CIDEr-D, as in tables
 _SECOND = "scst"
 _DASHES = ("solid", "dashed", "dotted", "dashdot")  # of lines, where colors repeat
@@ -38,8 +37,6 @@ _SHORT = 60  # characters of labels of which two stand side by side in the legen
 _PANELS = 3  # side by side
 _LEVEL = 0.95
 _MARKERS = "osD^vP*X"
-
-Number = tuple[str, str, float, float | None, float | None, float | None, int]  # as SWEEP_COLUMNS
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
@@ -61,97 +58,63 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
 # ----------------------------------------------------------------------------------------------- learning curves
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One training stage of one seed: the rows of its history, as text by column; it continues the run ``after``."""
-
-    label: str
-    seed: int
-    stage: str
-    lines: list[dict[str, str]]
-    path: str = ""
-    after: str | None = None
-
-    def points(self) -> dict[int, float]:
-        """Return epoch -> validation CIDEr-D, in percent, of every epoch that was validated."""
-        validated = (line for line in self.lines if line["val_cider_d"])
-        return {int(line["epoch"]): _SCALE * float(line["val_cider_d"]) for line in validated}
-
-
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
     """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a figure.
 
     ``spec`` is ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below `runs`, "after":
     path of the run that it continues, or None}, ...]}``; labels get their colors in this order. ``figure`` is the PNG.
     """
-    curves = [Curve(lines=_history(runs / run["path"] / "history.csv"), **run) for run in spec["runs"]]
-    lines = []
-    for curve in curves:
-        points = curve.points()
-        for line in curve.lines:
-            percent = points.get(int(line["epoch"]))
-            value = "" if percent is None else f"{percent:.6g}"
-            lines.append([curve.label, curve.seed, curve.stage, line["epoch"], line["loss"], value])
-    draw_curves(curves, figure)
-    write_text(out, csv_text([CURVE_COLUMNS, *lines]))
+    import pandas as pd
+
+    histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}
+    curves = [histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ()))) for run in spec["runs"]]
+    lines = pd.concat(curves, ignore_index=True)
+    draw_curves(lines, [run["label"] for run in spec["runs"]], figure)
+    values = lines.percent.map(lambda percent: "" if pd.isna(percent) else f"{percent:.6g}")
+    lines = lines.assign(val_cider_d=values)[list(CURVE_COLUMNS)]
+    write_text(out, csv_text([CURVE_COLUMNS, *lines.to_numpy().tolist()]))
 
 
-def draw_curves(curves: Sequence[Curve], figure: Path) -> None:
+def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
     """Draw validation CIDEr-D by epoch: the mean over the seeds of a label, and a band from the lowest to the highest.
 
-    Epochs of the second stage follow those of the first. Where colors repeat, lines have another dash.
+    Epochs of the second stage follow those of the first, of which there are `start`. Where colors repeat, lines have
+    another dash.
     """
     from matplotlib.ticker import MaxNLocator
 
-    colours = colour_of(curve.label for curve in curves)
+    colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
     drawing = _drawing(9, 4.8 + 0.2 * -(-len(colours) // columns))  # inches; of the legend, too
     axes = drawing.add_subplot()
-    epochs = {curve.path: len(curve.lines) for curve in curves}
     for index, (label, colour) in enumerate(colours.items()):
         dash = _DASHES[index // len(COLOURS) % len(_DASHES)]
         axes.plot([], [], color=colour, linestyle=dash, marker="o", label=plain(label))  # also without an epoch yet
-        for stage in dict.fromkeys(curve.stage for curve in curves if curve.label == label):
-            seeds: dict[int, list[float]] = {}
-            for curve in (each for each in curves if (each.label, each.stage) == (label, stage)):
-                start = epochs.get(curve.after, 0) if curve.after else 0
-                for epoch, value in curve.points().items():
-                    seeds.setdefault(start + epoch, []).append(value)
-            at = sorted(seeds)
+        for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
+            validated = of_stage.dropna(subset="percent")
+            seeds = validated.percent.groupby(validated.start + validated.epoch).agg(["mean", "min", "max"])
             marker = "^" if stage == _SECOND else "o"
-            axes.plot(at, [fmean(seeds[x]) for x in at], color=colour, linestyle=dash, marker=marker, markersize=4)
-            axes.fill_between(
-                at, [min(seeds[x]) for x in at], [max(seeds[x]) for x in at], color=colour, alpha=0.15, lw=0
-            )
+            axes.plot(seeds.index, seeds["mean"], color=colour, linestyle=dash, marker=marker, markersize=4)
+            axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.15, lw=0)
     axes.set_title("Validation CIDEr-D after each epoch: mean over seeds, band from the lowest to the highest")
-    self_critical = any(curve.stage == _SECOND for curve in curves)
+    self_critical = (lines.stage == _SECOND).any()
     axes.set_xlabel("epoch" + ("\n(triangles: self-critical, after cross-entropy)" if self_critical else ""))
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    handles, labels = axes.get_legend_handles_labels()
-    _save(drawing, handles, labels, columns, figure)
+    _save(drawing, axes, columns, figure)
 
 
-def _history(path: Path) -> list[dict[str, str]]:
-    """Read a history; a missing file or column, or text instead of a number, is an error that names it."""
+def _history(path: Path) -> DataFrame:
+    """Read a history: epoch, loss as text, and validation CIDEr-D in percent, NaN where it was not validated."""
+    import pandas as pd
+
     check(path)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            lines = list(reader)
-            columns = reader.fieldnames or []
-    except FileNotFoundError as error:
-        raise MissingFile(f"{path}: no such file; train this run first") from error
-    missing = [column for column in _READ if column not in columns]
-    if missing:
-        raise DamagedFile(f"{path}: the column {missing[0]!r} is missing; delete the file and train this run again")
-    for line in lines:
-        try:  # validation, and the loss before the first step, may be empty
-            int(line["epoch"]), float("0" if line["loss"] == "" else line["loss"]), float(line["val_cider_d"] or 0)
-        except (TypeError, ValueError) as error:
-            raise DamagedFile(f"{path}: {error} in a row of the history; delete it and train this run again") from error
-    return lines
+    with reading(path, RecapError, missing="train this run first", damaged="delete it and train this run again"):
+        lines = pd.read_csv(path, usecols=list(_READ), dtype=str, keep_default_na=False)
+        pd.to_numeric(lines.loss)  # is text that the CSV repeats; may be empty before the first step
+        percent = _SCALE * pd.to_numeric(lines.val_cider_d)
+        return lines[["loss"]].assign(epoch=lines.epoch.astype(int), percent=percent)
 
 
 # ----------------------------------------------------------------------------------------------- scores over a setting
@@ -173,7 +136,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
     write_text(out, csv_text([SWEEP_COLUMNS, *(map(cell, number) for number in numbers)]))
 
 
-def _numbers(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[Number]:
+def _numbers(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
     """Yield one line of the CSV per metric and point."""
     for metric in figure.metrics:
         for line in figure.lines:
@@ -196,24 +159,28 @@ def _interval(values: list[float]) -> tuple[float | None, float | None]:
     return fmean(values) - half, fmean(values) + half
 
 
-def _draw_sweep(figure: Figure, numbers: list[Number], png: Path) -> None:
+def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -> None:
+    import pandas as pd
+
+    table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype({"mean": float, "low": float, "high": float})
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
-    runs = " or ".join(map(str, sorted({number[6] for number in numbers if number[6]})))
+    runs = " or ".join(map(str, sorted(set(table.runs) - {0})))
     bars = f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is one run."
     heading = "\n".join(fill(plain(text), 26 + 56 * across) for text in (figure.title, figure.scale, bars) if text)
     drawing = _drawing(4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n")))
     panels = drawing.subplots(down, across, squeeze=False)
     colours = colour_of(line.label for line in figure.lines)
-    ticks = sorted({point.x for line in figure.lines for point in line.points})
+    ticks = sorted(set(table.x))
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
-        for index, line in enumerate(figure.lines):
-            points = [
-                number for number in numbers if number[:2] == (metric, plain(line.label)) and number[3] is not None
-            ]
-            _draw_line(
-                panel, points, colours[line.label], _MARKERS[index % len(_MARKERS)], _aside(figure, index, ticks)
-            )
+        for index, (label, colour) in enumerate(colours.items()):
+            points = table[(table.metric == metric) & (table.line == plain(label))].dropna(subset="mean")
+            # Lines stand a little apart, so that no bar hides another.
+            steps = index - (len(colours) - 1) / 2
+            apart = 1.02**steps * points.x if figure.logarithmic else points.x + 0.008 * steps * (ticks[-1] - ticks[0])
+            ends = [points["mean"] - points.low, points.high - points["mean"]]
+            style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "markersize": 5, "capsize": 3}
+            panel.errorbar(apart, points["mean"], yerr=ends, label=plain(label) if len(points) else None, **style)
         panel.set_title(metric)
         panel.set_xlabel(figure.x_label)
         panel.grid(alpha=0.3)
@@ -225,27 +192,7 @@ def _draw_sweep(figure: Figure, numbers: list[Number], png: Path) -> None:
         panel.set_axis_off()
     # Labels and titles come from files: a dollar sign is one.
     drawing.suptitle(heading, fontsize=10, wrap=True).set_parse_math(False)
-    handles, labels = panels.flat[0].get_legend_handles_labels()
-    _save(drawing, handles, labels, 2 * across, png)
-
-
-def _aside(figure: Figure, index: int, ticks: Sequence[float]) -> Callable[[float], float]:
-    """Return where on the axis a line draws a number: lines stand a little apart, so that no bar hides another."""
-    steps = index - (len(figure.lines) - 1) / 2
-    if figure.logarithmic:
-        return lambda x: x * 1.02**steps
-    return lambda x: x + 0.008 * steps * (ticks[-1] - ticks[0])
-
-
-def _draw_line(panel: Axes, points: list[Number], colour: str, marker: str, aside: Callable[[float], float]) -> None:
-    """Draw one line with its intervals; where there is one run, the point alone."""
-    means = [mean or 0.0 for _, _, _, mean, *_ in points]
-    ends = [(mean if low is None else low, mean if high is None else high) for *_, mean, low, high, _ in points]
-    reach = [[mean - (low or 0.0) for mean, (low, _) in zip(means, ends, strict=True)]]
-    reach.append([(high or 0.0) - mean for mean, (_, high) in zip(means, ends, strict=True)])
-    label = points[0][1] if points else None
-    style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5, "capsize": 3, "label": label}
-    panel.errorbar([aside(number[2]) for number in points], means, yerr=reach, **style)
+    _save(drawing, panels.flat[0], 2 * across, png)
 
 
 # ----------------------------------------------------------------------------------------------- files
@@ -258,10 +205,11 @@ def _drawing(width: float, height: float) -> Drawing:
     return FigureCanvasAgg(Drawing(figsize=(width, height), dpi=150, layout="constrained")).figure
 
 
-def _save(drawing: Drawing, handles: Sequence[Any], labels: Iterable[str], columns: int, png: Path) -> None:
+def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:
     """Add a legend below, where long labels have room, and write PNG, PDF and SVG; equal drawings give equal bytes."""
     from matplotlib import rc_context
 
+    handles, labels = axes.get_legend_handles_labels()
     legend = drawing.legend(
         handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False, handlelength=4
     )

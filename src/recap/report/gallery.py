@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
-from recap.core.errors import DataError, MetricError
+from recap.core.errors import MetricError
 from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.statistics.scores import not_comparable
 from recap.tables.contact_sheet import photo_address, read_photo
+from recap.tables.formats import environment
 from recap.tables.samples import ScoredCaptions
 from recap.tables.text import plain
 
@@ -45,8 +44,8 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
     photos = [
         {
             "id": image,
-            "src": _address(source, names[image]) if source else "",
-            "references": [plain(text) for text in references[image]],
+            "src": photo_address(read_photo(source, names[image]), _EDGE) if source else "",
+            "references": list(map(plain, references[image])),
             "captions": [plain(each.captions[image]) for each in scored.values()],
             "scores": [[round(each.scores[name][image], 2) for name in metrics] for each in scored.values()],
         }
@@ -56,17 +55,5 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
     about = (
         f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on the scale of tables."
     )
-    data = {"about": about, "systems": [plain(label) for label in systems], "metrics": metrics, "photos": photos}
-    # Characters that could end the element of the page that holds the data.
-    script = json.dumps(data, ensure_ascii=True, allow_nan=False)
-    script = script.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    page = files("recap.report").joinpath("templates/gallery.html").read_text(encoding="utf-8")
-    write_text(out, page.replace("@DATA@", script))
-
-
-def _address(source: ImageSource, file: str) -> str:
-    """Return a photo as a data URI."""
-    try:
-        return photo_address(read_photo(source, file), _EDGE)[0]
-    except DataError as error:
-        raise DataError(f"{error}; or leave --images out for a page without photos") from error
+    shown = {"about": about, "systems": [plain(label) for label in systems], "metrics": metrics, "photos": photos}
+    write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))

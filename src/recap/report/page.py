@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -44,50 +43,33 @@ _SECONDS = 300  # that LaTeX may take
 class ShownTable:
     """A table of the report."""
 
-    name: str  #: of its files
     paper: TextTable  #: one line per row
     full: TextTable | None  #: every test; None where it is preliminary
     why: str = ""  #: why it is preliminary; "": it is not
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of a section: where links lead, its title, and what the templates show of it."""
-
-    id: str
-    title: str
-    value: Any
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page; its kind decides what the values of its parts are and how the templates show them."""
-
-    id: str
-    title: str
-    kind: str
-    parts: Sequence[Part]
-
-
 def make_report(plan: RunPlan) -> Path:
     """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed."""
     done, tables = progress(plan), shown_tables(plan)
-    titled = [(table.paper.title, table) for table in tables]
+    titled = {table_id: (table.paper.title, table) for table_id, table in zip(plan.tables, tables, strict=True)}
     signatures = [text for table in tables if table.full for text in table.full.signatures]
-    samples = [sampled_table(plan, table_id) for table_id in plan.tables]
+    samples = [(plain(table.title), sampled_table(plan, table_id)) for table_id, table in plan.tables.items()]
     sections = [
-        *_section("Claims", "texts", [(table.title, table) for table in judged_claims(plan)]),
-        *_section("Tables", "tables", [each for each in titled if not each[1].name.endswith(_READINGS)]),
-        *_section("Readings", "tables", [each for each in titled if each[1].name.endswith(_READINGS)]),
-        *_section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
-        *_section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
-        *_section("Samples", "samples", [(each.title, each) for each in samples]),
-        *_section("Cost so far", "cost", [("Cost so far", done)]),
-        *_section("Provenance", "origins", [("Provenance", list(origins(plan, done, signatures)))]),
+        _section("Claims", "texts", [(table.title, table) for table in judged_claims(plan)]),
+        _section("Tables", "tables", [each for name, each in titled.items() if not name.endswith(_READINGS)]),
+        _section("Readings", "tables", [each for name, each in titled.items() if name.endswith(_READINGS)]),
+        _section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
+        _section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
+        _section("Samples", "samples", samples),
+        _section("Cost so far", "texts", [("Cost so far", done.cost)]),
+        _section("Provenance", "origins", [("Provenance", list(origins(plan, done, signatures)))]),
     ]
     page = Path(Paths(plan).reports) / "report.html"
-    shown = {"title": f"Report of {plan.profile.name}", "progress": done, "sections": sections}
-    write_text(page, _html(shown))
+    shown = {"title": f"Report of {plan.profile.name}", "progress": done}
+    shown["sections"] = [section for section in sections if section["parts"]]
+    # Every text is escaped: labels, captions and notes come from files.
+    template = environment("html", "recap.report").get_template("report.html")
+    write_text(page, template.render(shown))
     log.info(f"{page}: {done.sentence}")
     pdf = page.with_suffix(".pdf")
     program = shutil.which("pdflatex")
@@ -99,22 +81,21 @@ def make_report(plan: RunPlan) -> Path:
     return page
 
 
-def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> Iterator[Section]:
-    """Yield a section of parts with their titles, of which equal ones get a number; none where there is no part."""
-    name, shown = title.lower().replace(" ", "-"), list[Part]()
-    for number, (each_title, value) in enumerate(parts, 1):
-        alike = sum(each == each_title for each, _ in parts[:number])
-        shown.append(Part(f"{name}-{number}", each_title if alike == 1 else f"{each_title} ({alike})", value))
-    if shown:
-        yield Section(name, title, kind, shown)
+def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a section: its kind says how templates show its parts, whose equal titles get a number."""
+    name, titles, shown = title.lower().replace(" ", "-"), [each for each, _ in parts], []
+    for number, (each, value) in enumerate(parts, 1):
+        alike = titles[:number].count(each)
+        shown.append({"id": f"{name}-{number}", "title": each if alike == 1 else f"{each} ({alike})", "value": value})
+    return {"id": name, "title": title, "kind": kind, "parts": shown}
 
 
 def judged_claims(plan: RunPlan) -> list[TextTable]:
     """Return the table of verdicts by the runs that are finished; none where the profile makes no paper's tables."""
-    asked = planned_claims(plan)
-    if asked is None:
+    claims = planned_claims(plan)
+    if claims is None:
         return []
-    return [claims_table(judge_claims(asked, Path(Paths(plan).results) / "scores"), asked.scale)]
+    return [claims_table(judge_claims(claims, Path(Paths(plan).results) / "scores"), claims.scale)]
 
 
 def _studies(plan: RunPlan) -> Iterator[TextTable]:
@@ -124,9 +105,8 @@ def _studies(plan: RunPlan) -> Iterator[TextTable]:
         statistics = Path(paths.results) / "statistics" / "studies" / f"{name}.json"
         if statistics.is_file():
             check(statistics)
-            yield study_table(
-                read_sheets(Path(paths.reports) / "studies" / name / "sheets.json"), read_json(statistics)
-            )
+            sheets = read_sheets(Path(paths.reports) / "studies" / name / "sheets.json")
+            yield study_table(sheets, read_json(statistics))
 
 
 # ----------------------------------------------------------------------------------------------- tables
@@ -146,18 +126,18 @@ def _shown(plan: RunPlan, table_id: str) -> ShownTable:
         frame = table_frame(plan.tables[table_id], read_json(path))
     except RecapError:
         return _preliminary(plan, table_id, "its statistics are of an earlier version of the table")
-    return ShownTable(file_name(table_id), paper_table(frame), full_table(frame))
+    return ShownTable(paper_table(frame), full_table(frame))
 
 
 def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     """Return a table of the means of the runs that are finished, without tests."""
     table, paths = plan.tables[table_id].model_copy(update={"selections": []}), Paths(plan)
-    rows, tags = [], {}
+    rows, tags = [], []
     for row in table.rows:
         runs = row_runs(row, plan.seeds[table_id])
         done = [run for run in runs if is_scored(paths, run)]
-        if len(done) < len(runs):
-            tags[plain(row.label)] = f"{len(done)} of {counted(len(runs), 'run')}" if done else NOT_YET
+        partial = f"{len(done)} of {counted(len(runs), 'run')}" if done else NOT_YET
+        tags.append("" if len(done) == len(runs) else partial)
         rows.append(_row(table, row, [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]))
     statistics = {
         "table": table_id,
@@ -169,15 +149,13 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
         "rows": rows,
         **{key: [row.model_dump() for row in getattr(table, key)] for key in ("quoted", "not_run")},
     }
-    frame = table_frame(table.model_copy(update={"outside": []}), statistics)
-    paper = paper_table(frame)
-    for block in paper.blocks:
-        block.lines[:] = [replace(line, tag=line.tag or tags.get(line.label, "")) for line in block.lines]
-    waiting = [Line(plain(row.label), [Cell()] * len(table.columns), tag=NOT_YET) for row in table.outside]
-    paper.blocks[-1].lines.extend(waiting)
+    paper = paper_table(table_frame(table.model_copy(update={"outside": []}), statistics))
+    lines = paper.blocks[-1].lines
+    lines[:] = [replace(line, tag=line.tag or tag) for line, tag in zip(lines, tags, strict=True)]
+    lines += [Line(plain(row.label), [Cell()] * len(table.columns), tag=NOT_YET) for row in table.outside]
     paper.legend.insert(0, "Means of the runs that are finished; no difference is tested.")
     paper.notes = ["In percent."]
-    return ShownTable(file_name(table_id), paper, None, why)
+    return ShownTable(paper, None, why)
 
 
 def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> dict[str, Any]:
@@ -185,55 +163,36 @@ def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> d
     cells = {}
     for column in table.columns:
         values = [value for each in scores if (value := each.get(column)) is not None]
-        known = {"mean": fmean(values) if values else None, "n": len(values), "reason": None}
-        cells[column] = {**known, "printed_percent": row.printed.get(column), "comparison": None}
+        mean = {"mean": fmean(values) if values else None, "n": len(values), "reason": None}
+        cells[column] = {**mean, "printed_percent": row.printed.get(column), "comparison": None}
     return {**row.model_dump(), "as_printed": row.as_printed, "cells": cells, "signatures": {}}
 
 
 # ----------------------------------------------------------------------------------------------- HTML and PDF
 
 
-def _html(shown: dict[str, Any]) -> str:
-    """Return the page. Every text in it is escaped: labels, captions and notes come from files."""
-    templates = environment("html", "recap.report")
-    folder = files("recap.report") / "templates"
-    code = {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")}
-    return templates.get_template("report.html").render(**shown, code=code, duration=duration)
-
-
-def duration(hours: float) -> str:
-    """Return a number of hours in the unit that suits it."""
-    if hours and hours < 1:
-        return f"{60 * hours:.1f} min"
-    return f"{hours:.1f} h" if hours < 100 else f"{hours:,.0f} h"
-
-
 def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
     """Write the PDF, or return why there is none."""
-    pictures: list[Path] = []
+    with TemporaryDirectory(prefix="recap-pdf-") as name:
+        folder = Path(name)
 
-    def picture(file: Path) -> str:
-        pictures.append(file)
-        return f"picture{len(pictures)}{file.suffix}"
+        def picture(file: Path) -> str:
+            copy = folder / f"picture{len(list(folder.iterdir())) + 1}{file.suffix}"
+            return shutil.copyfile(file, copy).name
 
-    template = environment("tex", "recap.report").get_template("report.tex.j2")
-    with TemporaryDirectory(prefix="recap-pdf-") as folder:
+        template = environment("tex", "recap.report").get_template("report.tex.j2")
         text = template.render(**shown, picture=picture, latex_table=latex_table)
-        (Path(folder) / "report.tex").write_text(text, encoding="utf-8")
-        for number, file in enumerate(pictures, 1):
-            shutil.copyfile(file, Path(folder) / f"picture{number}{file.suffix}")
+        (folder / "report.tex").write_text(text, encoding="utf-8")
         words = [program, "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
-        fixed = {"SOURCE_DATE_EPOCH": "0", "FORCE_SOURCE_DATE": "1"}  # equal reports give equal bytes
+        fixed = {**os.environ, "SOURCE_DATE_EPOCH": "0", "FORCE_SOURCE_DATE": "1"}  # equal reports give equal bytes
         for _ in range(2):  # the second time with the pages of the contents
             try:
-                done = subprocess.run(
-                    words, cwd=folder, env={**os.environ, **fixed}, capture_output=True, timeout=_SECONDS, check=False
-                )
+                done = subprocess.run(words, cwd=folder, env=fixed, capture_output=True, timeout=_SECONDS, check=False)
             except subprocess.TimeoutExpired:
                 return f"pdflatex did not finish in {_SECONDS} seconds"
             if done.returncode:
                 output = done.stdout.decode("utf-8", "replace").splitlines()
                 return f"pdflatex failed ({next((line for line in output if line.startswith('!')), 'no reason given')})"
         with atomic_path(out) as temporary:
-            shutil.copyfile(Path(folder) / "report.pdf", temporary)
+            shutil.copyfile(folder / "report.pdf", temporary)
     return ""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from recap.core.errors import DataError
 from recap.core.log import log
 from recap.data.files.images import ImageSource
 from recap.plan.paths import Paths
-from recap.plan.run import file_name, row_runs
+from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.report.progress import is_scored
-from recap.settings import Table
 from recap.tables.contact_sheet import data_address, photo_address, read_photo
-from recap.tables.samples import Sample, choose_samples
+from recap.tables.samples import choose_samples
 from recap.tables.text import plain
 
 _EDGE = 480  # pixels of a photo's longer edge in the page
@@ -33,8 +31,6 @@ class ShownFigure:
     title: str
     caption: str
     address: str = ""
-    width: int = 0
-    height: int = 0
     text: str = ""
 
     @property
@@ -42,26 +38,6 @@ class ShownFigure:
         """The file for a PDF: with lines instead of pixels where there is one."""
         drawn = self.file.with_suffix(".pdf")
         return drawn if drawn.is_file() else self.file
-
-
-@dataclass(frozen=True)
-class ShownSample:
-    """A sample with its photo as a data URI; "": the photo is not here."""
-
-    sample: Sample
-    address: str = ""
-    width: int = 0
-    height: int = 0
-
-
-@dataclass(frozen=True)
-class SampledTable:
-    """The samples of a table, and their contact sheet if it is drawn; `why` says why there are none."""
-
-    title: str
-    samples: list[ShownSample]
-    sheet: Path | None
-    why: str = ""
 
 
 def figures(plan: RunPlan) -> list[ShownFigure]:
@@ -81,49 +57,33 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
 
 
 def _figure(file: Path, title: str, caption: str) -> ShownFigure:
-    from PIL import Image
-
     content = file.read_bytes()
-    if file.suffix != ".png":
-        return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            width, height = image.size
-    except OSError as error:
-        raise DataError(f"{file}: not a picture ({error}); delete it and have it drawn again") from error
-    return ShownFigure(file, title, caption, data_address(content, "image/png"), width, height)
+    if file.suffix == ".png":
+        return ShownFigure(file, title, caption, data_address(content, "image/png"))
+    return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
 
 
-def sampled_table(plan: RunPlan, table_id: str) -> SampledTable:
-    """Return the samples of a table, of the rows whose first seed is scored; rows from outside wait for all others."""
-    paths, table, seeds = Paths(plan), plan.tables[table_id], plan.seeds[table_id]
-    name, title = file_name(table_id), plain(table.title)
-    sheet = Path(paths.reports) / "figures" / f"{name}_captions.png"
-    drawn = sheet if sheet.is_file() else None
+def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
+    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why there are none.
+
+    Shown are the rows whose first seed is scored; rows from outside wait for all others.
+    """
+    paths, table, seeds, name = Paths(plan), plan.tables[table_id], plan.seeds[table_id], file_name(table_id)
+    sheet, dataset = Path(paths.reports) / "figures" / f"{name}_captions.png", baseline(table).dataset
+    shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
     rows = [row for row in table.rows if is_scored(paths, row_runs(row, seeds)[0])]
     if not rows:
-        return SampledTable(title, [], drawn, "no row is scored yet")
-    dataset = next(row.dataset for row in table.rows if row.id == table.baseline)
-    samples = choose_samples(
-        name=name,
-        table=table if len(rows) == len(table.rows) else _of_rows(table, {row.id for row in rows}),
-        seeds=seeds,
-        corpus_path=Path(paths.of_dataset(dataset, "corpus.parquet")),
-        scores_root=Path(paths.results) / "scores",
-        count=plan.profile.sample_captions,
-    )
-    roots = paths.images(dataset)
-    missing = [root for root in roots if not Path(root).exists()]
+        return shown | {"why": "no row is scored yet"}
+    if len(rows) < len(table.rows):
+        ids = {row.id for row in rows}
+        examples = table.examples if table.examples and table.examples.row in ids else None
+        table = table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
+    corpus, scores = Path(paths.of_dataset(dataset, "corpus.parquet")), Path(paths.results) / "scores"
+    samples = choose_samples(name, table, seeds, corpus, scores, plan.profile.sample_captions)
+    roots = list(map(Path, paths.images(dataset)))
+    missing = [root for root in roots if not root.exists()]
     if missing:
         log.warning(f"{missing[0]}: no such folder or zip, so the samples are shown without their photos")
-        return SampledTable(title, [ShownSample(sample) for sample in samples], drawn)
-    source = ImageSource([Path(root) for root in roots])
-    shown = [ShownSample(sample, *photo_address(read_photo(source, sample.file), _EDGE)) for sample in samples]
-    return SampledTable(title, shown, drawn)
-
-
-def _of_rows(table: Table, ids: set[str]) -> Table:
-    """Return the table with some of its rows."""
-    examples = table.examples if table.examples and table.examples.row in ids else None
-    rows = [row for row in table.rows if row.id in ids]
-    return table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
+        return shown | {"samples": [(sample, None) for sample in samples]}
+    source = ImageSource(roots)
+    return shown | {"samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]}

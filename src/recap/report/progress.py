@@ -6,7 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -21,94 +21,67 @@ from recap.plan.amounts import UnknownSize
 from recap.plan.paths import SCORE_FILES, Paths
 from recap.plan.run import Run, series_of
 from recap.plan.run_plan import RunPlan
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
 
 _HOUR = 3600
+_COLUMNS = ("Stage", "Finished", "Planned", "Hours so far", "Hours planned")
 _PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
 _OF_A_TRAINING = {"git_commit": "commit", "torch": "torch", "device": "device", "threads": "threads"}
-
-
-@dataclass(frozen=True)
-class Series:
-    """All seeds of one training stage: what tables call it, runs finished and planned, hours taken and estimated."""
-
-    label: str
-    stage: str
-    finished: int
-    planned: int
-    hours: float
-    planned_hours: float | None
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far a profile is."""
 
-    series: list[Series]  #: of trainings, in the order of the tables' rows
+    cost: TextTable  #: a line for each training stage: seeds finished and planned, hours taken and estimated
     records: list[dict[str, Any]]  #: ``training.json`` of each finished training
+    planned: int  #: trainings
     scored: int  #: finished evaluations
     to_score: int  #: planned evaluations
-    machine: str | None  #: whose measured steps the planned hours are estimated from; None: of no machine all are known
-
-    @property
-    def finished(self) -> int:
-        """Number of finished trainings."""
-        return sum(each.finished for each in self.series)
-
-    @property
-    def planned(self) -> int:
-        """Number of planned trainings."""
-        return sum(each.planned for each in self.series)
 
     @property
     def complete(self) -> bool:
         """Whether all trainings and evaluations are finished."""
-        return self.finished == self.planned and self.scored == self.to_score
-
-    @property
-    def planned_hours(self) -> float | None:
-        """Estimated hours of all planned trainings, None where there is no estimate."""
-        estimates = [each.planned_hours for each in self.series if each.planned_hours is not None]
-        return sum(estimates) if len(estimates) == len(self.series) else None
+        return len(self.records) == self.planned and self.scored == self.to_score
 
     @property
     def sentence(self) -> str:
         """How many trainings and evaluations are finished."""
+        trainings, evaluations = counted(self.planned, "training"), counted(self.to_score, "evaluation")
         if self.complete:
-            return f"All {counted(self.planned, 'training')} and {counted(self.to_score, 'evaluation')} finished."
-        return (
-            f"Partial: {self.finished:,} of {counted(self.planned, 'training')} and {self.scored:,} of "
-            f"{counted(self.to_score, 'evaluation')} finished."
-        )
+            return f"All {trainings} and {evaluations} finished."
+        return f"Partial: {len(self.records):,} of {trainings} and {self.scored:,} of {evaluations} finished."
 
 
 def progress(plan: RunPlan) -> Progress:
     """Return how far a plan is, from the files of its runs."""
     paths, labels = Paths(plan), plan.labels()
-    records = {run: _record(paths, run) for run in plan.trained()}
-    machine, seconds = _estimates(plan, list(records))
+    records: dict[Run, dict[str, Any]] = {}
     by_series: dict[str, list[Run]] = {}
-    for run in records:
+    for run in plan.trained():
         by_series.setdefault(series_of(run.path), []).append(run)
-    order = list(dict.fromkeys(labels.values()))
-    series = [
-        Series(
-            label=labels[name],
-            stage=runs[0].stage,
-            finished=sum(records[run] is not None for run in runs),
-            planned=len(runs),
-            hours=sum(record["seconds"] for run in runs if (record := records[run])) / _HOUR,
-            planned_hours=sum(seconds[run] for run in runs) / _HOUR if seconds else None,
-        )
-        for name, runs in by_series.items()
-    ]
+        file = Path(paths.results) / "runs" / run.path / "training.json"
+        if file.is_file():
+            records[run] = read_json(file, dict[str, Any])
+    machine, hours = _estimates(plan, plan.trained())
+    took = sum(record["seconds"] for record in records.values()) / _HOUR
+    estimate = ". There is no estimate of all planned ones: recap plan says why."
+    if hours:
+        planned = f"{sum(hours.values()):,.2f} hours, from steps measured on {machine}"
+        estimate = f"; all planned ones are estimated at {planned}."
+    cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
+    cost.legend = [f"The finished trainings took {took:,.2f} hours{estimate}"]
+    order, lines = list(dict.fromkeys(labels.values())), list[Line]()
+    for name in sorted(by_series, key=lambda name: (order.index(labels[name]), by_series[name][0].stage != "xe")):
+        runs = by_series[name]
+        done = [records[run]["seconds"] / _HOUR for run in runs if run in records]
+        planned = f"{sum(hours[run] for run in runs):.2f}" if hours else NONE
+        texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}", planned]
+        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
+    cost.blocks = [Block("", lines)]
     scored = plan.scored()
-    return Progress(
-        series=sorted(series, key=lambda each: (order.index(each.label), each.stage != "xe")),
-        records=[record for record in records.values() if record],
-        scored=sum(is_scored(paths, run) for run in scored),
-        to_score=len(scored),
-        machine=machine,
-    )
+    evaluated = sum(is_scored(paths, run) for run in scored)
+    return Progress(cost, list(records.values()), len(plan.trained()), evaluated, len(scored))
 
 
 def is_scored(paths: Paths, run: Run) -> bool:
@@ -116,13 +89,8 @@ def is_scored(paths: Paths, run: Run) -> bool:
     return all((Path(paths.results) / "scores" / run.path / name).is_file() for name in SCORE_FILES)
 
 
-def _record(paths: Paths, run: Run) -> dict[str, Any] | None:
-    file = Path(paths.results) / "runs" / run.path / "training.json"
-    return read_json(file, dict[str, Any]) if file.is_file() else None
-
-
-def _estimates(plan: RunPlan, runs: list[Run]) -> tuple[str | None, dict[Run, float]]:
-    """Return the machine that was measured last of those that all trainings have seconds of, and these.
+def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:
+    """Return the machine that was measured last of those that all trainings have hours of, and these.
 
     There is none where a data set does not say its size.
     """
@@ -133,12 +101,13 @@ def _estimates(plan: RunPlan, runs: list[Run]) -> tuple[str | None, dict[Run, fl
         return None, {}
     shared = set.intersection(*map(set, each.values()))
     machine = next((name for name in next(iter(each.values())) if name in shared), None)
-    return machine, {run: seconds[machine] for run, seconds in each.items()} if machine else {}
+    return machine, {run: seconds[machine] / _HOUR for run, seconds in each.items()} if machine else {}
 
 
 def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield name and value of what is behind the numbers: versions, commits, data sets, features, signatures."""
-    versions = ", ".join(f"{name} {installed}" for name in _PACKAGES if (installed := _version(name)))
+    installed = {each.metadata["Name"]: each.version for each in distributions()}
+    versions = ", ".join(f"{name} {installed[name]}" for name in _PACKAGES if name in installed)
     yield "Report made by", f"{versions}, Python {platform.python_version()}, commit {commit()}"
     for key, name in _OF_A_TRAINING.items():
         counts = Counter(str(record[key]) for record in done.records if key in record)
@@ -150,13 +119,6 @@ def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterato
     for name, digest in sorted({(str(record["features"]), str(record["feature_hash"])) for record in done.records}):
         yield f"Features {name}", f"hash {digest}"
     yield from (("Signature", text) for text in dict.fromkeys(signatures))
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # an extra that is not installed
-        return ""
 
 
 def _data_set(path: Path) -> str:

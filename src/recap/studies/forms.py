@@ -10,16 +10,13 @@ import base64
 import hashlib
 from collections.abc import Callable
 from functools import cache
-from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import Any
 
 from recap.core.files import csv_text
 from recap.settings import Study
 from recap.studies.sheets import Sheet, Sheets
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from recap.tables.formats import environment
 
 AGREED = "I have read this and take part."
 EQUAL = "Some of these captions are the same. If you prefer one of those, choose any of them."
@@ -29,28 +26,13 @@ Source = Callable[[str], str]  # file of pictures.zip -> what `src` of its <img>
 
 @cache
 def asset(name: str) -> str:
-    """Return a file of the folder ``form``."""
-    return (files("recap.studies") / "form" / name).read_text(encoding="utf-8")
+    """Return a file of the folder ``templates``."""
+    return (files("recap.studies") / "templates" / name).read_text(encoding="utf-8")
 
 
-@cache
-def _templates() -> Environment:
-    """Return the templates of the folder ``form``; each value in them is escaped, except style and script."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=PackageLoader("recap.studies", "form"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals |= {"AGREED": AGREED, "EQUAL": EQUAL, "required": ""}
-    environment.globals |= {name: Markup(asset(f"page.{name}")) for name in ("css", "js")}
-    return environment
+def _filled(name: str, **shown: Any) -> str:
+    """Return a template of the folder, in which each value is escaped."""
+    return environment("html", "recap.studies").get_template(name).render(shown, AGREED=AGREED, EQUAL=EQUAL)
 
 
 def _consent(study: Study, *, items: int, form: str) -> list[str]:
@@ -78,8 +60,8 @@ def inside(pictures: dict[str, bytes]) -> Source:
 def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) -> str:
     """Return the page of one rater, whose answers are sent to the server it came from (online) or saved as a file."""
     consent = _consent(sheets.study, items=len(sheet.items), form=sheet.id)
-    template = _templates().get_template("page.html")
-    return template.render(sheets=sheets, sheet=sheet, source=source, online=online, consent=consent, policy=policy())
+    shown = {"source": source, "online": online, "consent": consent, "policy": policy(), "required": ""}
+    return _filled("page.html", sheets=sheets, sheet=sheet, **shown)
 
 
 def crowd_files(sheets: Sheets) -> tuple[str, str]:
@@ -90,12 +72,11 @@ def crowd_files(sheets: Sheets) -> tuple[str, str]:
     """
     longest = max(len(sheet.items) for sheet in sheets.sheets)
     columns = ["sheet", *(f"item_{number}" for number in range(1, longest + 1))]
-    item_html = _templates().get_template("item.html")
     shown = {"sheets": sheets, "source": lambda name: sheets.study.picture_url.replace("{file}", name)}
     rows = [columns]
     for sheet in sheets.sheets:
         items = [
-            item_html.render(shown, sheet=sheet, number=number, item=item, required=" required")
+            _filled("item.html", **shown, sheet=sheet, number=number, item=item, required=" required")
             for number, item in sheet.numbered.items()
         ]
         # One line each, in which nothing is a column of the platform.
@@ -103,5 +84,4 @@ def crowd_files(sheets: Sheets) -> tuple[str, str]:
         rows.append([sheet.id, *cells, *[""] * (longest - len(cells))])
     consent = _consent(sheets.study, items=longest, form="see the top")
     filled = [f"${{{column}}}" for column in columns]
-    template = _templates().get_template("crowd.html")
-    return csv_text(rows), template.render(sheets=sheets, columns=filled, consent=consent)
+    return csv_text(rows), _filled("crowd.html", sheets=sheets, columns=filled, consent=consent)

@@ -63,15 +63,16 @@ def make_study(
             pictures[names[ids[place]][-1]] = file
 
     raters = []
+    gold = [item.model_copy(update={"pictures": names[item.image_id]}) for item in gold]
     for number, rater in enumerate(tasks, start=1):
         items = []
         for setup, image, systems in rater:
             texts = [shown[setup, system][image] for system in systems]
-            items.append(Item(image_id=image, setup=setup, systems=list(systems), captions=texts, pictures=[]))
+            own = names[image]
+            items.append(Item(image_id=image, setup=setup, systems=list(systems), captions=texts, pictures=own))
         items += gold
         order = generator(study.seed, "study", "items", number).permutation(len(items))
-        items = [items[index].model_copy(update={"pictures": names[items[index].image_id]}) for index in order]
-        raters.append(Sheet(id=f"{number:03}", items=items))
+        raters.append(Sheet(id=f"{number:03}", items=[items[index] for index in order]))
     sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=raters)
     _write(sheets, gold, ImageSource(list(images)), out)
     log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
@@ -146,9 +147,8 @@ def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:
         "Look at each image: is the right answer right? Raters who differ from it are left out.\n",
         "If not, name images with captions that you have verified in `gold.captions` of the study.",
     ]
-    pictures = {item.image_id: item.pictures for item in sheets.sheets[0].items}
     for item in gold:
-        files = ", ".join(sheets.pictures[name] for name in pictures[item.image_id])
+        files = ", ".join(sheets.pictures[name] for name in item.pictures)
         right = ", ".join(f"{question}: {answer}" for question, answer in item.right.items())
         lines.append(f"\n## image {item.image_id}: {files}\n\nRight answer: {right}\n")
         lines += [f"    {number}. {text}" for number, text in enumerate(item.captions, start=1)]

@@ -179,45 +179,30 @@ def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
     if "Input.sheet" in names:
         for line, row in enumerate(rows, start=2):
             consent = any(row.get(name, "").lower() in _TRUE for name in ("Answer.consent", "Answer.consent.on"))
-            values = {**common, "sheet": _sheet(row["Input.sheet"]), "consent": consent, "answers": _crowd(row)}
+            answers: Answers = {}
+            for column, value in row.items():  # a question has one column of values, or one of true and false each
+                match = _CROWD.fullmatch(column)
+                if match and value and (match[3] is None or value.lower() in _TRUE):
+                    answers.setdefault(match[1], {})[match[2]] = match[3] or value
+            values = {**common, "sheet": _number(row["Input.sheet"]).zfill(3), "consent": consent, "answers": answers}
             yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
-    elif names >= set(_TYPED):
-        for sheet, answers in _typed(rows).items():
-            yield Submission(f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": answers})
+    elif names >= set(_TYPED):  # from paper, whose raters agree by handing it in
+        sheets: dict[str, Answers] = {}
+        for row in rows:
+            sheet, item, answer = _number(row["sheet"]).zfill(3), _number(row["item"]), _number(row["answer"])
+            of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
+            if of_item.setdefault(row["question"], answer) != answer:
+                of_item[row["question"]] += f" and {answer}"  # is no answer to choose
+        for sheet, of_sheet in sheets.items():
+            yield Submission(f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": of_sheet})
     else:
         raise DataError(f"{path}: needs the columns {', '.join(_TYPED)}, or Input.sheet and Answer.<item>.<question>")
 
 
-def _crowd(row: dict[str, str]) -> Answers:
-    """Return the answers of one assignment; a question has one column of values, or one of true and false each."""
-    answers: Answers = {}
-    for column, value in row.items():
-        match = _CROWD.fullmatch(column)
-        if match and value and (match[3] is None or value.lower() in _TRUE):
-            answers.setdefault(match[1], {})[match[2]] = match[3] or value
-    return answers
-
-
-def _typed(rows: Iterable[dict[str, str]]) -> dict[str, Answers]:
-    """Return the answers on each sheet that was typed from paper, which raters agree to by handing it in."""
-    sheets: dict[str, Answers] = {}
-    for row in rows:
-        answers = sheets.setdefault(_sheet(row["sheet"]), {}).setdefault(_number(row["item"]), {})
-        answer = _number(row["answer"])
-        if answers.setdefault(row["question"], answer) != answer:
-            answers[row["question"]] += f" and {answer}"  # is no answer to choose
-    return sheets
-
-
 def _number(text: str) -> str:
-    """Return the number of an item or answer without what a spreadsheet adds or a person types before it."""
+    """Return the number of a sheet, item or answer without what a spreadsheet adds (``2.0``) or a person types."""
     match = _NUMBER.fullmatch(text)
     return match[1] if match else text
-
-
-def _sheet(text: str) -> str:
-    """Return the id of a sheet: three digits, of which a spreadsheet makes ``2`` or ``2.0``."""
-    return _number(text).zfill(3)
 
 
 def simulate(sheets: Sheets, out: Path) -> None:
@@ -230,10 +215,23 @@ def simulate(sheets: Sheets, out: Path) -> None:
 
 def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
     """Return the answers of one simulated rater: one who clicks at random, or one with the study's probabilities."""
-    random = generator(sheets.study.simulated.seed, "study", "simulated", sheet.id)
-    clicker = bool(random.random() < sheets.study.simulated.clickers)
+    simulated = sheets.study.simulated
+    random = generator(simulated.seed, "study", "simulated", sheet.id)
+    clicker = bool(random.random() < simulated.clickers)
+
+    def answer(item: Item, question: str) -> str:
+        options = sheets.answers(item)
+        if not clicker and question in item.right:
+            return item.right[question]
+        if clicker or item.gold:
+            return str(random.choice(options))
+        if sheets.preference:
+            weights = np.array([simulated.votes.get(system, 1.0) for system in item.systems])
+            return str(random.choice(options, p=weights / weights.sum()))
+        return "yes" if random.random() < simulated.yes.get(item.systems[0], _YES) else "no"
+
     answers = {
-        number: {question: _answer(sheets, item, question, clicker, random) for question in sheets.questions}
+        number: {question: answer(item, question) for question in sheets.questions}
         for number, item in sheet.numbered.items()
     }
     seconds = {
@@ -241,18 +239,6 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
     }
     marks = {"consent": True, "finished": True, "simulated": True}
     return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
-
-
-def _answer(sheets: Sheets, item: Item, question: str, clicker: bool, random: np.random.Generator) -> str:
-    options, simulated = sheets.answers(item), sheets.study.simulated
-    if not clicker and question in item.right:
-        return item.right[question]
-    if clicker or item.gold:
-        return str(random.choice(options))
-    if sheets.preference:
-        weights = np.array([simulated.votes.get(system, 1.0) for system in item.systems])
-        return str(random.choice(options, p=weights / weights.sum()))
-    return "yes" if random.random() < simulated.yes.get(item.systems[0], _YES) else "no"
 
 
 def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Collected:

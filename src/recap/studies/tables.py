@@ -59,20 +59,20 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
     for place, system in enumerate(study.systems):
         cells = [block["systems"][system.id] for block in blocks]
         lines = [
-            _line("votes, percent", [_number(cell["share"], 1, 100) for cell in cells]),
+            _line("votes, percent", [number_text(cell["share"] and 100 * cell["share"], 1) for cell in cells]),
             _line(INTERVAL, map(_range, cells)),
             _line("votes", [cell["votes"] for cell in cells]),
         ]
         printed = [study.printed.get(block["id"], {}).get("share") for block in blocks]
         if any(printed):
-            lines.append(_line("printed", [_number(each[place] if each else None, 1) for each in printed]))
+            lines.append(_line("printed", [number_text(each[place] if each else None, 1) for each in printed]))
         table.append(Block(plain(system.label), lines))
     tests = [block["test"] for block in blocks]
     lines = [
-        _line("chi-square against equal shares", [_number(test["chi_square"], 1) for test in tests]),
-        _line("p (Holm)", [_p(test) for test in tests]),
-        _line("Fleiss' kappa", [_number(block["fleiss_kappa"], 2) for block in blocks]),
-        _line("Krippendorff's alpha", [_number(block["krippendorff_alpha"], 2) for block in blocks]),
+        _line("chi-square against equal shares", [number_text(test["chi_square"], 1) for test in tests]),
+        _line("p (Holm)", [p_text(test["p_holm"]) for test in tests]),
+        _line("Fleiss' kappa", [number_text(block["fleiss_kappa"], 2) for block in blocks]),
+        _line("Krippendorff's alpha", [number_text(block["krippendorff_alpha"], 2) for block in blocks]),
     ]
     degrees = next((test["degrees"] for test in tests if test["degrees"]), None)
     notes = [
@@ -96,22 +96,21 @@ def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Bloc
     for number, (question, block) in enumerate(zip(study.questions, blocks, strict=True), start=1):
         cells, test = [block["systems"][system.id] for system in study.systems], block["test"]
         lines = [_line(answer, [cell[answer] for cell in cells]) for answer in ("no", "yes")]
-        lines.append(_line("no rate", [_number(cell["share"], 2) for cell in cells]))
+        lines.append(_line("no rate", [number_text(cell["share"], 2) for cell in cells]))
         lines.append(_line(INTERVAL, map(_range, cells)))
         for name, digits in {"no": 0, "yes": 0, "no rate": 2}.items():
             if printed := study.printed.get(question.id, {}).get(name):
-                lines.append(_line(f"printed: {name}", [_number(value, digits) for value in printed]))
+                lines.append(_line(f"printed: {name}", [number_text(value, digits) for value in printed]))
         table.append(Block(f"Q{number}. {plain(question.text)}", lines))
         note = f"no test ({test['reason']})"
         if test["p"] is not None:
             note = (
-                f"Pearson chi-square of the models' answers {_number(test['chi_square'], 1)}, {test['degrees']} "
-                f"degrees of freedom, p {_p(test)} ({test['p_by']}, Holm over the questions)"
+                f"Pearson chi-square of the models' answers {number_text(test['chi_square'], 1)}, {test['degrees']} "
+                f"degrees of freedom, p {p_text(test['p_holm'])} ({test['p_by']}, Holm over the questions)"
             )
-        notes.append(
-            f"Q{number}: {note}; Fleiss' kappa {_number(block['fleiss_kappa'], 2)} ({block['fleiss_items']} captions), "
-            f"Krippendorff's alpha {_number(block['krippendorff_alpha'], 2)}."
-        )
+        kappa, alpha = (number_text(block[name], 2) for name in ("fleiss_kappa", "krippendorff_alpha"))
+        agreement = f"Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha {alpha}"
+        notes.append(f"Q{number}: {note}; {agreement}.")
     return table, notes
 
 
@@ -140,11 +139,3 @@ def _line(kind: str, texts: Iterable[Any]) -> Line:
 
 def _range(share: Mapping[str, Any]) -> str:
     return NONE if share["low"] is None else f"{100 * share['low']:.1f} to {100 * share['high']:.1f}"
-
-
-def _number(value: float | None, digits: int, scale: int = 1) -> str:
-    return number_text(None if value is None else scale * value, digits)
-
-
-def _p(test: Mapping[str, Any]) -> str:
-    return NONE if test["p_holm"] is None else p_text(test["p_holm"])

@@ -50,26 +50,21 @@ def write_attention(
 
     ``maps``: image id -> one attention map per model; ``files``: image id -> image file in folders or zips.
     """
-    source = ImageSource(list(image_roots))
-    cards = [_card(source.open_rgb(files[image]), each) for image, models in maps.items() for each in models]
-    write_sheet([(heading, "plain", TEXT_COLOR)], cards, out)
-
-
-def _card(image: Image, attention: AttentionMap) -> Image:
-    """Return the caption of one model for one image, and below it the image and its thumbnails."""
     from PIL import Image as Pillow
 
-    photo = image.resize((_EDGE, _EDGE), Pillow.Resampling.LANCZOS)  # a square, as the backbone's input
-    cells = [
-        below([shaded(photo, attention.boxes, weights), written([(word, "plain", TEXT_COLOR)], _EDGE)])
-        for word, weights in zip(attention.words, attention.weights, strict=True)
-    ]
-    blank = Pillow.new("RGB", photo.size, BACKGROUND)
-    rows = [cells[start : start + _PER_ROW] for start in range(0, max(1, len(cells)), _PER_ROW)]
-    thumbnails = [beside([blank if number else photo, *row], _GAP) for number, row in enumerate(rows)]
-    width = (_PER_ROW + 1) * (_EDGE + _GAP)
-    caption = f"{attention.label}: {' '.join(attention.words)}"
-    return below([written([(caption, "bold", TEXT_COLOR)], width), *thumbnails], _GAP)
+    source, cards = ImageSource(list(image_roots)), []
+    for image, attention in ((image, each) for image, models in maps.items() for each in models):
+        photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))  # a square, as the backbone's input
+        cells = [
+            below([shaded(photo, attention.boxes, weights), written([(word, "plain", TEXT_COLOR)], _EDGE)])
+            for word, weights in zip(attention.words, attention.weights, strict=True)
+        ]
+        blank = Pillow.new("RGB", photo.size, BACKGROUND)
+        rows = [cells[start : start + _PER_ROW] for start in range(0, max(1, len(cells)), _PER_ROW)]
+        thumbnails = [beside([blank if number else photo, *row], _GAP) for number, row in enumerate(rows)]
+        caption = (f"{attention.label}: {' '.join(attention.words)}", "bold", TEXT_COLOR)
+        cards.append(below([written([caption], (_PER_ROW + 1) * (_EDGE + _GAP)), *thumbnails], _GAP))
+    write_sheet([(heading, "plain", TEXT_COLOR)], cards, out)
 
 
 def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:

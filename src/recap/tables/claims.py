@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from recap.core.files import cell, csv_text, no_formula
+from recap.core.files import cell, csv_text
 from recap.core.log import log
 from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
@@ -82,12 +83,12 @@ def _cells(judged: Judged) -> list[Cell]:
         number_text(judged.printed, 1, signed=True) if within is None else f"±{within:g}",
         number_text(judged.difference, 1, signed=True),
         interval,
-        NONE if judged.p is None else p_text(judged.p),
-        f"{judged.runs}" if judged.runs else NONE,
+        p_text(judged.p),
+        str(judged.runs or NONE),
         NONE if judged.power is None else f"{100 * judged.power:.0f} %",
         NONE if judged.seeds is None else str(judged.seeds or f">{MOST}"),
     ]
-    return [Cell(text) for text in texts]
+    return list(map(Cell, texts))
 
 
 def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
@@ -126,19 +127,18 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
 def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
     head = ["claim", "where", "sentence", "scale", "verdict", "why", "doubt", "table", "row", "against", "metric"]
-    lines = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
+    lines: list[list[Any]] = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
     for verdict in verdicts:
         claim = verdict.claim
-        begin = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
+        begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            values = [getattr(each, key) for key in _RECORD.values()]
-            values += [f"more than {MOST}" if each.seeds == 0 else each.seeds, each.check.within]
-            numbers = [cell(value) for value in values]
-            lines.append([no_formula(text) for text in [*begin, *named]] + [*numbers, no_formula(each.why)])
+            numbers = [getattr(each, key) for key in _RECORD.values()]
+            seeds = f"more than {MOST}" if each.seeds == 0 else each.seeds
+            lines.append([*begin, *named, *numbers, seeds, each.check.within, each.why])
         if not verdict.judged:
-            lines.append([no_formula(text) for text in begin] + [""] * (len(lines[0]) - len(begin)))
-    return csv_text(lines)
+            lines.append(begin + [None] * (len(lines[0]) - len(begin)))
+    return csv_text(map(cell, line) for line in lines)
 
 
 def write_claims(verdicts: Sequence[Verdict], scale: str, out: Path) -> list[Path]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import counted
-from recap.core.files import csv_text, no_formula, write_text
+from recap.core.files import cell, csv_text, write_text
 from recap.core.log import log
 from recap.settings import Table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_records, paper_table
-from recap.tables.text import Block, Cell, TextTable, plain
+from recap.tables.text import Block, TextTable, plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
-
-FORMATS = ("tex", "csv", "html", "md")
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
@@ -32,9 +30,10 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
     """
     frame = table_frame(table, statistics)
     paper = paper_table(frame)
-    records = [[no_formula(text) for text in record] for record in paper_records(paper)]
     paths = write_formats(out / name, full_table(frame), frame.csv(), name=name)
-    paths += write_formats(out / f"{name}.paper", paper, csv_text(records), name=name)
+    paths += write_formats(
+        out / f"{name}.paper", paper, csv_text(map(cell, record) for record in paper_records(paper)), name=name
+    )
     shape = f"{counted(len(table.rows), 'row')}, {counted(len(table.columns), 'column')}"
     log.info(f"table {name}: {shape} -> {out / name}.md")
     return paths
@@ -42,22 +41,18 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
 
 def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list[Path]:
     """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths."""
-    texts = {"tex": latex_table(table, name), "csv": csv, "html": html_table(table), "md": markdown_table(table)}
-    paths = [begin.with_name(f"{begin.name}.{ending}") for ending in FORMATS]
-    for path, ending in zip(paths, FORMATS, strict=True):
-        write_text(path, texts[ending])
-    return paths
+    html = environment("html").get_template("table.html.j2").render(table=table)  # a fragment without other files
+    texts = {"tex": latex_table(table, name), "csv": csv, "html": html, "md": markdown_table(table)}
+    paths = {begin.with_name(f"{begin.name}.{ending}"): text for ending, text in texts.items()}
+    for path, text in paths.items():
+        write_text(path, text)
+    return list(paths)
 
 
 def markdown_table(table: TextTable, level: int = 1) -> str:
     """Return a table as Markdown with aligned columns below a heading of a level."""
     text = environment("md").get_template("table.md.j2").render(table=table, level=level)
     return re.sub(r"(?:^\|.*\n)+", lambda lines: _aligned(lines[0]), text, flags=re.MULTILINE)
-
-
-def html_table(table: TextTable) -> str:
-    """Return a table as a fragment for a browser, without external files."""
-    return environment("html").get_template("table.html.j2").render(table=table)
 
 
 def latex_table(table: TextTable, name: str) -> str:
@@ -73,10 +68,10 @@ def environment(ending: str, *packages: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": html.escape}
+    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": escape}
     escaped = escapes[ending]
     block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
-    made = Environment(
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in ("recap.tables", *packages)]),
         autoescape=True,  # so that what a macro returns is not escaped again
         finalize=lambda shown: shown if isinstance(shown, Markup) else Markup(escaped(str(shown))),
@@ -89,9 +84,9 @@ def environment(ending: str, *packages: str) -> Environment:
         variable_start_string=value[0],
         variable_end_string=value[1],
     )
-    made.globals["markup"] = Markup
-    made.filters["breakable"] = _breakable
-    return made
+    templates.globals["markup"] = Markup
+    templates.filters["breakable"] = _breakable
+    return templates
 
 
 # ----------------------------------------------------------------------------------------------- Markdown
@@ -115,8 +110,9 @@ def _aligned(lines: str) -> str:
 
 # ----------------------------------------------------------------------------------------------- LaTeX
 
+_SYMBOLS = "±pm ×times →rightarrow ↑uparrow ↓downarrow ≤leq ≥geq ≈approx ΔDelta αalpha βbeta λlambda"
 _SPECIAL = {
-    **dict(zip("{}$&#%_", (r"\{", r"\}", r"\$", r"\&", r"\#", r"\%", r"\_"), strict=True)),
+    **{char: rf"\{char}" for char in "{}$&#%_"},
     "[": "{[}",  # after the end of a line it and a star would be arguments
     "*": "{*}",
     "\\": r"\textbackslash{}",
@@ -126,19 +122,8 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "×": r"$\times$",
     "†": r"$^\dagger$",
-    "→": r"$\rightarrow$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≈": r"$\approx$",
-    "Δ": r"$\Delta$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "λ": r"$\lambda$",
+    **{pair[0]: rf"$\{pair[1:]}$" for pair in _SYMBOLS.split()},
 }
 _PUNCTUATION = "–—‘’“”…•"
 _LACKING = "ĦħĸĿŀŉŦŧſ"  # Latin letters that no font of pdfLaTeX has
@@ -205,44 +190,37 @@ def width_of(table: TextTable, size: float) -> float:
     for index, (short, _) in enumerate(table.columns):
         cells = [line.cells[index] for line in table.lines]
         means = max(_text_width(cell.text, size) for cell in cells)
-        beside = max(_text_width(_beside(cell), 0.75 * size) for cell in cells)
+        texts = [
+            f"±{cell.sd}" * bool(cell.sd) + "†" * cell.dagger + f" ({cell.printed})" * bool(cell.printed)
+            for cell in cells
+        ]
+        beside = max(_text_width(text, 0.75 * size) for text in texts)
         total += _GAP + max(means + beside, *(_text_width(word, size) for word in short.split()))
     return total
 
 
-def _beside(cell: Cell) -> str:
-    return f"±{cell.sd}" * bool(cell.sd) + "†" * cell.dagger + f" ({cell.printed})" * bool(cell.printed)
-
-
 def _text_width(text: str, size: float) -> float:
-    return (
-        sum(_WIDTHS.get(char, 500 if char.isdigit() else 680 if char.isupper() else 470) for char in text) * size / 1000
-    )
+    widths = (_WIDTHS.get(char, 500 if char.isdigit() else 680 if char.isupper() else 470) for char in text)
+    return sum(widths) * size / 1000
 
 
-def _floats(table: TextTable, size: float) -> list[tuple[list[Block], list[str]]]:
+def _floats(table: TextTable, size: float) -> list[list[Block | str]]:
     """Return blocks and notes of each float: one that is taller than a page would lose its end."""
     head = " ".join([table.title, table.scale, *table.legend])
     room = _PAGE_HEIGHT - 50 - 13.6 * (1 + len(head) // 80)
-    texts = [*table.sentences, *(f"Signature: {text}" for text in table.signatures)]
     parts: list[tuple[Block | str, float]] = []
     for block in table.blocks:
-        lines = sum(
-            (1 + len(line.label) // _LABEL for line in block.lines), bool(block.label) + len(block.label) // 100
-        )
+        head_lines = bool(block.label) + len(block.label) // 100
+        lines = head_lines + sum(1 + len(line.label) // _LABEL for line in block.lines)
         parts.append((block, 5 + 1.25 * size * lines))
-    parts += [(text, 9.8 * (1 + len(text) // 105)) for text in texts]
-    floats: list[tuple[list[Block], list[str]]] = [([], [])]
-    used = 0.0
+    for text in (*table.sentences, *(f"Signature: {text}" for text in table.signatures)):
+        parts.append((text, 9.8 * (1 + len(text) // 105)))
+    floats, used = [list[Block | str]()], 0.0
     for part, height in parts:
         if used and used + height > room:
-            floats.append(([], []))
+            floats.append([])
             used = 0.0
-        blocks, notes = floats[-1]
-        if isinstance(part, Block):
-            blocks.append(part)
-        else:
-            notes.append(part)
+        floats[-1].append(part)
         used += height
     return floats
 

@@ -15,7 +15,7 @@ from recap.core.files import csv_text
 from recap.settings import Table
 from recap.settings.tables import P_UNITS, RUN_COLUMNS, WHOLE_ROW, column_info, heading
 from recap.statistics.comparison import MOST, UNITS
-from recap.tables.text import number_text, plain
+from recap.tables.text import ended, number_text, plain
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -136,11 +136,11 @@ def _record(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[
         "images": statistics["images"] if part in OURS else None,
         "seeds_for_printed": str(seeds["seeds"] or f">{MOST}") if seeds.get("difference") else None,
         "missing": missing or None,
-        "doubt": f"Doubt about the printed {name}: {_ended(doubt)}" if doubt else None,
-        "row_doubt": f"Doubt about the printed row: {_ended(whole)}" if whole else None,
+        "doubt": f"Doubt about the printed {name}: {ended(doubt)}" if doubt else None,
+        "row_doubt": f"Doubt about the printed row: {ended(whole)}" if whole else None,
         "no_difference": why or None,
         "p_fits": _explained(row["p_fits"][column]) if column in row.get("p_fits", {}) else None,
-        "note": _ended(row["note"]) if row.get("note") else None,
+        "note": ended(row["note"]) if row.get("note") else None,
         "captions": row.get("captions"),
         "released": row.get("released"),
         "not_run": _not_run(part, row, statistics["columns"]),
@@ -152,17 +152,16 @@ def _record(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[
         if comparison and p is None and statistics["family"]["made"]:
             no_test = f"No test: {plain(test['reason'])}." if test else why or f"No comparison: {comparison['reason']}."
         record |= {f"p_{unit}": p, f"no_p_{unit}": no_test}
-    scales = dict.fromkeys(("mean_difference", "low", "high"), scaled)
     for key, names in {"paired": _PAIRED, "welch": _WELCH, "joint": _WELCH}.items():
         values = comparison.get(key) or {}
-        record |= {f"{key}_{each}": scales.get(each, lambda value: value)(values.get(each)) for each in names}
+        for each in names:
+            value = values.get(each)
+            record[f"{key}_{each}"] = scaled(value) if each in ("mean_difference", "low", "high") else value
     for ours in statistics["rows"] if part == "quoted" else []:
-        record[f"difference_of_{ours['id']}"] = difference_to_quoted(ours, row, column)
+        mean = ours["cells"][column]["mean"] if ours["as_printed"] else None  # other data or settings do not compare
+        difference = None if mean is None or printed is None else round(info.scale * mean - printed, 9)
+        record[f"difference_of_{ours['id']}"] = difference
     return record
-
-
-def _ended(text: str) -> str:
-    return f"{plain(text).rstrip('.')}."
 
 
 def _not_run(part: str, row: Mapping[str, Any], columns: list[str]) -> str | None:
@@ -195,14 +194,6 @@ def _explained(units: list[str]) -> str:
 def from_outside(row: Mapping[str, Any]) -> str:
     """Return what a row is called that is not trained here."""
     return "released weights" if row.get("released") else "captions from outside"
-
-
-def difference_to_quoted(row: Mapping[str, Any], quoted: Mapping[str, Any], column: str) -> float | None:
-    """Return ours minus a quoted number; None where ours has other data or settings, or either has no number."""
-    mean, printed = row["cells"][column]["mean"], quoted["printed"].get(column)
-    if not row["as_printed"] or mean is None or printed is None:
-        return None
-    return round(column_info(column).scale * mean - printed, 9)
 
 
 def _mark_best(cells: DataFrame, column: str) -> None:

@@ -9,8 +9,8 @@ from recap.core.hashing import parse_signature
 from recap.settings.metrics import FEW_IMAGES, score_info, server_names
 from recap.settings.tables import column_info, heading
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT, least_difference
-from recap.tables.frame import Frame, difference_to_quoted, from_outside
-from recap.tables.text import plain
+from recap.tables.frame import Frame, from_outside
+from recap.tables.text import ended, plain
 
 Statistics = Mapping[str, Any]
 
@@ -72,12 +72,9 @@ def short_note(frame: Frame, names: Mapping[str, str]) -> str:
     return f"{units}. {'; '.join(filter(None, parts))}." + (f" {short}." if short else "")
 
 
-def full_notes(frame: Frame) -> list[str]:
-    """Return what the numbers are, where printed ones are from, and what the tests say."""
-    return list(_full_notes(frame, frame.statistics))
-
-
-def _full_notes(frame: Frame, statistics: Statistics) -> Iterator[str]:
+def full_notes(frame: Frame) -> Iterator[str]:
+    """Yield what the numbers are, where printed ones are from, and what the tests say."""
+    statistics = frame.statistics
     seeds, columns = statistics["seeds"], statistics["columns"]
     spread = f"one seed ({seeds[0]}), so no spread"
     if len(seeds) > 1:
@@ -98,8 +95,8 @@ def _full_notes(frame: Frame, statistics: Statistics) -> Iterator[str]:
     yield from (f"{kind}: {', '.join(rows)}. {NO_RUNS}" for kind, rows in outside.items())
     if unscaled := _unscaled(statistics):
         yield f"Not in percent: {', '.join(unscaled)}."
-    yield from _on_printed(statistics)
-    yield from (f"Doubt about the printed table: {plain(text).rstrip('.')}." for text in statistics.get("doubts", []))
+    yield from _on_printed(frame, statistics)
+    yield from (f"Doubt about the printed table: {ended(text)}" for text in statistics.get("doubts", []))
     if statistics["family"]["made"]:
         yield from (_on_p(statistics), *filter(None, [_on_power(statistics)]))
     if frame.cells.seeds_for_printed.notna().any():
@@ -113,7 +110,7 @@ def _unscaled(statistics: Statistics) -> list[str]:
     return [heading(column) for column in statistics["columns"] if column_info(column).scale != 100]
 
 
-def _on_printed(statistics: Statistics) -> Iterator[str]:
+def _on_printed(frame: Frame, statistics: Statistics) -> Iterator[str]:
     """Yield what printed numbers were measured on, why there is no difference to them, and those to quoted rows."""
     rows = [
         row for row in statistics["rows"] if any(cell["printed_percent"] is not None for cell in row["cells"].values())
@@ -131,15 +128,13 @@ def _on_printed(statistics: Statistics) -> Iterator[str]:
             sentence += f"; no difference to them where our data set or settings are others: {', '.join(others)}"
     if rows or statistics["quoted"] or statistics["not_run"]:
         yield f"{sentence}."
-    quoted = [row for row in statistics["quoted"] if _MAIN in row["printed"]]
-    compared = False
-    for row in statistics["rows"] if _MAIN in statistics["columns"] else []:
-        differences = [(plain(each["label"]), difference_to_quoted(row, each, _MAIN)) for each in quoted]
-        if listed := ", ".join(f"{label} {value:+.1f}" for label, value in differences if value is not None):
-            compared = True
-            yield f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}."
-    if compared:
-        yield "Quoted numbers are compared without a test."
+    quoted = frame.cells[(frame.cells.part == "quoted") & (frame.cells.metric == _MAIN)]
+    compared = []
+    for row in statistics["rows"] if len(quoted) else []:
+        differences = quoted[["label", f"difference_of_{row['id']}"]].dropna().itertuples(index=False)
+        if listed := ", ".join(f"{label} {value:+.1f}" for label, value in differences):
+            compared.append(f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}.")
+    yield from (*compared, *(["Quoted numbers are compared without a test."] if compared else []))
 
 
 def _on_p(statistics: Statistics) -> str:

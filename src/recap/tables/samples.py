@@ -20,12 +20,12 @@ from recap.settings import Table
 from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 from recap.tables import contact_sheet as sheet
-from recap.tables.contact_sheet import Styled
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+EMPTY = "(empty caption)"
 _EDGE, _TEXT_WIDTH = 300, 560  # pixels: edge of the box of an image, width of the text beside it
 _DARKER = 0.7  # of the color of a line, as text on white
 
@@ -97,67 +97,57 @@ def write_samples(
     ``count`` images are drawn at random, the same ones on every run; those of the table's examples follow. The photos
     are in folders or zips; ``scores_root`` is above ``<dataset>/<subset>/...`` with the scores of each run.
     """
-    samples = choose_samples(
-        name=name, table=table, seeds=seeds, corpus_path=corpus_path, scores_root=scores_root, count=count
-    )
+    samples = choose_samples(name, table, seeds, corpus_path, scores_root, count)
     source = ImageSource(list(image_roots))
     photos = [sheet.read_photo(source, sample.file) for sample in samples]
     figure = out / f"{name}_captions.png"
     draw_samples(samples, photos, figure, title=table.title, scale=table.scale)
-    write_text(out / f"{name}_captions.md", _samples_markdown(samples, table=table, figure=figure.name))
+    write_text(figure.with_suffix(".md"), _samples_markdown(samples, table=table, figure=figure.name))
     return samples
 
 
 def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
-    cards = [
-        sheet.beside([sheet.fitted(photo, _EDGE), sheet.written(_card_text(number, sample), _TEXT_WIDTH)], sheet.MARGIN)
-        for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1)
-    ]
+    from PIL.ImageColor import getrgb
+    from PIL.ImageOps import pad
+
+    colours = sheet.colour_of(caption.label for sample in samples for caption in sample.captions)
+    cards = []
+    for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
+        lines = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
+        for caption in sample.captions:
+            red, green, blue = (round(_DARKER * part) for part in getrgb(colours[caption.label])[:3])
+            lines.append((caption.heading(), "bold", (red, green, blue)))
+            lines.append((caption.text or EMPTY, "plain", sheet.TEXT_COLOR))
+        lines += [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
+        box = pad(photo, (_EDGE, _EDGE), color=sheet.BACKGROUND, centering=(0, 0))
+        cards.append(sheet.beside([box, sheet.written(lines, _TEXT_WIDTH)], sheet.MARGIN))
     head = [(title, "bold", sheet.TEXT_COLOR), (scale, "plain", sheet.GREY)]
     sheet.write_sheet(head, cards, out, columns=1 if len(samples) <= 2 else 2)
 
 
-def _card_text(number: int, sample: Sample) -> list[Styled]:
-    """Return the text beside one image: every row's label and caption, then the references in gray."""
-    from PIL.ImageColor import getrgb
-
-    lines: list[Styled] = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
-    colours = sheet.colour_of(caption.label for caption in sample.captions)
-    for caption in sample.captions:
-        red, green, blue = (round(_DARKER * part) for part in getrgb(colours[caption.label])[:3])
-        lines.append((caption.heading(), "bold", (red, green, blue)))
-        lines.append((caption.text or "(empty caption)", "plain", sheet.TEXT_COLOR))
-    return lines + [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
-
-
 def choose_samples(
-    *, name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
+    name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
 ) -> list[Sample]:
     """Take the table's images, draw others at random, the same on every run, and look up the captions of every row.
 
     The table's name and the first seed decide the draw. For each example phrase that a caption says, an image is drawn.
     """
-    scored = {row.id: ScoredCaptions.read(scores_root / row_runs(row, list(seeds))[0].path) for row in table.rows}
-    for row in table.outside:
-        scored[row.id] = ScoredCaptions.read(scores_root / outside_path(table, name, row.id))
-    labels = {row.id: row.label for row in table.rows}
-    labels |= {row.id: f"{row.label} (from outside)" for row in table.outside}
+    folders = {row.id: (row.label, row_runs(row, list(seeds))[0].path) for row in table.rows}
+    folders |= {row.id: (f"{row.label} (from outside)", outside_path(table, name, row.id)) for row in table.outside}
+    scored = {row: ScoredCaptions.read(scores_root / path) for row, (_, path) in folders.items()}
     split = next(iter(scored.values())).split
     corpus = Corpus.read(corpus_path)
     references, files = corpus.captions(split), corpus.files()
     for row_id, each in scored.items():
         if set(each.captions) != set(references):
             raise MetricError(f"the captions of row {row_id!r} are not those of the split {split!r} of {corpus_path}")
-    for image_id in table.image_ids:
-        if image_id not in references:
-            raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {image_id}")
+    if missing := [image for image in table.image_ids if image not in references]:
+        raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {missing[0]}")
     ids = sorted(references)
     drawn = generator(seeds[0], "samples", name).choice(len(ids), size=min(count, len(ids)), replace=False)
     named = [*table.image_ids, *_with_references(table.image_captions, references, name)]
-    chosen: list[tuple[int, str | None]] = [
-        (i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn.tolist())])
-    ]
+    chosen: list[tuple[int, str | None]] = [(i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn)])]
     if table.examples:
         random, captions = generator(seeds[0], "examples", name), scored[table.examples.row].captions
         for phrase in table.examples.phrases:
@@ -165,19 +155,14 @@ def choose_samples(
             saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
             if saying:
                 chosen.append((saying[int(random.integers(len(saying)))], phrase))
-    return [
-        Sample(
-            image_id=image_id,
-            file=files[image_id],
-            captions=[
-                RowCaption(plain(label), plain(of.captions[image_id]), of.scores.get("CIDEr", {}).get(image_id))
-                for label, of in ((labels[row_id], each) for row_id, each in scored.items())
-            ],
-            references=[plain(caption) for caption in references[image_id]],
-            phrase=phrase,
-        )
-        for image_id, phrase in chosen
-    ]
+    samples = []
+    for image, example in chosen:
+        of_rows = [
+            RowCaption(plain(label), plain(scored[row].captions[image]), scored[row].scores.get("CIDEr", {}).get(image))
+            for row, (label, _) in folders.items()
+        ]
+        samples.append(Sample(image, files[image], of_rows, list(map(plain, references[image])), example))
+    return samples
 
 
 def _with_references(captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str) -> list[int]:
@@ -210,7 +195,7 @@ def _samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -
     for number, sample in enumerate(samples, start=1):
         lines += [f"## {number}. {_markdown(sample.heading())}: {_markdown(sample.file)}", ""]
         for caption in sample.captions:
-            lines.append(f"- **{_markdown(caption.heading())}**: {_markdown(caption.text) or '(empty caption)'}")
+            lines.append(f"- **{_markdown(caption.heading())}**: {_markdown(caption.text) or EMPTY}")
         lines += [f"- reference: {_markdown(text)}" for text in sample.references]
         lines.append("")
     return "\n".join(lines)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from recap.settings.metrics import server_names
 from recap.settings.tables import RUN_COLUMNS, column_info, heading
 from recap.tables import notes
 from recap.tables.frame import OURS, PRINTED, Frame, from_outside
-from recap.tables.text import Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, ended, number_text, p_text, plain
 
 Cells = Sequence[Mapping[str, Any]]  # of one row of the frame
 
@@ -33,12 +34,16 @@ def _text_table(frame: Frame, style: str, scale: str) -> TextTable:
     return TextTable(plain(frame.table.title), plain(scale), names, style)
 
 
-def _numbers(cell: Mapping[str, Any], key: str, deviation: str) -> dict[str, Any]:
-    """Return a number and its spread as text."""
+def _ours(cell: Mapping[str, Any], **beside: str) -> Cell:
+    """Return the cell of a mean of ours."""
     digits = column_info(cell["metric"]).digits
-    spread = cell[deviation]
-    shown = f"{spread:g}" if key == "printed" and spread is not None else number_text(spread, digits)
-    return {"text": number_text(cell[key], digits), "sd": "" if spread is None else shown}
+    sd = "" if cell["sd"] is None else number_text(cell["sd"], digits)
+    return Cell(number_text(cell["mean"], digits), sd, best=cell["best"], dagger=bool(cell["mark"]), **beside)
+
+
+def _printed(cell: Mapping[str, Any]) -> str:
+    """Return the number of the paper as text."""
+    return number_text(cell["printed"], column_info(cell["metric"]).digits)
 
 
 # ----------------------------------------------------------------------------------------------- one line a row
@@ -70,12 +75,16 @@ def _paper_line(cells: Cells, table: TextTable) -> Line:
     """Return the line of a row."""
     row, mark = cells[0], table.footnotes.mark
     printed = row["part"] in PRINTED
-    texts = [_paper_cell(cell, table) for cell in cells]
+    texts = []
+    for cell in cells:
+        note, number = mark(cell["doubt"]), _printed(cell)
+        beside = "" if cell["printed"] is None else number
+        texts.append(Cell(number, note=note) if printed else _ours(cell, printed=beside, note=note))
     marks = [mark(row["row_doubt"]), mark(row["note"])]
     tag, source = ("printed", "printed") if printed else ("", RUN)
     scorers = ", ".join(dict.fromkeys(plain(cell["source"]) for cell in cells if cell["source"]))
     if row["not_run"]:
-        marks.append(mark(f"Own, not run: {plain(row['not_run']).rstrip('.')}."))
+        marks.append(mark(f"Own, not run: {ended(row['not_run'])}"))
         tag, source = "own, not run", f"own, not run: {plain(row['not_run'])}"
     elif row["part"] == "outside":
         marks.append(mark(f"{notes.scored_here(row)}. {notes.NO_RUNS}"))
@@ -86,29 +95,20 @@ def _paper_line(cells: Cells, table: TextTable) -> Line:
     return Line(row["label"], texts, tuple(dict.fromkeys(filter(None, marks))), tag, source, printed)
 
 
-def _paper_cell(cell: Mapping[str, Any], table: TextTable) -> Cell:
-    note = table.footnotes.mark(cell["doubt"])
-    if cell["part"] in PRINTED:
-        return Cell(_numbers(cell, "printed", "printed_sd")["text"], note=note)
-    beside = "" if cell["printed"] is None else _numbers(cell, "printed", "printed_sd")["text"]
-    return Cell(**_numbers(cell, "mean", "sd"), printed=beside, best=cell["best"], dagger=bool(cell["mark"]), note=note)
-
-
 def paper_records(table: TextTable) -> list[list[str]]:
     """Return the lines of the CSV: numbers as they are shown, with the name of each metric in full."""
-    parts = ("", " sd", " mark", " printed")
-    head = ["row", "source", "scale", *(f"{name}{part}" for _, name in table.columns for part in parts)]
-    records = [[*head, *(["doubt"] if table.footnotes else [])]]
+    footnotes = {mark: text for text, mark in table.footnotes.items()}
+    head = ["row", "source", "scale"]
+    head += [f"{name}{part}" for _, name in table.columns for part in ("", " sd", " mark", " printed")]
+    records = [head + ["doubt"] * bool(footnotes)]
     for line in table.lines:
         record = [line.label, line.source, "" if line.printed else table.scale]
         for cell in line.cells:
-            text = "" if cell.text == "--" else cell.text
+            text = "" if cell.text == NONE else cell.text
             ours, beside = ("", text) if line.printed else (text, cell.printed)
             record += [ours, cell.sd, str(int(cell.dagger)) if ours else "", beside]
-        marks = [*line.notes, *(cell.note for cell in line.cells if cell.note)]
-        records.append(
-            [*record, *([" ".join(table.footnotes[mark] for mark in dict.fromkeys(marks))] if table.footnotes else [])]
-        )
+        marks = dict.fromkeys([*line.notes, *(cell.note for cell in line.cells if cell.note)])
+        records.append(record + [" ".join(map(footnotes.__getitem__, marks))] * bool(footnotes))
     return records
 
 
@@ -118,78 +118,62 @@ def paper_records(table: TextTable) -> list[list[str]]:
 def full_table(frame: Frame) -> TextTable:
     """Return a block for each row with a line for each kind of number: ours, printed, differences, and every test."""
     table = _text_table(frame, "full", frame.table.scale)
-    table.blocks = [_block(cells, table, frame.statistics) for cells in frame.rows(*PRINTED, *OURS)]
+    units = frame.statistics["family"]["units"]
+    table.blocks = [_block(cells, table, units) for cells in frame.rows(*PRINTED, *OURS)]
     table.legend = notes.legend(frame, beside=False)
-    table.notes = notes.full_notes(frame)
+    table.notes = list(notes.full_notes(frame))
     table.signatures = _signatures(frame)
     return table
 
 
-def _block(cells: Cells, table: TextTable, statistics: Mapping[str, Any]) -> Block:
-    row, mark, columns = cells[0], table.footnotes.mark, len(cells)
-    outside, printed = row["part"] == "outside", row["part"] in PRINTED
+def _block(cells: Cells, table: TextTable, units: Sequence[str]) -> Block:
+    row, mark, lines = cells[0], table.footnotes.mark, []
+    outside = row["part"] == "outside"
     origin = {"quoted": " (printed, not run)", "not_run": " (own, not run)", "outside": f" ({from_outside(row)})"}
     label = row["label"] + (" (baseline)" if row["id"] == row["baseline"] else origin.get(row["part"], ""))
-    lines = []
     if row["not_run"]:
-        reason = mark(f"Own, not run: {plain(row['not_run']).rstrip('.')}.")
-        lines.append(Line("ours: not run", [Cell()] * columns, (reason,)))
-    elif not printed:
-        lines.append(_ours(cells, table))
-    for kind, note, shown in _kinds(["images"] if outside else statistics["family"]["units"]):
-        if row["not_run"] and kind not in ("printed", "p, printed"):
+        lines.append(Line("ours: not run", [Cell()] * len(cells), (mark(f"Own, not run: {ended(row['not_run'])}"),)))
+    elif row["part"] not in PRINTED:
+        lines.append(_line_of_ours(cells, table))
+    spreads = ["" if cell["printed_sd"] is None else f"{cell['printed_sd']:g}" for cell in cells]
+    texts = [Cell(_printed(cell), sd, note=mark(cell["doubt"])) for cell, sd in zip(cells, spreads, strict=True)]
+    if any(text != Cell() for text in texts):
+        lines.append(Line("printed", texts, tuple(filter(None, [mark(row["row_doubt"])]))))
+    for kind, key, note, shown in _kinds(["images"] if outside else units):
+        if row["not_run"] and key != "printed_p":
             continue
-        texts = [Cell(shown(cell), note=mark(cell.get(note))) for cell in cells]
-        if all(cell == Cell() for cell in texts):
-            continue
-        kind = "minus baseline" if outside and kind == "ours minus baseline" else kind
-        if kind == "printed":
-            texts = [
-                replace(text, **_numbers(cell, "printed", "printed_sd"))
-                for text, cell in zip(texts, cells, strict=True)
-            ]
-        lines.append(Line(kind, texts, tuple(filter(None, [mark(row["row_doubt"]) if kind == "printed" else ""]))))
+        values = [NONE if cell[key] is None else shown(cell[key], column_info(cell["metric"]).digits) for cell in cells]
+        texts = [Cell(value, note=mark(cell.get(note))) for cell, value in zip(cells, values, strict=True)]
+        if any(text != Cell() for text in texts):
+            lines.append(Line("minus baseline" if outside and key == "difference" else kind, texts))
     return Block(label, lines)
 
 
-def _kinds(units: Sequence[str]) -> list[tuple[str, str, Callable[[Mapping[str, Any]], str]]]:
-    """Return the kinds of lines: name, key of the footnote, and the text of a cell."""
-
-    def number(key: str, more: int = 0) -> Callable[[Mapping[str, Any]], str]:
-        return lambda cell: number_text(cell[key], column_info(cell["metric"]).digits + more, signed=True)
-
-    def p(key: str) -> Callable[[Mapping[str, Any]], str]:
-        return lambda cell: number_text(None, 0) if cell[key] is None else p_text(cell[key])
-
-    def as_is(key: str) -> Callable[[Mapping[str, Any]], str]:
-        return lambda cell: number_text(None, 0) if cell[key] is None else f"{cell[key]}"
-
+def _kinds(units: Sequence[str]) -> list[tuple[str, str, str, Callable[[Any, int], str]]]:
+    """Return the kinds of lines: name, key of the value, key of its footnote, and a value of so many digits as text."""
+    signed = partial(number_text, signed=True)
     return [
-        ("printed", "doubt", as_is("printed")),
-        ("ours minus printed", "", number("difference_to_printed")),
-        ("ours minus baseline", "no_difference", number("difference", 1)),
-        ("p, printed", "p_fits", as_is("printed_p")),
-        *((f"p, {unit} (Holm)", f"no_p_{unit}", p(f"p_{unit}")) for unit in units),
-        (notes.SEEDS_LINE, "", as_is("seeds_for_printed")),
+        ("ours minus printed", "difference_to_printed", "", signed),
+        ("ours minus baseline", "difference", "no_difference", lambda value, digits: signed(value, digits + 1)),
+        ("p, printed", "printed_p", "p_fits", lambda p, _: str(p)),
+        *((f"p, {unit} (Holm)", f"p_{unit}", f"no_p_{unit}", lambda p, _: p_text(p)) for unit in units),
+        (notes.SEEDS_LINE, "seeds_for_printed", "", lambda seeds, _: str(seeds)),
     ]
 
 
-def _ours(cells: Cells, table: TextTable) -> Line:
+def _line_of_ours(cells: Cells, table: TextTable) -> Line:
     """Return the line of our means, with the number of runs where it is not the same in all columns."""
     row, mark = cells[0], table.footnotes.mark
     counts = {cell["n"] for cell in cells if cell["n"]}
-    same = counts.pop() if len(counts) == 1 else None
     texts = []
     for cell in cells:
-        text = Cell(
-            **_numbers(cell, "mean", "sd"), best=cell["best"], dagger=bool(cell["mark"]), note=mark(cell["missing"])
-        )
-        several = same is None and cell["mean"] is not None
+        text = _ours(cell, note=mark(cell["missing"]))
+        several = len(counts) != 1 and cell["mean"] is not None
         texts.append(replace(text, text=f"{text.text} ({cell['n']})") if several else text)
     sources = dict.fromkeys(cell["source"] for cell in cells if cell["source"])
     kind = ", ".join(["scored here" if row["part"] == "outside" else "ours", *sources])
     if row["part"] != "outside":
-        kind += " (n)" if same is None else f" (n = {same})"
+        kind += f" (n = {counts.pop()})" if len(counts) == 1 else " (n)"
     return Line(kind, texts, tuple(filter(None, [mark(row["note"])])))
 
 

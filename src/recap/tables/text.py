@@ -13,9 +13,14 @@ def plain(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def p_text(p: float) -> str:
-    """Return a p of ours."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+def ended(text: str) -> str:
+    """Return text on one line with one full stop at its end."""
+    return f"{plain(text).rstrip('.')}."
+
+
+def p_text(p: float | None) -> str:
+    """Return a p of ours, or two dashes."""
+    return NONE if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def number_text(value: float | None, digits: int, *, signed: bool = False) -> str:
@@ -27,18 +32,11 @@ def number_text(value: float | None, digits: int, *, signed: bool = False) -> st
 
 
 class Footnotes(dict[str, str]):
-    """Mark (a, b, ...) -> text of a footnote."""
+    """Text of a footnote -> its mark (a, b, ...)."""
 
     def mark(self, text: str | None) -> str:
         """Return the mark of a footnote, a new one unless the text is already a footnote; no text has no mark."""
-        if not text:
-            return ""
-        for mark, other in self.items():
-            if other == text:
-                return mark
-        mark = _letters(len(self))
-        self[mark] = text
-        return mark
+        return self.setdefault(text, _letters(len(self))) if text else ""
 
 
 def _letters(number: int) -> str:
@@ -102,4 +100,4 @@ class TextTable:
     @property
     def sentences(self) -> list[str]:
         """Footnotes behind their marks, then notes."""
-        return [*(f"[{mark}] {text}" for mark, text in self.footnotes.items()), *self.notes]
+        return [*(f"[{mark}] {text}" for text, mark in self.footnotes.items()), *self.notes]

@@ -6,7 +6,6 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.report_results import ReportFolder, write_claim
-from recap.cli import main
 from recap.core.errors import DataError
 from recap.report.docs import EARLIER, write_docs
 
@@ -37,17 +36,6 @@ def test_what_is_not_finished_is_left_out_and_named(profile):
     assert "Left out until its runs are finished: Two models on twenty scenes." in page and "| Transformer" not in page
 
 
-def test_other_scores_change_the_page(profile):
-    profile.write_all()
-    pages = []
-    for _ in range(2):
-        pages.append(write_docs("tiny", [profile.plan()], Path("docs")).read_text())
-        for run in profile.plan().scored():
-            profile.write_scores(run, more=0.1)
-        profile.write_statistics()
-    assert "35.5" in pages[0] and "35.5" not in pages[1]
-
-
 def test_one_paragraph_of_prose_is_taken_and_more_is_refused(profile):
     prose = Path("docs/prose/tiny.md")
     prose.parent.mkdir(parents=True)
@@ -68,9 +56,3 @@ def test_what_is_kept_of_earlier_runs_ends_the_page_and_says_so(profile):
     assert page.endswith(f"\n## Earlier runs\n\n{EARLIER}\n\n{kept.read_text()}")
     kept.unlink()
     assert "Earlier" not in write_docs("tiny", [profile.plan()], Path("docs")).read_text()
-
-
-def test_the_command_writes_the_page_of_a_profile(profile, capsys):
-    main(["report", "docs", "tiny", "--into", "docs/results"])
-    assert capsys.readouterr().out == "docs/results/tiny.md\n"
-    assert Path("docs/results/tiny.md").exists()

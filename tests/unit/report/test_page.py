@@ -1,47 +1,20 @@
 """The one page of a profile: what it says while runs are missing; it needs no other file, and it is escaped."""
 
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from helpers.commands import refused_command
+from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
-from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import RecapError
-from recap.report.page import duration, make_report
+from recap.report.page import make_report
 from recap.share.artifacts import problems
 
 pytestmark = pytest.mark.seconds
-
-
-class Page(HTMLParser):
-    """What a test asks of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text, self.text_of = [], "", {}
-        self._open = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        if not {"script", "style"} & set(self._open):
-            self.text += " ".join(data.split()) + " "
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 @pytest.fixture
@@ -70,7 +43,7 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     profile.write_training(plan.weights(done), seconds=5400)
     page = page_of(profile)
     assert f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations" in page.text
-    assert "35.5" in page.text and "Preliminary" in page.text and "1.5 h" in page.text
+    assert "35.5" in page.text and "Preliminary" in page.text and "1.50 hours" in page.text
     assert "Photo of image" in " ".join(image.get("alt", "") for image in page.all("img"))
 
 
@@ -97,11 +70,6 @@ def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
     targets = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
     assert {link["href"][1:] for link in page.all("a")} <= targets
     assert all(region.get("tabindex") == "0" for region in page.all("div") if region.get("class") == "scroll")
-
-
-def test_equal_files_give_an_equal_page(profile):
-    profile.write_all()
-    assert make_report(profile.plan()).read_text() == make_report(profile.plan()).read_text()
 
 
 def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(profile):
@@ -146,13 +114,3 @@ def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profil
     assert ("no booktabs.sty" if program else "pdflatex is not installed") in output
     assert not earlier.exists() and earlier.with_suffix(".html").exists()
     assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
-
-
-def test_the_command_prints_where_the_page_is(profile, capsys):
-    main(["report", "make", "tiny", "--inputs", "inputs"])
-    assert capsys.readouterr().out == "reports/tiny/report.html\n"
-    assert "'tiny'" in refused_command(capsys, "report", "make", "tinny")
-
-
-def test_hours_have_a_unit():
-    assert [duration(hours) for hours in (0, 0.05, 12.34, 1234)] == ["0.0 h", "3.0 min", "12.3 h", "1,234 h"]

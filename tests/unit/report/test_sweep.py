@@ -127,15 +127,6 @@ def test_the_numbers_are_means_with_their_t_interval(drawn):
         assert picture.size[0] > 1000
 
 
-def test_a_long_heading_takes_no_room_from_the_panels(drawn):
-    heights = []
-    for scale in ("tiny", "a long sentence about the scale of this run. " * 20):
-        drawn(scale=scale)
-        with Image.open(drawn.png) as picture:
-            heights.append(picture.size[1])
-    assert heights[1] > heights[0] + 100
-
-
 def test_a_row_without_statistics_is_named(drawn):
     missing = [{"label": "a", "points": [{"x": 1, "table": "one", "row": "nowhere"}]}]
     with refused(RecapError, "one.json", "row 'nowhere'"):

@@ -1,6 +1,7 @@
 """`recap runs` and `recap tables`: what is finished, in the terminal."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -97,24 +98,17 @@ def photographed(here, results):
     return here
 
 
-def page_data(page):
-    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
-
-
 def test_the_gallery_has_photos_references_captions_and_scores_in_one_file(photographed, capsys):
     printed(capsys, "runs", "gallery", "seed-1", "seed-2", "--out", "gallery.html")
     page = (photographed / "gallery.html").read_text()
-    data = page_data(page)
-    assert data["systems"] == ["transformer seed 1 xe", "transformer seed 2 xe"] and data["metrics"] == ["CIDEr"]
-    assert len(data["photos"]) == 6 and "all images" in data["about"]
-    photo = data["photos"][2]
-    assert photo["scores"] == [[20.0], [50.0]] and len(photo["references"]) == 5
-    assert photo["captions"][1].startswith("two </script>") and photo["src"].startswith("data:image/jpeg;base64,")
-    assert page.count("</script>") == 2 and "<img src=x" not in page and "http" not in page
+    assert page.count("<article") == page.count('src="data:image/jpeg;base64,') == 6 and "all images" in page
+    assert page.count("<td>transformer seed 2 xe</td>") == 6 and '<option value="0" selected>CIDEr</option>' in page
+    assert re.findall('data-scores="(.*?)"', page)[2] == "[[20.0], [50.0]]" and page.count('<li class="text">') == 30
+    assert page.count("two &lt;/script&gt;") == 6 and page.count("</script>") == 1
+    assert "<img src=x" not in page and "://" not in page
     printed(capsys, "runs", "gallery", "seed-1", "--count", "2", "--images", "--out", "few.html")
-    few = page_data((photographed / "few.html").read_text())
-    assert len(few["photos"]) == 2 and not any(photo["src"] for photo in few["photos"])
-    assert "a random sample of 2 of 6" in few["about"]
+    few = (photographed / "few.html").read_text()
+    assert few.count("<article") == 2 and "<img" not in few and "a random sample of 2 of 6" in few
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
@@ -123,5 +117,5 @@ def test_the_gallery_draws_itself_in_a_browser(photographed, capsys):
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom"]
     command = ["chromium", *options, f"file://{photographed / 'gallery.html'}"]
     page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    assert "6 of 6 images" in page and page.count("<article>") == 6
+    assert "6 of 6 images" in page and page.count("<article") == 6
     assert "difference 30.0" in page and "&lt;img src=x" in page and "<img src=x" not in page

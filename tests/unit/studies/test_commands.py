@@ -31,14 +31,3 @@ def test_from_captions_to_a_table(world):
     text = (world / "tables" / "objects.md").read_text()
     assert "SIMULATED raters" in text and "Q2. Does the caption describe things not in the image?" in text
     assert {file.suffix for file in (world / "tables").glob("objects.*")} == {".tex", ".csv", ".html", ".md"}
-
-
-def test_forms_that_name_nobody_are_not_served_to_people(world, capsys):
-    sheets()
-    path = world / "s" / "sheets.json"
-    path.write_text(path.read_text().replace('"responses": "simulated"', '"responses": null'))
-    (world / "s" / "SHA256SUMS").unlink()
-    with pytest.raises(SystemExit):
-        main(["study", "serve", "--sheets", "s/sheets.json", "--responses", "r.sqlite", "--links", "l.csv"])
-    assert "`contact`" in capsys.readouterr().err
-    assert not (world / "l.csv").exists()

@@ -7,50 +7,24 @@ import shutil
 import subprocess
 import zipfile
 from collections import Counter
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.pages import Page
 from helpers.refusals import refused
-from helpers.studies import HOSTILE, make, position_of, study_of, write_world
+from helpers.studies import HOSTILE, make, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError
-from recap.studies.analysis import analyse
 from recap.studies.design import latin_square, study_tasks
 from recap.studies.forms import EQUAL, asset
 from recap.studies.make import FILES, make_study
-from recap.studies.responses import Submission, collect
 from recap.studies.sheets import read_sheets
-from recap.studies.tables import write_study_table
 
 pytestmark = pytest.mark.seconds
 
 SMALL = {"images": 8, "items": 6, "pixels": 64}
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
-
-
-class Reader(HTMLParser):
-    """Collects elements, attributes and text."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.attributes, self.texts, self._bdi = Counter(), [], [], None
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.elements[tag] += 1
-        self.attributes += attrs
-        self._bdi = "" if tag == "bdi" else self._bdi
-
-    def handle_data(self, data):
-        if self._bdi is not None:
-            self._bdi += data
-
-    def handle_endtag(self, tag):
-        if tag == "bdi":
-            self.texts.append(self._bdi)
-            self._bdi = None
 
 
 def hostile(system, image):
@@ -125,16 +99,16 @@ def test_hostile_captions_are_text_in_every_page(forms):
     result = pages(forms)
     assert len(result) == len(forms.sheets.sheets)
     for sheet, text in zip(forms.sheets.sheets, result.values(), strict=True):
-        read = Reader(text)
-        assert read.elements["script"] == read.elements["style"] == 1
+        read = Page(text)
+        assert len(read.all("script")) == len(read.all("style")) == 1
         assert not [name for name, _ in read.attributes if name.startswith("on")]
-        assert read.texts == [caption for item in sheet.items for caption in item.captions]
+        assert read.bdi == [caption for item in sheet.items for caption in item.captions]
         assert not re.search("[\u202a-\u202e\u2066-\u2069]", text)
 
 
 def test_pages_fetch_nothing_and_run_no_script_but_their_own(forms):
     for text in pages(forms).values():
-        read = Reader(text)
+        read = Page(text)
         sources = [value for name, value in read.attributes if name in ("src", "href")]
         assert all(value.startswith(("data:", "pictures/")) for value in sources)
         (policy,) = [value for _, value in read.attributes if value and value.startswith("default-src 'none'")]
@@ -155,15 +129,15 @@ def test_pages_tell_neither_systems_nor_setups_nor_right_answers(forms):
 
 def test_the_filled_template_of_a_crowd_platform_shows_captions_as_text(forms):
     template = (forms.folder / "template.html").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
+    rows = list(csv.DictPage(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
     assert set(re.findall(r"\$\{(\w+)\}", template)) == set(rows[0])
     for row, sheet in zip(rows, forms.sheets.sheets, strict=True):
         assert row["sheet"] == sheet.id
         # No cell begins a formula of a spreadsheet, or fills a column of the template.
         assert not [cell for cell in row.values() if cell.startswith(("=", "+", "-", "@", "\t", "\r")) or "${" in cell]
-        read = Reader(re.sub(r"\$\{(\w+)\}", lambda result, row=row: row[result[1]], template))
-        assert read.elements["script"] == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
-        assert read.texts == [caption for item in sheet.items for caption in item.captions]
+        read = Page(re.sub(r"\$\{(\w+)\}", lambda result, row=row: row[result[1]], template))
+        assert len(read.all("script")) == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
+        assert read.bdi == [caption for item in sheet.items for caption in item.captions]
         chosen = {tuple(value.split(".")) for name, value in read.attributes if name == "name" and value[0].isdigit()}
         assert chosen == {(number, question) for number in sheet.numbered for question in forms.sheets.questions}
 
@@ -221,40 +195,6 @@ def test_references_are_shown_in_the_words_of_the_corpus_unless_asked_otherwise(
 
     words, raw = shown("words"), shown("raw", raw_references=True)
     assert words == {text.lower() for text in raw} and words.isdisjoint(raw)
-
-
-@pytest.fixture(scope="module")
-def odd_table(tmp_path_factory):
-    """The tables of a study whose labels are hostile."""
-    folder = tmp_path_factory.mktemp("odd")
-    systems = [{"id": f"s{n}", "label": text} for n, text in enumerate(HOSTILE[:4])]
-    texts = {"title": HOSTILE[2], "note": HOSTILE[0], "source": HOSTILE[1], "responses": None, "contact": HOSTILE[5]}
-    setups = [{"id": "a", "label": HOSTILE[4]}]
-    study = study_of("recap/preference", systems=systems, setups=setups, images=4, items=4, **texts)
-    forms = make(folder, study, 20)
-    responses = forms.responses(lambda item, _: position_of(item, "s1"))
-    statistics = analyse(forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses]))
-    return write_study_table(name="table", sheets=forms.sheets, statistics=statistics, out=folder / "tables")
-
-
-def test_hostile_labels_are_text_in_every_table(odd_table):
-    tex, comma, html, md = (path.read_text(encoding="utf-8") for path in odd_table)
-    assert "\\input" not in tex.replace("\\textbackslash{}input", "")
-    assert Reader(html).elements["script"] == 0
-    assert "<script" not in md
-    cells = [cell for row in csv.reader(io.StringIO(comma)) for cell in row]
-    assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_the_latex_of_hostile_labels_compiles(odd_table, tmp_path):
-    packages = "\\usepackage{booktabs,graphicx,xcolor}"
-    document = f"\\documentclass{{article}}{packages}\\begin{{document}}\\input{{table.tex}}\\end{{document}}"
-    (tmp_path / "main.tex").write_text(document)
-    shutil.copy(odd_table[0], tmp_path / "table.tex")
-    command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace")
-    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def browse(tmp_path, text, *options):

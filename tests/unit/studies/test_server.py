@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from helpers.refusals import refused
 from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
-from recap.core.errors import ConfigError, DamagedData, DataError
+from recap.core.errors import ConfigError, DataError
 from recap.studies.make import read_pictures
 from recap.studies.responses import import_responses, read_responses
 from recap.studies.server import MAX_BYTES, Store, links, make_app, public_host, serve
@@ -211,13 +211,3 @@ def client_of(forms, store):
 def app_of(forms, store):
     pictures = read_pictures(forms.folder / "pictures.zip", forms.sheets.pictures)
     return make_app(forms.sheets, pictures, {"token": forms.sheets.sheets[0].id}, store, "127.0.0.1")
-
-
-def test_pictures_that_are_damaged_or_missing_are_refused(forms, tmp_path):
-    content = (forms.folder / "pictures.zip").read_bytes()
-    for name, damaged in {"cut": content[:200], "empty": b"", "bits": content[:60] + b"\0\0\0" + content[63:]}.items():
-        (tmp_path / name).write_bytes(damaged)
-        with refused(DamagedData, tmp_path / name, "`recap study sheets`"):
-            read_pictures(tmp_path / name, forms.sheets.pictures)
-    with refused(DamagedData, "'gone.jpg'"):
-        read_pictures(forms.folder / "pictures.zip", ["gone.jpg"])

@@ -10,7 +10,7 @@ from recap.cli import main
 from recap.plan.jobs import planned_claims, read_claims
 from recap.settings.tables import Claim
 from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
-from recap.tables.claims import claim_line, verdict_text, write_claims
+from recap.tables.claims import verdict_text, write_claims
 
 CLAIM = Claim(
     id="mine.c1",
@@ -58,17 +58,6 @@ def test_claims_that_were_not_run_share_a_line_and_details_are_behind_a_disclosu
         assert read.count("mine.c1") == 1 and "+2.0" in read and "7" not in read.split("+2.0")[1]
         assert "A comparison holds, or does not" in details and "own against Base, CIDEr" in details
     assert texts[".tex"].count("mine.w1") == 2 and "own against Base" in texts[".tex"]
-
-
-def test_a_tolerance_is_said_to_be_ours(tmp_path):
-    check = {"table": "mine/t1", "row": "own", "printed": 132.0, "sign": "equal", "within": 1.3}
-    claim = Claim(id="mine.c1", sentence="ours has 132.0", where="4.2", printed=[132.0], checks=[check])
-    reached = Verdict(claim, HOLDS, "", (replace(JUDGED, check=claim.checks[0], against="132", printed=None),))
-    for verdict in (reached, Verdict(claim, NOT_RUN, "0 of 4 runs")):
-        assert "reached within 1.3 points (our tolerance)" in claim_line(verdict, "paper")
-        for path in write_claims([verdict], "paper", tmp_path):
-            assert path.suffix == ".csv" or "(our tolerance)" in path.read_text()
-    assert "printed ±1.3, ours +2.0" in claim_line(reached, "paper")
 
 
 def test_a_folder_of_results_is_named_after_paper_and_scale(tmp_path, capsys):

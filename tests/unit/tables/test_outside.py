@@ -7,8 +7,8 @@ import pytest
 
 from helpers.plans import PARAMS, edited, planned
 from helpers.refusals import refused
-from helpers.score_files import SIGNATURE, compared, make_table, table_texts, write_run, write_scores
-from recap.core.errors import ConfigError, MetricError
+from helpers.score_files import SIGNATURE, compared, make_table, table_texts, write_run
+from recap.core.errors import MetricError
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.run import outside_path, row_runs
@@ -66,12 +66,6 @@ def test_every_format_says_that_the_captions_are_from_outside(tmp_path):
     assert "scored here" in block and "140.0" in block
 
 
-def test_tables_without_such_rows_have_the_statistics_that_they_had(tmp_path):
-    table = make_table()
-    write_scores(tmp_path / "scores", table, [1, 2])
-    assert "outside" not in compared(tmp_path, table, [1, 2])
-
-
 @pytest.mark.parametrize("wrong", ["other images", "another tokenizer"])
 def test_captions_that_were_scored_in_another_way_are_refused(wrong, tmp_path):
     changes = {
@@ -102,20 +96,9 @@ def test_a_row_from_outside_is_planned_without_a_training(params):
     ] == "tables/recap/demo.yaml"
 
 
-def test_where_the_scale_has_other_data_the_row_is_only_quoted(params):
-    table = planned(params, scale="scenes", tables=["recap/demo"]).tables["recap/demo"]
-    assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
-
-
 def test_a_row_of_the_data_set_that_a_scale_takes_is_scored_there(params):
     edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "dataset": "scenes_small"}])
     (scored,) = planned(params, scale="scenes", tables=["recap/demo"]).scored_files()
     assert scored.dataset == "scenes_small"
     table = planned(params, scale=None, tables=["recap/demo"]).tables["recap/demo"]
     assert table.outside == [] and [row.id for row in table.quoted] == ["theirs"]
-
-
-def test_an_id_that_another_row_has_is_refused(params):
-    edited(params, "recap/tables/demo.yaml", outside=[{**ROW, "id": "transformer"}])
-    with refused(ConfigError, "transformer"):
-        planned(params, scale=None, tables=["recap/demo"])

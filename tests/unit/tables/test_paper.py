@@ -8,12 +8,12 @@ import pytest
 
 from helpers.invented_scores import invented_statistics
 from helpers.plans import PARAMS, planned
-from helpers.score_files import BASE, BETTER, compared, make_table, table_texts, write_run, write_scores
+from helpers.score_files import BETTER, compared, make_table, table_texts, write_run, write_scores
 from recap.plan.run import row_runs
 from recap.settings.tables import column_info
 from recap.tables.formats import write_table
 from recap.tables.frame import table_frame
-from recap.tables.styles import OWN_PART, PRINTED_PART, column_name, full_table, paper_table
+from recap.tables.styles import OWN_PART, PRINTED_PART, full_table, paper_table
 from recap.tables.text import number_text
 
 QUOTED = {"id": "scst", "label": "SCST & co", "printed": {"METEOR": 99.7}}
@@ -96,26 +96,12 @@ def test_the_printed_number_of_every_row_is_in_every_style_and_format(name, scal
             assert not missing, (ending, row.id)
 
 
-def test_of_one_seed_nothing_is_bold_or_marked(tmp_path):
-    paper, texts = paper_and_texts(tmp_path, make_table(), [1])
-    assert not any(cell.best or cell.dagger or cell.sd for line in paper.lines for cell in line.cells)
-    assert "One seed (1): no spread, and no difference is marked" in texts["md"]
-    for text in texts.values():
-        assert "textbf" not in text and "**5" not in text and "dagger" not in text and "†" not in text
-
-
 def test_a_column_with_a_row_of_one_run_has_no_best(tmp_path):
     rows = [row.model_dump() for row in make_table().rows]
     rows[1]["ensemble"] = True
     paper, _ = paper_and_texts(tmp_path, make_table(rows=rows), [1, 2])
     assert not any(cell.best for line in paper.lines for cell in line.cells)
     assert "without ±: one run" in paper.notes[0]
-
-
-def test_a_worse_row_has_a_dagger_and_is_not_bold(tmp_path):
-    table = make_table(columns=["CIDEr"])
-    paper, _ = paper_and_texts(tmp_path, table, [1, 2, 3], {"transformer": BETTER, "zodiac": BASE})
-    assert [(line.cells[0].best, line.cells[0].dagger) for line in paper.lines] == [(True, False), (False, True)]
 
 
 def test_without_a_mark_the_head_says_so(tmp_path):
@@ -144,28 +130,3 @@ def test_at_another_scale_quoted_rows_are_shown_on_request_alone(tmp_path):
         paper, texts = paper_and_texts(tmp_path, table, [1, 2])
         assert all(("SCST" in text) == asked for text in texts.values())
         assert ("(1) are in the full table" in " ".join(paper.legend)) != asked
-
-
-def test_hostile_labels_are_harmless(tmp_path):
-    rows = [row.model_dump() for row in make_table().rows]
-    rows[1]["label"] = '=cmd|" & \\end{table} <b> 100% #1 $x$'
-    _, texts = paper_and_texts(tmp_path, make_table(rows=rows, title="A & B_1", short_scale="a|b <i> {50%}"), [1, 2])
-    assert texts["tex"].count(r"\end{table}") == 1 and r"\textbackslash{}end\{table\}" in texts["tex"]
-    assert r"A \& B\_1. a\textbar{}b \textless{}i\textgreater{} \{50\%\}" in texts["tex"]
-    for ending in ("md", "html"):
-        assert "<b>" not in texts[ending] and "<i>" not in texts[ending]
-    assert r"=cmd\|" in texts["md"] and "\"'=cmd|" in texts["csv"]
-
-
-@pytest.mark.parametrize(
-    ("column", "name"),
-    [
-        ("BLEU-4", "B-4"),
-        ("ROUGE-L", "R"),
-        ("True captions", "True captions"),
-        ("c40.CIDEr", "c40 C"),
-        ("Rating", "Rating"),
-    ],
-)
-def test_columns_have_the_short_names_of_papers(column, name):
-    assert column_name(column, "paper") == name and column_name(column, "full") == column

@@ -8,7 +8,6 @@ import pytest
 from helpers.score_files import compared, make_table, table_texts, write_scores
 from recap.metrics.base import Metric
 from recap.settings.metrics import METRICS
-from recap.statistics.comparison import Sample, compare_rows, correct
 
 
 class Errors(Metric):
@@ -27,15 +26,6 @@ class Errors(Metric):
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     monkeypatch.setattr(METRICS, "_entries", {**METRICS._entries, "errors": f"{__name__}:Errors"})
-
-
-def test_fewer_errors_are_marked_as_better():
-    samples = Sample([1.31, 1.4, 1.52, 1.6], [1.45, 1.451]), Sample([0.1, 0.21, 0.3, 0.4], [0.25, 0.251])
-    fewer = compare_rows("errors", *samples, higher_is_better=False)
-    more = compare_rows("errors", *samples)
-    correct([fewer, more], units=["images"])
-    assert (fewer["mark"], more["mark"]) == (1, -1)
-    assert "lower_is_better" not in more
 
 
 def test_values_stand_on_the_scale_of_their_metric_and_the_better_row_is_bold(tmp_path):

@@ -25,14 +25,14 @@ from recap.core.errors import DataError, TrainingError
 from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.core.hashing import generator
 from recap.data.caption_files import read_texts
-from recap.data.corpus import VIEWS, Corpus
+from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
 from recap.evaluation.figures import BATCH, CaptionedImages, DrawnModels
 from recap.papers.visualgpt.model import SelfResurrecting, visual_gates
 from recap.papers.visualgpt.settings import GateFunctionsFigure, GatesFigure, PartsOfSpeechFigure
-from recap.tables.contact_sheet import COLOURS, side_by_side
+from recap.tables.contact_sheet import COLOURS, read_photo
 from recap.tables.text import plain
 
 if TYPE_CHECKING:
@@ -279,8 +279,7 @@ def write_words(
         drawing.suptitle("\n".join(title), x=0.02, ha="left", fontsize=11)
         rows = drawing.subplots(len(shown), 2, squeeze=False, width_ratios=(1, 3.4))
         for (photo, text), number in zip(rows, shown, strict=True):
-            views = files[captions[number].image_id].split(VIEWS)
-            photo.imshow(side_by_side([images.open_rgb(view) for view in views]))
+            photo.imshow(read_photo(images, files[captions[number].image_id]))
             photo.set_anchor("NW")
             photo.axis("off")
             text.set(xlim=(0, COLUMNS), ylim=(LINES, 0))

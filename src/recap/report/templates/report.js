@@ -1,7 +1,7 @@
 "use strict";
 // Headings of columns become buttons that sort; without this script the tables are as they are.
 for (const hint of document.querySelectorAll(".script")) hint.classList.remove("script");
-for (const table of document.querySelectorAll("table.paper, table.sortable")) {
+for (const table of document.querySelectorAll("table.paper")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     const button = document.createElement("button");
@@ -12,7 +12,7 @@ for (const table of document.querySelectorAll("table.paper, table.sortable")) {
       const down = head.getAttribute("aria-sort") !== "descending";
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = (row) => row.cells[column].dataset.sort ?? row.cells[column].firstChild?.textContent.trim() ?? "";
+      const key = (row) => row.cells[column].firstChild?.textContent.trim() ?? "";
       const order = (one, two) => {
         const [a, b] = [key(one), key(two)];
         const [noA, noB] = [a, b].map((text) => ["", "--"].includes(text));

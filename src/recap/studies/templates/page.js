@@ -6,8 +6,8 @@ const KEY = `recap-study-${page.study}-${page.sheet}`;
 const FORM = "recap study response 1";
 const FINISH = page.online ? ["Send", "Send again"] : ["Finish", "Save the file again"];
 const element = (id) => document.getElementById(id);
-const empty = () => ({ consent: false, finished: false, answers: {}, seconds: {} });
-let state = empty();
+let finished = false; // handed in; a changed answer has to be handed in again
+let seconds = {}; // on the screen, by item
 let place = -1; // the item shown; -1: consent; items.length: the end
 let since = performance.now();
 let visible = document.visibilityState === "visible";
@@ -27,14 +27,19 @@ function stored(action) {
   }
 }
 
-const keep = () => stored(() => localStorage.setItem(KEY, JSON.stringify(state)));
-const numberOf = (part) => part.closest(".item").dataset.item;
-const questionsOf = (item) => [...item.querySelectorAll(".question")];
-const answerTo = (question, values = state) => values.answers?.[numberOf(question)]?.[question.dataset.question];
-const answered = (item) => questionsOf(item).every((question) => answerTo(question));
+const keep = () => stored(() => localStorage.setItem(KEY, JSON.stringify(response())));
+const open = (item) => [...item.querySelectorAll(".question")].find((question) => !question.querySelector(":checked"));
+const namesOf = (input) => [input.closest(".item").dataset.item, input.closest(".question").dataset.question];
 
-function answer(question, value, values = state) {
-  (values.answers[numberOf(question)] ??= {})[question.dataset.question] = value;
+// What is stored, saved and sent; the inputs hold the answers.
+function response() {
+  const answers = {};
+  for (const input of document.querySelectorAll(".question :checked")) {
+    const [number, question] = namesOf(input);
+    (answers[number] ??= {})[question] = input.value;
+  }
+  const consent = element("agree").checked;
+  return { form: FORM, study: page.study, sheet: page.sheet, consent, finished, answers, seconds };
 }
 
 // Adds the seconds since the last call to the item on the screen; a hidden page does not count.
@@ -42,18 +47,14 @@ function count() {
   const now = performance.now();
   const item = items[place];
   if (item && visible) {
-    const before = state.seconds[numberOf(item)] || 0;
-    state.seconds[numberOf(item)] = Math.round((before + (now - since) / 1000) * 10) / 10;
+    const before = seconds[item.dataset.item] || 0;
+    seconds[item.dataset.item] = Math.round((before + (now - since) / 1000) * 10) / 10;
   }
   since = now;
 }
 
 function mark() {
-  for (const input of document.querySelectorAll(".question input")) {
-    input.checked = answerTo(input.closest(".question")) === input.value;
-  }
-  element("agree").checked = state.consent;
-  const done = items.filter(answered).length;
+  const done = items.filter((item) => !open(item)).length;
   element("done").value = done;
   element("count").textContent = `${done} of ${items.length} answered`;
 }
@@ -77,49 +78,31 @@ function show(next, focus = true) {
 }
 
 function end() {
-  const open = items.filter((item) => !answered(item));
-  element("open").replaceChildren(
-    ...open.map((item) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = `Item ${numberOf(item)}`;
-      button.addEventListener("click", () => show(items.indexOf(item)));
-      return button;
-    }),
-  );
-  element("open-part").hidden = open.length === 0;
-  element("finish").disabled = open.length > 0;
-  // Whether the answers were handed in; a changed answer has to be handed in again.
-  element("to-do").hidden = state.finished;
-  element("done-part").hidden = !state.finished;
-  element("finish").className = state.finished ? "" : "main";
-  element("finish").textContent = FINISH[Number(state.finished)];
+  element("to-do").hidden = finished;
+  element("done-part").hidden = !finished;
+  element("finish").className = finished ? "" : "main";
+  element("finish").textContent = FINISH[Number(finished)];
 }
 
 function next() {
   say("");
-  if (place === -1 && !state.consent) {
+  if (place === -1 && !element("agree").checked) {
     say("To begin, say that you have read the text and take part.", true);
     element("agree").focus();
     return;
   }
-  if (items[place] && !answered(items[place])) {
+  if (items[place] && open(items[place])) {
     say("This item is not answered yet.", true);
-    const asked = questionsOf(items[place]).find((question) => !question.querySelector(":checked"));
-    asked.querySelector("input").focus();
+    open(items[place]).querySelector("input").focus();
     return;
   }
   keep();
   show(Math.min(place + 1, items.length));
 }
 
-function response(finished = state.finished) {
-  return JSON.stringify({ form: FORM, study: page.study, sheet: page.sheet, ...state, finished });
-}
-
 function save(name) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([response()], { type: "application/json" }));
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(response())], { type: "application/json" }));
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
@@ -127,17 +110,14 @@ function save(name) {
 
 // Takes what fits this form from a copy or from the browser's store, and nothing else.
 function take(values) {
-  const taken = { ...empty(), consent: values.consent === true, finished: values.finished === true };
-  for (const item of items) {
-    for (const question of questionsOf(item)) {
-      const value = answerTo(question, values);
-      const inputs = [...question.querySelectorAll("input")];
-      if (inputs.some((input) => input.value === value)) answer(question, value, taken);
-    }
-    const seconds = values.seconds?.[numberOf(item)];
-    if (Number.isFinite(seconds) && seconds >= 0) taken.seconds[numberOf(item)] = seconds;
+  element("agree").checked = values.consent === true;
+  finished = values.finished === true;
+  for (const input of document.querySelectorAll(".question input")) {
+    const [number, question] = namesOf(input);
+    input.checked = values.answers?.[number]?.[question] === input.value;
   }
-  state = taken;
+  const times = items.map((item) => [item.dataset.item, values.seconds?.[item.dataset.item]]);
+  seconds = Object.fromEntries(times.filter(([, time]) => Number.isFinite(time) && time >= 0));
 }
 
 async function load(file) {
@@ -155,7 +135,7 @@ async function load(file) {
 
 async function finish() {
   if (!page.online) {
-    state.finished = true;
+    finished = true;
     keep();
     save(`response-${page.sheet}.json`);
     end();
@@ -169,10 +149,10 @@ async function finish() {
     const reply = await fetch(location.pathname, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: response(true),
+      body: JSON.stringify({ ...response(), finished: true }),
     });
     if (!reply.ok) throw new Error((await reply.text()).trim().replace(/\.$/, "") || String(reply.status));
-    state.finished = true;
+    finished = true;
     keep();
     end();
     say("Your answers have arrived. Thank you!");
@@ -182,27 +162,22 @@ async function finish() {
   button.disabled = false;
 }
 
+// Where to go on: consent, or the first open item; so at the end all items are answered.
 function start() {
-  if (!state.consent) return -1;
-  const open = items.findIndex((item) => !answered(item));
-  return open === -1 ? items.length : open;
+  if (!element("agree").checked) return -1;
+  const first = items.findIndex(open);
+  return first === -1 ? items.length : first;
 }
 
 document.addEventListener("change", (event) => {
-  const question = event.target.closest(".question");
-  if (question) {
-    state.finished = false;
-    answer(question, event.target.value);
-    say("");
-    count();
-  } else if (event.target.id === "agree") {
-    state.consent = event.target.checked;
-    say("");
-  } else if (event.target.id === "load") {
+  if (event.target.id === "load") {
     if (event.target.files[0]) load(event.target.files[0]);
     event.target.value = "";
     return;
   }
+  finished &&= !event.target.closest(".question");
+  say("");
+  count();
   keep();
   mark();
 });
