@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rehearsal.acquisition import rehearse_faults
 from rehearsal.rehearse import Rehearsed, rehearse
 
 
-def rehearsed(paper: str, faults: bool, **how: Any) -> str:
-    """Rehearse a paper, or the faults of fetching its files, and return what is said of it."""
-    if faults:
-        return "\n".join(each.line for each in rehearse_faults(paper, **how))
+def rehearsed(paper: str, **how: Any) -> str:
+    """Rehearse a paper, and return what is said of it."""
     return summary(rehearse(paper, **how))
 
 
@@ -35,9 +32,6 @@ def _lines(done: Rehearsed) -> Iterator[str]:
     yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
     for row in done.rows:
         yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
-    if state.faults:
-        yield "faults of the server and kills that were played before in this folder:"
-        yield from (f"  {each}" for each in state.faults)
     left = [f"{name}: {steps}" for name, steps in sorted(state.by_hand.items())]
     left += [f"{tool.name}: {tool.without} ({tool.get})" for tool in done.tools]
     yield "left to a person:" if left else "left to a person: nothing"
