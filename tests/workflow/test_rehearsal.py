@@ -8,8 +8,7 @@ from recap.cli.options import SNAKEFILE
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
 from recap.settings.kinds import VARIABLE
-from rehearsal.rehearse import rehearse
-from rehearsal.summary import summary
+from rehearsal.rehearse import rehearse, summary
 
 PARAMS = Path("params")
 PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")

@@ -103,7 +103,7 @@ def rehearse(
 
     workflow = snakefile("a rehearsal")
     sys.path.append(str(workflow.parent / "tests"))  # the miniatures are test data, not part of the package
-    rehearsed = resolve("rehearsal.summary:rehearsed")
+    rehearsed = resolve("rehearsal.rehearse:rehearsed")
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
     text = rehearsed(paper, params=params, snakefile=workflow, folder=folder, short=short, cores=cores)
     write_text(folder / "summary.txt", f"{text}\n")
