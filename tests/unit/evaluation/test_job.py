@@ -70,6 +70,12 @@ def prepared(tmp_path_factory):
     return Prepared({**files, "features": [folder / "features.h5"]}, folder, words)
 
 
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch):
+    """Words are told apart without Java, which takes a second to start."""
+    monkeypatch.setattr(scoring, "java_executable", lambda: None)
+
+
 def repeats(captions):
     return sum(len(words) - len(set(words)) for words in captions.values())
 
@@ -106,6 +112,7 @@ def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):
         prepared.captions(tmp_path / "unknown", rules={"bad_endings": ["zebrafish"]})
 
 
+@pytest.mark.slow
 def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_path, monkeypatch):
     killed = tmp_path / "java"
     real = java_executable()
@@ -128,8 +135,7 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
 
 
 @pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
-def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
-    monkeypatch.setattr(scoring, "java_executable", lambda: None)
+def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, change):
     with refused(MetricError, "METEOR", "Java"):
         prepared.captions(tmp_path, metrics=["METEOR"])
     (kept,) = tmp_path.glob(".decoded*")

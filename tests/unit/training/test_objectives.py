@@ -146,19 +146,6 @@ def test_dropout_acts_on_images_and_on_what_is_scored_but_not_on_what_is_drawn(t
     assert losses[0] != losses[1]  # other masks
 
 
-def test_dropout_of_rate_0_leaves_the_gradient_as_it_is(tmp_path):
-    stage = SelfCritical(epochs=1, learning_rate=0.01, sampling="beam", samples=2)
-    loop = training(tmp_path, stage=stage)
-    for module in loop.model.modules():
-        for name in vars(module):
-            if name in ("p", "dropout") and isinstance(getattr(module, name), float):
-                setattr(module, name, 0.0)
-    batch = loop.batches.batch([0, 1, 2])
-    without, with_dropout = (gradients(loop, stage.model_copy(update={"dropout": on}), batch) for on in (False, True))
-    for ours, plain in zip(with_dropout, without, strict=True):
-        torch.testing.assert_close(ours, plain)
-
-
 def gradients(loop, stage, batch):
     """Gradients of the loss of one batch."""
     loop.step.objective.stage = stage
