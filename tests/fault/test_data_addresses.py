@@ -47,18 +47,6 @@ def test_answers_are_read_and_dated(tmp_path):
     assert rows[""]["note"] == "ask"
 
 
-def test_an_answer_takes_the_place_of_the_one_before_and_all_else_stays(tmp_path):
-    with serve({"a": noise(70)}, faults={"a": [(503, {}), (404, {})]}) as site:
-        files = listed(tmp_path, line("d/a", f"{site.url}/a").replace(",none,,", ',none,,"gone, they say"'))
-        for said in ("503 Service Unavailable", "404 Not Found"):
-            script.write_answers(
-                tmp_path / "list.csv", [script.answer_of(files[0], files[0].urls[0])], date(2026, 1, 2)
-            )
-            assert rows_of(tmp_path)["a"]["note"] == f"gone, they say; answer of 2026-01-02: {said}"
-        script.write_answers(tmp_path / "list.csv", [script.answer_of(files[0], files[0].urls[0])], date(2026, 1, 3))
-    assert (rows_of(tmp_path)["a"]["note"], rows_of(tmp_path)["a"]["checked_on"]) == ("gone, they say", "2026-01-03")
-
-
 @pytest.mark.parametrize("note", ["the pack: 1. ask; 2. put it there", "ask"])
 def test_steps_by_hand_are_lines(tmp_path, capsys, note):
     listed(tmp_path, f"d/own,1,own,,,,,research only,,{note}\n", line("d/a", "http://x/a"))

@@ -4,12 +4,11 @@ import gzip
 
 import pytest
 
-from helpers.fetching import fetch, flipped, left, line, listed, noise, sha, zipped
+from helpers.fetching import fetch, flipped, left, line, listed, noise, sha, with_evil_member, zipped
 from helpers.refusals import refused
 from helpers.web_server import serve
 from recap.core.errors import DataError
 from recap.data.files.fetch import record_of
-from rehearsal.faults import with_evil_member
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])

@@ -1,4 +1,4 @@
-"""10,000 damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a sentence.
+"""2,500 damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a sentence.
 
 Nothing half-written may stay: a reader that writes leaves a whole file, or none.
 """
@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from helpers.generators import jpeg, karpathy
-from helpers.mutate import outcomes
+from helpers.mutate import COUNT, as_file, check
 from recap.data.corpus import Corpus, build_corpus, write_corpus
 from recap.data.datasets.base import read_karpathy
 from recap.data.datasets.coco import read_list, read_plain
@@ -32,6 +32,7 @@ from recap.settings import SECTIONS
 from recap.settings.datasets import ScenesDataset
 from recap.settings.params import files, names, read_mapping, resolve, validate
 from recap.settings.versions import read_versions
+from rehearsal.hub import write_byte_pairs
 
 # Pillow says on the side what it finds wrong with a TIFF.
 pytestmark = [
@@ -40,27 +41,6 @@ pytestmark = [
 ]
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
-COUNT = 10_000
-
-
-def check(parse, originals, count=COUNT):
-    for content in originals:
-        parse(content)
-    found = outcomes(parse, originals, count)
-    assert found.failures == []
-    assert found.total == count
-    # Mutants that are all refused, or all read, would test nothing.
-    assert found.refused > count / 100
-
-
-def as_file(path, read):
-    """Return a parser of bytes that reads them from a file."""
-
-    def parse(content):
-        path.write_bytes(content)
-        return read(path)
-
-    return parse
 
 
 def zipped(**members_of):
@@ -174,25 +154,14 @@ def test_what_the_data_jobs_made(made, tmp_path, name):
     check(as_file(tmp_path / name, READERS[name]), [(made / name).read_bytes()])
 
 
-def byte_pairs():
-    # As GPT-2's files: every byte has a letter of its own.
-    letters = [*map(chr, range(ord("!"), ord("~") + 1)), "\u0120"]
-    pieces = [*letters, "do", "dog", "<|endoftext|>"]
-    vocabulary = json.dumps({piece: number for number, piece in enumerate(pieces)})
-    return vocabulary.encode(), b"#version: 0.2\nd o\ndo g\n"
-
-
 @pytest.mark.parametrize("mutated", ["vocab.json", "merges.txt"])
 def test_byte_pairs(tmp_path, mutated):
-    vocabulary, merges = byte_pairs()
-    contents = {"vocab.json": vocabulary, "merges.txt": merges}
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
+    write_byte_pairs(tmp_path, ["do dog dog"])
 
     def load(_):
         return load_byte_pairs(tmp_path.name, inputs=tmp_path.parent, max_length=20).encode(["dog"])
 
-    check(as_file(tmp_path / mutated, load), [contents[mutated]], COUNT // 2)
+    check(as_file(tmp_path / mutated, load), [(tmp_path / mutated).read_bytes()], COUNT // 2)
 
 
 def pictures():

@@ -107,13 +107,11 @@ def scored():
     return {name: scores.corpus[name] for name in SCORES}
 
 
-@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"])
 @pytest.mark.parametrize(
-    "options",
+    ("variable", "options"),
     [
-        "-Duser.language=de",
-        "-Duser.language.format=de -Duser.country.format=DE",
-        "-Duser.language=tr -Dfile.encoding=ISO-8859-9",
+        ("JAVA_TOOL_OPTIONS", "-Duser.language.format=de -Duser.country.format=DE"),
+        ("_JAVA_OPTIONS", "-Duser.language=tr -Dfile.encoding=ISO-8859-9"),
     ],
 )
 def test_options_of_java_in_the_environment_change_no_score(variable, options, monkeypatch):
@@ -121,7 +119,7 @@ def test_options_of_java_in_the_environment_change_no_score(variable, options, m
     assert scored() == pytest.approx(SCORES, abs=1e-12)
 
 
-@pytest.mark.parametrize("locale", ["de_DE", "tr_TR"])
+@pytest.mark.parametrize("locale", ["tr_TR"])
 def test_a_locale_changes_no_score(locale, tmp_path, monkeypatch):
     folder = tmp_path / f"{locale}.UTF-8"
     try:

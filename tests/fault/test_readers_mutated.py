@@ -14,7 +14,8 @@ import yaml
 from safetensors.numpy import save_file
 from torch import nn
 
-from helpers.mutate import mutated, mutated_values, outcomes
+from helpers import mutate
+from helpers.mutate import COUNT, as_file, mutated, mutated_values, outcomes
 from helpers.score_files import make_table, write_scores
 from helpers.tiny_workspace import ROOT
 from recap.core import checksums
@@ -34,9 +35,9 @@ from recap.share.artifacts import problems
 from recap.share.run_files import find_run_files
 from recap.share.tracking_records import read_runs
 from recap.statistics.scores import collect
+from rehearsal.hub import Gpt2Sizes, gpt2_tensors, save_tokenizer, write_byte_pairs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-COUNT = 2500
 PARAMS = ROOT / "tests" / "workflow" / "params"
 
 
@@ -45,19 +46,8 @@ def either(data, seed):
     return (mutated, mutated_values)[seed % 2](data, seed)
 
 
-def check(parse, original, change=mutated, count=COUNT):
-    parse(original)
-    found = outcomes(parse, [original], count, change=change)
-    assert found.failures == []
-    assert found.total == count and found.refused > count / 100
-
-
-def as_file(path, read):
-    def parse(content):
-        path.write_bytes(content)
-        return read(path)
-
-    return parse
+def check(parse, original, change):
+    mutate.check(parse, [original], change=change)
 
 
 def test_texts_of_a_language_model(tmp_path):
@@ -85,16 +75,12 @@ def test_metadata_of_a_language_model(tmp_path):
     check(parse, json.dumps({"heads": 2, "vocabulary_hash": WORDS.hash}).encode(), either)
 
 
+RELEASED = Gpt2Sizes(SIZES["d_model"], SIZES["d_feed_forward"], SIZES["layers"], SIZES["positions"])
+
+
 def released_gpt2():
     """Names and shapes of a GPT-2 of one block, as the release has them."""
-    width, inner = SIZES["d_model"], SIZES["d_feed_forward"]
-    shapes = {"wte.weight": [len(WORDS), width], "wpe.weight": [SIZES["positions"], width]}
-    for norm in ("h.0.ln_1", "h.0.ln_2", "ln_f"):
-        shapes |= {f"{norm}.weight": [width], f"{norm}.bias": [width]}
-    sides = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
-    for name, (into, out) in {**sides, "mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}.items():
-        shapes |= {f"h.0.{name}.weight": [into, out], f"h.0.{name}.bias": [out]}
-    return shapes
+    return {name: [*array.shape] for name, array in gpt2_tensors(len(WORDS), RELEASED).items()}
 
 
 def test_tensors_of_a_released_gpt2(tmp_path):
@@ -123,17 +109,6 @@ def test_tensors_of_a_released_gpt2(tmp_path):
     check(parse, json.dumps(released_gpt2()).encode(), change)
 
 
-def tokenizer_json():
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    letters = [*map(chr, range(ord("!"), ord("~") + 1)), "\u0120"]
-    pieces = {piece: number for number, piece in enumerate([*letters, "do", "dog", "<|endoftext|>"])}
-    made = Tokenizer(models.BPE(vocab=pieces, merges=[("d", "o"), ("do", "g")], unk_token="<|endoftext|>"))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return made.to_str().encode()
-
-
 def test_byte_pairs_in_one_file(tmp_path):
     def use(path):
         pairs = load_byte_pairs(path.name, inputs=tmp_path, max_length=20)
@@ -141,7 +116,9 @@ def test_byte_pairs_in_one_file(tmp_path):
         pairs.save(tmp_path / "v.json")
         return load_vocabulary(tmp_path / "v.json")
 
-    check(as_file(tmp_path / "tokenizer.json", use), tokenizer_json(), either)
+    write_byte_pairs(tmp_path / "pairs", ["do dog dog"])
+    save_tokenizer(tmp_path / "pairs", tmp_path / "tokenizer.json")
+    check(as_file(tmp_path / "tokenizer.json", use), (tmp_path / "tokenizer.json").read_bytes(), either)
 
 
 def test_vocabularies_whose_hash_fits(tmp_path):

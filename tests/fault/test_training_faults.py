@@ -100,14 +100,6 @@ def test_a_run_folder_is_verified(prepared, unbroken):
     (run / "config.yaml").write_bytes(config)
 
 
-def test_state_of_another_config_is_not_continued(prepared, unbroken):
-    changed = {"stage_settings": {"epochs": 1, "learning_rate": 0.001, "images_per_batch": 2}}
-    assert prepared.train("changed", **changed).returncode == 0
-    done = prepared.train("changed")
-    assert "continuing" not in done.stderr
-    assert (prepared.folder / "changed" / "run" / "model.safetensors").read_bytes() == unbroken
-
-
 def refused(prepared, name, **changes):
     done = prepared.train(name, **changes)
     assert done.returncode == 2, done.stderr
@@ -121,11 +113,3 @@ def test_image_without_features_is_named(prepare):
     prepared = prepare(without=(7,))
     sentence = refused(prepared, "run")
     assert "7" in sentence and "features.h5" in sentence
-
-
-def test_absent_gpu_is_said(prepared):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU, so asking for one is no mistake")
-    assert "'cuda' is asked for" in refused(prepared, "gpu", execution="device: cuda")

@@ -14,7 +14,6 @@ BOMB = '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId id
     "".join(f'<!ENTITY {name} "{f"&{below};" * 10}">' for below, name in zip("abcdefghi", "bcdefghij", strict=True))
 )
 FILE = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><eCitation><uId id="CXR1"/>&a;</eCitation>'
-OUTSIDE = '<!DOCTYPE eCitation SYSTEM "http://127.0.0.1:9/x.dtd"><eCitation><uId id="CXR1"/></eCitation>'
 
 
 def build(inputs, **changes):
@@ -33,15 +32,11 @@ def refused(inputs, sentence, **changes):
 REPORTS = {
     "an entity bomb": (BOMB, "3.xml: declares a document type or entities"),
     "an entity that reads a file": (FILE, "3.xml: declares a document type or entities"),
-    "a document type elsewhere": (OUTSIDE, "3.xml: declares a document type or entities"),
-    "half a report": (report(3)[:-40], "3.xml: not valid XML"),
     "nothing": ("", "3.xml: not valid XML"),
-    "bytes that are no text": ("\0\x01\x02", "3.xml: not valid XML"),
     "another XML": ("<html/>", "3.xml: no report of the collection (its uId is ''"),
     "a uid with a path": (report(3).replace("CXR3", "CXR../3", 1), "no report of the collection (its uId is 'CXR../3'"),
     "a uid twice": (report(4), "the report CXR4 is duplicated"),
     "a picture with a path": (report(3, pictures=["../../etc/x", "b"]), "are not distinct names"),
-    "one picture twice": (report(3, pictures=["a", "a"]), "are not distinct names"),
 }
 
 
@@ -73,13 +68,10 @@ ANNOTATIONS = {
         lambda c: first(c).update(image_path=[f"a/{'9' * 5000}.png"]),
         "train.0.image_path.0",
     ),
-    "no text": (lambda c: first(c).update(report=" "), "train.0.report"),
-    "half a surrogate": (lambda c: first(c).update(report="a \ud83d"), "train.0.report: half of a surrogate pair"),
     "text without a word": (
         lambda c: first(c).update(report="?!"),
         "caption id 3: there is no word in '?!'",
     ),
-    "a split without studies": (lambda c: c["val"].clear(), "the split 'val' has no images"),
 }
 
 
@@ -90,7 +82,7 @@ def test_annotations(tmp_path, case):
 
 
 @pytest.mark.parametrize("name", ["NLMCXR_png.tgz", "NLMCXR_reports.tgz"])
-@pytest.mark.parametrize("share", [0.02, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.02, 0.999])
 def test_truncated_archives(tmp_path, name, share):
     inputs = write_iu_xray(tmp_path)
     content = (inputs / name).read_bytes()

@@ -1,6 +1,6 @@
 """Trains a tiny model: alone, or started by torchrun as one of several processes, whose second may be killed.
 
-Arguments: folder for the state; then NAME=VALUE as `train` takes them.
+Arguments: folder for the state; then NAME=VALUE as `train` takes them, or kinds=ONE,TWO for a training of each.
 """
 
 import itertools
@@ -89,11 +89,12 @@ def watched(step, group, die_at):
     return gradients
 
 
-def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1") -> Training:
+def train(folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1") -> Training:
     """Eleven images in batches of five, so that the last batch has one image and one process has none.
 
     Args:
         folder: for the state and what is trained.
+        group: the processes.
         epochs: the stage's own by default.
         kind: of the model, whose example without dropout is trained.
         stage: one of `STAGES`.
@@ -101,7 +102,6 @@ def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die
         die_at: the update, counted from 0, before which the last process is killed.
     """
     torch.manual_seed(0)
-    group = init_group(torch.device("cpu"))
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
     config = still(model_configs()[kind].example()) if kind else CONFIG
     double = dtype == "float64"
@@ -123,10 +123,13 @@ def train(folder: Path, epochs="", kind="", stage="smooth", dtype="float32", die
         loop.run()
     result = {"weights": model.state_dict(), "gradients": gradients}
     torch.save(result, folder / f"rank-{group.rank}-of-{group.size}.pt")
-    group.destroy()
     return loop
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    train(Path(sys.argv[1]), **dict(each.split("=", 1) for each in sys.argv[2:]))
+    folder, arguments = Path(sys.argv[1]), dict(each.split("=", 1) for each in sys.argv[2:])
+    group = init_group(torch.device("cpu"))
+    for kind in arguments.pop("kinds", "").split(","):
+        train(folder / kind, group, kind=kind, **arguments)
+    group.destroy()

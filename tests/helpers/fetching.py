@@ -1,7 +1,9 @@
 """What the tests of fetching share: bytes, lists of files, and what is left in the folder."""
 
+import gzip
 import hashlib
 import io
+import tarfile
 import zipfile
 
 import numpy as np
@@ -23,6 +25,19 @@ def zipped(size=2000):
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("a.bin", noise(size))
     return content.getvalue()
+
+
+def with_evil_member(content):
+    """Return a zip or tgz with one member more, whose name leaves the folder."""
+    if content[:2] == b"PK":
+        packed = io.BytesIO(content)
+        with zipfile.ZipFile(packed, "a") as archive:
+            archive.writestr("../../evil", "evil")
+        return packed.getvalue()
+    plain = io.BytesIO(gzip.decompress(content))
+    with tarfile.open(fileobj=plain, mode="a") as archive:
+        archive.addfile(tarfile.TarInfo("../../evil"))
+    return gzip.compress(plain.getvalue())
 
 
 def flipped(content, at):

@@ -13,10 +13,12 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from recap.core.errors import RecapError
 
+COUNT = 2_500  # mutants of each file
 SECONDS = 10.0  # a parser that works longer on one small input hangs
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _NUMBERS = (
@@ -120,6 +122,36 @@ def outcomes(
             if len(result.failures) >= failures:
                 break
     return result
+
+
+def check(
+    parse: Callable[[bytes], Any],
+    originals: Sequence[bytes],
+    count: int = COUNT,
+    *,
+    change: Callable[[bytes, int], bytes] = mutated,
+    least: float = 0.01,
+) -> Outcomes:
+    """Check that the originals are read, and ``count`` mutants read or refused; return how many.
+
+    If fewer than a share of ``least`` were refused, they would test nothing.
+    """
+    for content in originals:
+        parse(content)
+    result = outcomes(parse, originals, count, change=change)
+    assert not result.failures, "\n".join(result.failures)
+    assert result.total == count and result.refused > least * count
+    return result
+
+
+def as_file(path: Path, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
+    """Return a parser of bytes that reads them from a file."""
+
+    def parse(content: bytes) -> Any:
+        path.write_bytes(content)
+        return read(path)
+
+    return parse
 
 
 @contextmanager

@@ -25,13 +25,16 @@ class Workspace:
         assert old in text
         path.write_text(text.replace(old, new))
 
-    def snakemake(self, *arguments: str, config: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-        """Run Snakemake on the tiny profile; ``config`` are KEY=VALUE changes of it."""
+    def command(self, *arguments: str, config: tuple[str, ...] = ()) -> list[str]:
+        """Return the command that runs Snakemake on the tiny profile; ``config`` are KEY=VALUE changes of it."""
         command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "2"]
         command += ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
         command += ["--configfile", str(self.folder / "params" / "tiny.yaml")]
-        if config:
-            command += ["--config", *config]
+        return [*command, "--config", *config] if config else command
+
+    def snakemake(self, *arguments: str, config: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+        """Run it."""
+        command = self.command(*arguments, config=config)
         return subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
 
     def dry_run(self, *arguments: str, config: tuple[str, ...] = ()) -> str:

@@ -66,7 +66,7 @@ def training(
         validate=lambda: next(calls, 0.0) if scores else -loop.progress.step,
         identity=identity or IDENTITY,
         name="tiny",
-        checkpoint_minutes=1e-9,
+        checkpoint_minutes=1e-9 if die_at is not None else 60,
         keep_state=keep_state,
         trained=trained,
     )
@@ -82,14 +82,9 @@ def training(
     return loop
 
 
+USUAL = {"epochs": 3, "learning_rate": 0.01, "images_per_batch": 5}
 STAGES = [
-    CrossEntropy(epochs=3, learning_rate=0.01, images_per_batch=5),
-    SelfCritical(epochs=3, learning_rate=0.01, images_per_batch=5),
-    CrossEntropy(
-        epochs=3,
-        learning_rate=0.01,
-        images_per_batch=5,
-        optimizer="radam",
-        scheduled_sampling={"interval": 1, "increment": 0.3},
-    ),
+    CrossEntropy(**USUAL),
+    SelfCritical(**USUAL, weight_average=0.6),
+    CrossEntropy(**USUAL, optimizer="radam", scheduled_sampling={"interval": 1, "increment": 0.3}),
 ]

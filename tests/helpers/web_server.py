@@ -22,7 +22,6 @@ class Site:
     etags: dict[str, str] = field(default_factory=dict)
     ranges: bool = True
     if_range: bool = True
-    lengths: bool = True
     excess: int = 0
     packed: bool = False
     block: int = 64 * 1024
@@ -71,10 +70,7 @@ class _Files(Handler):
         self.send_response(206 if "Content-Range" in headers else 200)
         for key, value in headers.items():
             self.send_header(key, value)
-        if site.lengths:
-            self.send_header("Content-Length", str(len(content) - start + site.excess))
-        else:
-            self.send_header("Connection", "close")
+        self.send_header("Content-Length", str(len(content) - start + site.excess))
         self.end_headers()
         self.close_connection = True
         if self.command == "HEAD":

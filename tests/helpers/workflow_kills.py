@@ -4,14 +4,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from helpers.tiny_workspace import ROOT, Workspace
+from helpers.tiny_workspace import Workspace
 
 # Who is told to end by a signal that can be heard; the others get SIGKILL: Snakemake, a job, or all processes.
 POLITE = ("sigterm", "sigint", "sigint group")
@@ -34,11 +33,6 @@ class Killed:
     ended: float  # seconds until Snakemake was gone
     said: list[str]  # lines on standard error after the kill
 
-    def __str__(self) -> str:
-        line = f"{self.kind:13} after {self.after:5.1f} s, during {self.jobs:40} "
-        line += f"exit {self.status:4} in {self.ended:4.1f} s"
-        return f"{line}; said {' / '.join(self.said)[:200]}" if self.kind in POLITE else line
-
 
 class Killing(Workspace):
     """A folder in which the tiny workflow runs, and is killed."""
@@ -52,11 +46,11 @@ class Killing(Workspace):
 
     def start(self) -> subprocess.Popen:
         """Type the command; what it says goes to a file, for nothing reads a pipe of orphans."""
-        command = [sys.executable, "-m", "snakemake", "evaluate_all", "--cores", "2"]
-        command += ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "params/tiny.yaml"]
         self.log = self.folder / "said.txt"
         with self.log.open("a") as log:
-            return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                self.command("evaluate_all"), cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
 
     def said(self) -> str:
         return self.log.read_text()

@@ -14,7 +14,12 @@ from recap.core.errors import ConfigError
 from recap.models.images import InputSpec
 from recap.nn.layers import sinusoid_table
 from recap.nn.rows import Rows
+from recap.papers.aoanet import released as aoanet
+from recap.papers.m2 import released as m2
 from recap.papers.transformer import model as transformer
+from recap.papers.up_down import model as up_down
+from recap.papers.visualgpt import released as visualgpt
+from recap.papers.xlan.released import X_TRANSFORMER, XLAN
 from recap.papers.zodiac import model as zodiac
 from recap.settings.models import model_configs
 
@@ -116,24 +121,16 @@ def test_a_released_zodiac_attention_gives_its_numbers(case, gate):
     torch.testing.assert_close(found, golden[f"out_code_{gate}"], atol=1e-10, rtol=0)
 
 
-def test_a_whole_zodiac_is_loaded_part_by_part():
-    state = official_state(5)
-    loaded = built("zodiac", state).state_dict()
-    pairs = {
-        "encoder.0.attention.intensity_query.weight": "model.encoder.layers.0.self_attn.linears.1.weight",
-        "decoder.0.cross.output.bias": "model.decoder.layers.0.src_attn.linears.4.bias",
-        "decoder.0.around_cross.norm.weight": "model.decoder.layers.0.sublayer.1.norm.a_2",
-        "decoder.0.around_feed_forward.norm.bias": "model.decoder.layers.0.sublayer.2.norm.b_2",
-        "encoder.0.around_feed_forward.norm.bias": "model.encoder.layers.0.sublayer.1.norm.b_2",
-        "encoder_norm.weight": "model.encoder.norm.a_2",
-    }
-    for ours, theirs in pairs.items():
-        assert torch.equal(loaded[ours], state[theirs]), ours
+RENAMES = [transformer.rename_official, zodiac.rename_official, aoanet.rename_official, m2.rename_official]
+RENAMES += [visualgpt.rename_official, up_down.rename_official, XLAN.rename, X_TRANSFORMER.rename]
 
 
-def test_names_of_others_are_refused():
-    for module in (transformer, zodiac):
-        with refused(ConfigError, "core.att_lstm.weight_ih"):
-            module.rename_official({"core.att_lstm.weight_ih": torch.zeros(1)})
+@pytest.mark.parametrize("rename", RENAMES)
+def test_names_of_others_are_refused(rename):
+    with refused(ConfigError, "core.unknown.weight"):
+        rename({"core.unknown.weight": torch.zeros(1)})
+
+
+def test_projections_of_another_release_are_refused():
     with pytest.raises(RuntimeError, match=r"encoder\.0\.attention\.linears\.4"):  # which the import makes a sentence
         built("transformer", official_state(5))

@@ -6,9 +6,7 @@ import torch
 
 from helpers.golden import close, with_parameters
 from helpers.model_cases import build_model
-from helpers.refusals import refused
 from helpers.released import imported
-from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec
 from recap.models.released import rename
 from recap.nn.rows import Rows
@@ -56,21 +54,3 @@ def test_decoder_step():
     close(out[:, 0], golden["out/logprobs"])
     for ours, theirs in names.items():
         close(getattr(state, ours)[:, 0], golden[f"out/{theirs}"])
-
-
-def test_names_are_complete():
-    block, step = with_parameters("aoa_block")[1], with_parameters("aoa_decoder_step")[1]
-    official = dict(step)
-    for index in range(2):
-        layer = f"refiner.layers.{index}."
-        official |= {
-            f"{layer}self_attn.{name}": torch.zeros([12 * n // 16 for n in x.shape]) for name, x in block.items()
-        }
-        official |= {f"{layer}sublayer.0.norm.{name}": torch.ones(12) for name in ("a_2", "b_2")}
-    official |= {f"refiner.norm.{name}": torch.ones(12) for name in ("a_2", "b_2")}
-    built(2).load_state_dict(imported("aoanet", official))
-
-
-def test_foreign_names_are_refused():
-    with refused(ConfigError, "'encoder.0.weight'"):
-        aoanet.rename_official({"encoder.0.weight": torch.zeros(1)})

@@ -8,9 +8,7 @@ import torch
 
 from helpers.golden import close, with_parameters
 from helpers.model_cases import build_model
-from helpers.refusals import refused
 from helpers.released import imported
-from recap.core.errors import ConfigError
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch
 from recap.models.images import Images, InputSpec
@@ -111,8 +109,3 @@ def test_beam_search(whole, beam, sequences):
     assert torch.equal(found.tokens, expected.masked_fill(ended, 1))  # theirs are filled with the unknown word's id 0
     if beam > 1:
         close(found.scores, golden["out/beam5_logprobs"].sum(-1))
-
-
-def test_foreign_names_are_refused():
-    with refused(ConfigError, "'refiner.0.weight'"):
-        m2.rename_official({"refiner.0.weight": torch.zeros(1)})

@@ -6,9 +6,6 @@ from torch import nn
 
 from helpers.golden import close, with_parameters
 from helpers.model_cases import build_model, built, log_probabilities, random_images, random_tokens
-from helpers.refusals import refused
-from helpers.released import imported
-from recap.core.errors import ConfigError
 from recap.models.gpt2 import LanguageModel, rename_gpt2
 from recap.models.images import Images, InputSpec
 from recap.models.state import LevelMemory
@@ -155,57 +152,6 @@ def test_complementary_gates_sum_to_one_and_normalized_ones_too():
         close(visual + language, torch.ones_like(state))
     visual, language = gate(form="paper", tau=0.2).pair(state, state, 0)
     assert (visual + language < 1).any()
-
-
-def official_model():
-    """Return the released names of a whole model, for the name map; values are random."""
-    linear = {"encoder.fc": (7, D)}
-    encoder = {}
-    for layer in range(LEVELS):
-        prefix = f"encoder.layers.{layer}"
-        linear |= {f"{prefix}.mhatt.attention.fc_{part}": (D, D) for part in "qkvo"}
-        linear |= {f"{prefix}.pwff.fc1": (D, 24), f"{prefix}.pwff.fc2": (24, D)}
-        encoder |= {f"{prefix}.{name}.layer_norm": None for name in ("mhatt", "pwff")}
-    state = {}
-    for name, (rows, columns) in linear.items():
-        state |= {f"{name}.{key}": value for key, value in nn.Linear(rows, columns).state_dict().items()}
-    for name in [*encoder, "encoder.layer_norm", "decoder.transformer.ln_f"]:
-        state |= {f"{name}.{key}": torch.randn_like(value) for key, value in nn.LayerNorm(D).state_dict().items()}
-    _, one_block = with_parameters("visualgpt_decoder_layer")
-    state |= {f"decoder.transformer.h.0.{name}": value for name, value in one_block.items()}
-    state |= {"decoder.transformer.wte.weight": torch.randn(9, D), "decoder.transformer.wpe.weight": torch.randn(9, D)}
-    return state | left_over(state)
-
-
-def left_over(state):
-    """Return what the release saves, too, and nothing reads."""
-    found = {"decoder.lm_head.decoder.weight": state["decoder.transformer.wte.weight"]}
-    found |= {"decoder.running_mask_self_attention": torch.zeros(1, 1, 0, dtype=torch.bool)}
-    found |= {"decoder.transformer.running_seq": torch.zeros(1, dtype=torch.long)}
-    for part in ("query", "key", "value"):
-        linear = nn.Linear(D, D).state_dict()
-        for layer in range(LEVELS):
-            name = f"encoder.layers.{layer}.mhatt.attention.c_attn_{part}"
-            found |= {f"{name}.{key}": value for key, value in linear.items()}
-    block = "decoder.transformer.h.0"
-    found |= {f"{block}.attn.running_{kind}": torch.zeros(HEADS, 0, D // HEADS) for kind in ("keys", "values")}
-    found |= {f"{block}.enc_dec_attn.c_attn.{key}": torch.randn(D, 3 * D) for key in ("weight", "bias")}
-    return found | {f"{block}.{attention}.bias": torch.ones(1, 1, 9, 9) for attention in ("attn", "enc_dec_attn")}
-
-
-def test_official_names_are_complete():
-    config = VisualGptModel(kind="visual_gpt", positions=9, encoder_layers=LEVELS, **SIZES)
-    model = build_model(config, InputSpec.of(7, 9))
-    official = official_model()
-    model.load_state_dict(imported("visual_gpt", official))
-    found = model.encoder[1].attention.value.weight
-    assert torch.equal(found, official["encoder.layers.1.mhatt.attention.fc_v.weight"])
-
-
-def test_foreign_names_are_refused():
-    for name in ("decoder.transformer.h.0.fc_beta.weight", "encoder.layers.0.other.weight"):
-        with refused(ConfigError, name.removeprefix("decoder.transformer.")):
-            rename_official({name: torch.zeros(1)})
 
 
 def counted(**changes):

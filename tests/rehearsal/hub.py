@@ -44,17 +44,10 @@ def write_timm(backbone: str, folder: Path) -> None:
 def write_gpt2(folder: Path, sizes: Gpt2Sizes) -> None:
     """Write weights, byte pairs and configuration of a small GPT-2, under the names of the released files."""
     from safetensors.numpy import save_file
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    folder.mkdir(parents=True, exist_ok=True)
     write_byte_pairs(folder, (sentence(number).lower() for number in range(_TEXTS)), pieces=400)
-    pairs = (str(folder / "vocab.json"), str(folder / "merges.txt"))
-    tokenizer = Tokenizer(models.BPE.from_file(*pairs))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    words = tokenizer.get_vocab_size()
-    save_file(_weights(words, sizes), folder / "model.safetensors")
+    words = save_tokenizer(folder, folder / "tokenizer.json")
+    save_file(gpt2_tensors(words, sizes), folder / "model.safetensors")
     known = {"n_embd": sizes.width, "n_layer": sizes.layers, "n_positions": sizes.positions, "vocab_size": words}
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", **known}))
 
@@ -68,6 +61,7 @@ def write_byte_pairs(folder: Path, lines: Iterable[str], *, pieces: int = 290) -
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(lines, trainer)
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer.model.save(str(folder))
     numbers = json.loads((folder / "vocab.json").read_text())
     for piece in dict.fromkeys(SPECIAL_PIECES):
@@ -76,7 +70,19 @@ def write_byte_pairs(folder: Path, lines: Iterable[str], *, pieces: int = 290) -
     return folder
 
 
-def _weights(words: int, sizes: Gpt2Sizes) -> dict[str, np.ndarray]:
+def save_tokenizer(pairs: Path, out: Path) -> int:
+    """Write GPT-2's two files of byte pairs as one, as its release has it beside them; return the number of pieces."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE.from_file(str(pairs / "vocab.json"), str(pairs / "merges.txt")))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(out))
+    return tokenizer.get_vocab_size()
+
+
+def gpt2_tensors(words: int, sizes: Gpt2Sizes) -> dict[str, np.ndarray]:
+    """Return random weights under the released names."""
     width, inner = sizes.width, sizes.feed_forward
     linear = {"attn.c_attn": (width, 3 * width), "attn.c_proj": (width, width)}
     linear |= {"mlp.c_fc": (width, inner), "mlp.c_proj": (inner, width)}

@@ -23,7 +23,7 @@ from rehearsal import server
 from rehearsal.cut import cut_rows
 from rehearsal.files import write_list, write_outside_file, write_repository
 from rehearsal.hub import Gpt2Sizes
-from rehearsal.small import PAPER_SCALE, Rehearsal, write_small, write_yaml
+from rehearsal.small import PAPER_SCALE, write_small, write_yaml
 from rehearsal.world import CAPTIONS, World
 
 SITE, INPUTS, COPY = "site", "inputs", "params"
@@ -80,19 +80,21 @@ def _plan(configfile: Path, changes: dict[str, Any]) -> RunPlan:
     return load_plan(values | {PARAMS: COPY})
 
 
-def _world(plan: RunPlan, settings: Rehearsal, url: str) -> World:
+def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:
     """Return as many pictures as the smallest subsets of a plan can be drawn from."""
-    train = web = settings.train_images
+    train = web = settings["train_images"]
     for run in plan.scored():
         subset = plan.get("subsets", run.subset)
-        units = ceil(settings.subset_captions / Fraction(str(subset.fraction)))
+        units = ceil(settings["subset_captions"] / Fraction(str(subset.fraction)))
         if plan.get("datasets", run.dataset).kind == "conceptual":
             web = max(web, units)
         else:
             train = max(train, ceil(units / CAPTIONS) if subset.unit == "pair" else units)
     datasets = [plan.get("datasets", name) for name in plan.datasets()]
     web += sum(dataset.val_pairs for dataset in datasets if dataset.kind == "conceptual")
-    return World(train=train, held_out=settings.held_out_images, web=web, studies=settings.train_images, address=url)
+    return World(
+        train=train, held_out=settings["held_out_images"], web=web, studies=settings["train_images"], address=url
+    )
 
 
 def _write_files(needed: Sequence[Requirement], world: World, plan: RunPlan, url: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -22,8 +22,8 @@ from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.screen import Tool
 from recap.settings.kinds import VARIABLE, load_plugins
-from rehearsal.prepare import SITE, Prepared, check_paper, prepare
-from rehearsal.server import Misbehave, serve
+from rehearsal.prepare import SITE, check_paper, prepare
+from rehearsal.server import serve
 from rehearsal.web import web_picture
 from rehearsal.workflow import PLUGIN, Workflow, repro
 
@@ -40,7 +40,6 @@ class State:
     by_hand: dict[str, str] = field(default_factory=dict)  # files that a person brings -> the steps
     minutes: float = 0.0  # that all calls took which came to an end
     planned: dict[str, int] = field(default_factory=dict)  # jobs by rule
-    faults: list[str] = field(default_factory=list)  # a line about each fault and kill that was played
 
     def save(self) -> None:
         """Write it into the working folder."""
@@ -72,35 +71,16 @@ class Rehearsed:
         return Counter(self.state.planned)
 
 
-@dataclass(frozen=True)
-class Begun:
-    """A rehearsal whose workflow can run in the working folder."""
-
-    state: State
-    prepared: Prepared
-    workflow: Workflow
-    url: str
-
-
-@contextmanager
-def begun(
-    paper: str,
-    *,
-    params: Path,
-    snakefile: Path,
-    folder: Path,
-    short: bool,
-    cores: int,
-    misbehave: Misbehave = lambda *_: None,
-) -> Iterator[Begun]:
-    """Prepare a rehearsal of a paper in a folder, which is new or empty, or that of an unfinished one of like form.
+def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
+    """Rehearse a paper in a folder, which is new or empty, or that of an unfinished rehearsal of like form.
 
     What is finished there is kept. The short form has not all rows, and no DVC.
     """
+    start = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
     check_paper(paper, params)
     state = open_folder(folder, paper, short)
-    with chdir(folder), _served(state.port, misbehave) as url:
+    with chdir(folder), _served(state.port) as url:
         state.port = int(url.rpartition(":")[2])
         state.save()
         _load_stand_ins()
@@ -109,28 +89,20 @@ def begun(
         workflow = Workflow(snakefile, prepared.configfile, cores, url)
         state.planned = state.planned or workflow.planned()
         state.save()
-        yield Begun(state, prepared, workflow, url)
+        workflow.run()
+        if not short:
+            repro(workflow)
+        left = workflow.planned()
+        state.minutes += (time.monotonic() - start) / 60
         state.save()
-
-
-def rehearse(paper: str, **how: object) -> Rehearsed:
-    """Rehearse a paper; arguments are those of `begun`."""
-    start = time.monotonic()
-    with begun(paper, **how) as each:
-        each.workflow.run()
-        if not each.state.short:
-            repro(each.workflow)
-        left = each.workflow.planned()
-        each.state.minutes += (time.monotonic() - start) / 60
-        # A GPU is not needed for a rehearsal.
-        tools = [tool for tool in plan_tools(each.prepared.plan) if not tool.version and tool.name != "GPU"]
         return Rehearsed(
             folder=Path.cwd(),
-            state=each.state,
-            run=Counter(each.state.planned) - left,
-            stand_ins=each.prepared.stand_ins,
-            tools=tools,
-            rows=_trained_rows(each.prepared.plan),
+            state=state,
+            run=Counter(state.planned) - left,
+            stand_ins=prepared.stand_ins,
+            # A GPU is not needed for a rehearsal.
+            tools=[tool for tool in plan_tools(prepared.plan) if not tool.version and tool.name != "GPU"],
+            rows=_trained_rows(prepared.plan),
         )
 
 
@@ -161,10 +133,10 @@ def open_folder(folder: Path, paper: str, short: bool) -> State:
 
 
 @contextmanager
-def _served(port: int, misbehave: Misbehave) -> Iterator[str]:
+def _served(port: int) -> Iterator[str]:
     """Serve the miniatures at the port that their addresses have."""
     try:
-        with serve(Path(SITE).absolute(), made=web_picture, port=port, misbehave=misbehave) as url:
+        with serve(Path(SITE).absolute(), made=web_picture, port=port) as url:
             yield url
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
@@ -179,3 +151,34 @@ def _load_stand_ins() -> None:
     plugins = os.environ.get(VARIABLE, "").split(",")
     os.environ[VARIABLE] = ",".join(dict.fromkeys(filter(None, [*plugins, PLUGIN])))
     load_plugins()
+
+
+def rehearsed(paper: str, **how: Any) -> str:
+    """Rehearse a paper, and return what is said of it."""
+    return summary(rehearse(paper, **how))
+
+
+def summary(done: Rehearsed) -> str:
+    """Return the summary of a rehearsal, as lines of text."""
+    return "\n".join(_lines(done))
+
+
+def _lines(done: Rehearsed) -> Iterator[str]:
+    state, planned = done.state, done.planned
+    jobs = f"{done.run.total()} of {planned.total()} jobs"
+    yield f"{state.paper}: {len(done.run)} of {len(planned)} rules run, {jobs}, {state.minutes:.1f} minutes"
+    for rule, count in sorted(planned.items()):
+        yield f"  {rule:32} {done.run[rule]:4} of {count}"
+    if done.stand_ins:
+        yield (
+            f"detectron2 is not installed: stand-ins made {', '.join(done.stand_ins)}, in the form of the detectors' "
+            "stores; no detector was tried"
+        )
+    yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
+    for row in done.rows:
+        yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
+    left = [f"{name}: {steps}" for name, steps in sorted(state.by_hand.items())]
+    left += [f"{tool.name}: {tool.without} ({tool.get})" for tool in done.tools]
+    yield "left to a person:" if left else "left to a person: nothing"
+    yield from (f"  {each}" for each in left)
+    yield f"all of it: {done.folder}"

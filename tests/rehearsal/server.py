@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,8 +14,7 @@ from typing import Any
 
 HUB = "hub"  # folder of the repositories
 _COMMIT = "0" * 40  # what a repository is at where no commit is asked for
-_LONGEST_HOLD = 60.0  # seconds
-_MIRROR = re.compile(r"mirror\d+/")  # where the other addresses of a file begin
+_MIRROR = re.compile(r"^mirror\d+/")  # where the other addresses of a file begin
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -73,31 +71,8 @@ class Server(ThreadingHTTPServer):
             thread.join()
 
 
-@dataclass(frozen=True)
-class Reply:
-    """An answer in place of the right one."""
-
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    sent: int | None = None  # bytes of the body after which the connection is dropped; None: all
-    held: bool = False  # whether the drop waits until the server ends, or a minute
-
-
 # Name of a file that is in no folder -> its bytes.
 Made = Callable[[str], bytes | None]
-# Path of an address, right content, first byte that is asked for -> answer; None: the right one.
-Misbehave = Callable[[str, bytes, int], Reply | None]
-
-
-def etag(content: bytes) -> str:
-    """Return the validator of some bytes."""
-    return f'"{sha256(content).hexdigest()}"'
-
-
-def listed_name(path: str) -> str:
-    """Return the name of a file from the path of one of its addresses."""
-    return _MIRROR.sub("", path, count=1) if _MIRROR.match(path) else path
 
 
 class _Files(Handler):
@@ -125,28 +100,11 @@ class _Files(Handler):
         self.answer(200 if names else 404, json.dumps(said).encode(), {"Content-Type": "application/json"})
 
     def _file(self, name: str, headers: Mapping[str, str]) -> None:
-        """Answer with a file, or with the rest of it if the client has the beginning of the same bytes."""
-        content = self.server.content(listed_name(name))
+        """Answer with a whole file."""
+        content = self.server.content(_MIRROR.sub("", name, count=1))
         if content is None:
             return self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
-        tag = etag(content)
-        asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
-        start = int(asked[1]) if asked and self.headers.get("If-Range", tag) == tag else 0
-        if reply := self.server.misbehave(name, content, start):
-            return self._misbehave(reply)
-        if not start:
-            return self.answer(200, content, {**headers, "ETag": tag})
-        if start >= len(content):
-            return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
-        place = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        return self.answer(206, content[start:], {**headers, "ETag": tag, "Content-Range": place})
-
-    def _misbehave(self, reply: Reply) -> None:
-        self.answer(reply.status, reply.body, reply.headers, sent=reply.sent)
-        if reply.sent is not None:
-            self.close_connection = True
-        if reply.held:
-            self.server.ended.wait(_LONGEST_HOLD)
+        return self.answer(200, content, {**headers, "ETag": f'"{sha256(content).hexdigest()}"'})
 
 
 def _commit(revision: str | None) -> str:
@@ -154,9 +112,9 @@ def _commit(revision: str | None) -> str:
 
 
 class _FileServer(Server):
-    def __init__(self, port: int, folder: Path, made: Made, misbehave: Misbehave) -> None:
+    def __init__(self, port: int, folder: Path, made: Made) -> None:
         super().__init__(_Files, port)
-        self.folder, self.made, self.misbehave = folder, made, misbehave
+        self.folder, self.made = folder, made
 
     def content(self, name: str) -> bytes | None:
         path = self.folder / name
@@ -164,10 +122,8 @@ class _FileServer(Server):
 
 
 @contextmanager
-def serve(
-    folder: Path, *, made: Made = lambda _: None, port: int = 0, misbehave: Misbehave = lambda *_: None
-) -> Iterator[str]:
+def serve(folder: Path, *, made: Made = lambda _: None, port: int = 0) -> Iterator[str]:
     """Serve a folder, ``hub/OWNER/NAME/FILE`` of it also as the HuggingFace hub would, and yield the address."""
-    server = _FileServer(port, folder, made, misbehave)
+    server = _FileServer(port, folder, made)
     with server.running():
         yield server.address

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,6 @@ PLUGIN = "rehearsal.stand_in"
 _NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
 _PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
 _GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
-_POLL = 0.001  # seconds
 
 
 @dataclass(frozen=True)
@@ -33,9 +30,9 @@ class Workflow:
     cores: int  # jobs at once
     hub: str  # address that takes the place of the HuggingFace hub
 
-    def run(self, *words: str) -> None:
+    def run(self) -> None:
         """Run Snakemake; its messages go to standard error."""
-        process = subprocess.Popen(self.command(words), stdout=2, env=self.environment())
+        process = subprocess.Popen(self.command(()), stdout=2, env=self.environment())
         try:
             status = process.wait()
         except BaseException:
@@ -43,18 +40,12 @@ class Workflow:
             process.wait()
             raise
         if status:
-            what = f" ({' '.join(words)})" if words else ""
-            raise RecapError(
-                f"the rehearsal{what} failed; the messages above say which job, and {Path.cwd()} has it all"
-            )
+            raise RecapError(f"the rehearsal failed; the messages above say which job, and {Path.cwd()} has it all")
 
-    def attempt(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake, which may fail, and return what it said."""
-        return subprocess.run(self.command(words), capture_output=True, text=True, env=self.environment())
-
-    def planned(self, *words: str) -> Counter[str]:
+    def planned(self) -> Counter[str]:
         """Return how many jobs of each rule are due."""
-        done = self.attempt("--dry-run", *words)
+        command = self.command(("--dry-run",))
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment())
         if done.returncode:
             sys.stderr.write(done.stdout + done.stderr)
             raise RecapError("the rehearsal cannot be planned; the messages above say why")
@@ -88,18 +79,6 @@ def job_counts(said: str) -> Counter[str]:
     lines = listed.split("total")[0].splitlines()[3:] if heading else []
     counts = (re.fullmatch(r"(\S+)\s+(\d+)", line.strip()) for line in lines)
     return Counter({line[1]: int(line[2]) for line in counts if line and line[1] != "total"})
-
-
-def kill_at(command: Sequence[str], environment: Mapping[str, str], reached: Callable[[], bool], what: str) -> None:
-    """Start a command and kill it with all that it started, by SIGKILL, when a point is reached."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env=environment, start_new_session=True, **quiet) as process:
-        while not reached():
-            if process.poll() is not None:
-                raise RecapError(f"{what} ended before it could be killed")
-            time.sleep(_POLL)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def repro(workflow: Workflow) -> None:

@@ -45,21 +45,19 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
-def test_a_photo_is_captioned(without, results, photo, captioner):
-    done = run(f"{without}import recap\nprint(recap.load({str(results.run)!r}, device='cpu')({str(photo)!r}))\n")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == captioner(photo)
-
-
-def test_every_model_is_built(without):
-    code = """from helpers.model_cases import build_model
+CODE = """import recap
+from helpers.model_cases import build_model
 from recap.models.images import InputSpec
 from recap.settings.models import model_configs
 for config in model_configs().values():
     build_model(config.example(), InputSpec(config.example_streams, vocabulary_size=9))
 """
-    done = run(without + code)
+
+
+def test_every_model_is_built_and_a_photo_captioned(without, results, photo, captioner):
+    done = run(f"{without}{CODE}print(recap.load({str(results.run)!r}, device='cpu')({str(photo)!r}))\n")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == captioner(photo)
 
 
 def test_a_command_that_needs_more_says_so(without, results):

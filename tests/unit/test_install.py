@@ -26,12 +26,3 @@ def test_python_starts_in_a_clone_with_an_umlaut_where_the_locale_is_not_there(t
     subprocess.run([sys.executable, ROOT / "requirements/relative_pth.py", ".venv"], cwd=clone, check=True)
     assert pth.read_bytes().isascii()
     assert (start().returncode, start().stderr) == (0, b"")
-
-
-def test_an_ascii_path_is_left_as_it_is(tmp_path):
-    packages = tmp_path / ".venv/lib/python3.11/site-packages"
-    packages.mkdir(parents=True)
-    pth = packages / "__editable__.recap-0.1.0.pth"
-    pth.write_text("/home/me/recap/src\n")
-    subprocess.run([sys.executable, ROOT / "requirements/relative_pth.py", ".venv"], cwd=tmp_path, check=True)
-    assert pth.read_text() == "/home/me/recap/src\n"

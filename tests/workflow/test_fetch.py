@@ -1,6 +1,10 @@
 """Outside files that are fetched by the workflow, when the profile allows it."""
 
 import hashlib
+import os
+import signal
+import subprocess
+import time
 import zipfile
 
 import pytest
@@ -103,3 +107,25 @@ def test_pictures_of_the_open_web_are_fetched_and_those_that_are_gone_are_left_o
     assert [path.name for path in pictures] == [f"000000{number}.jpg" for number in range(6)]
     assert Image.open(pictures[0]).size == (32, 40)
     assert len(Corpus.read(workspace.folder / corpus).files()) == 8
+
+
+def test_a_workflow_that_is_killed_while_it_fetches_is_completed_by_the_same_command(workspace):
+    site = write_flickr(workspace.folder / "site")
+    files = {name: (site / name).read_bytes() for name in ("dataset.json", "images.zip")}
+    on = ("inputs=in", "fetch=true")
+    with serve(files, faults={"images.zip": [[1000, "stall"]]}) as web:
+        rows = [f"web/{name},1,primary,{web.url}/{name},,,,none,,,," for name in files]
+        listing(workspace, rows, captions="web/dataset.json", photos="web/images.zip")
+        command = workspace.command("data_all", config=on)
+        process = subprocess.Popen(command, cwd=workspace.folder, start_new_session=True)
+        part = workspace.folder / "in/web/images.zip.part"
+        while not (part.exists() and part.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        done = workspace.snakemake("data_all", config=on)
+        assert done.returncode == 0, done.stderr
+        assert web.starts("images.zip") == [0, 1000]
+    assert (workspace.folder / "in/web/images.zip").read_bytes() == files["images.zip"]
+    assert not list(workspace.folder.rglob("*.part"))

@@ -8,15 +8,10 @@ from recap.cli.options import SNAKEFILE
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
 from recap.settings.kinds import VARIABLE
-from rehearsal.acquisition import rehearse_faults
-from rehearsal.faults import FAULTS
-from rehearsal.rehearse import rehearse
-from rehearsal.summary import summary
+from rehearsal.rehearse import rehearse, summary
 
 PARAMS = Path("params")
 PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
-# Papers whose files come from a misbehaving server first; and the stage beside `fetch` in which the workflow is killed.
-FAULTS_FIRST = {"visualgpt": ("unpack", "web pictures"), "xlan": ("unpack",)}
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +33,7 @@ def rehearsed(tmp_path):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehearsed, tmp_path, paper):
-    if paper in FAULTS_FIRST:
-        check_faults(paper, tmp_path / "rehearsal", stages=FAULTS_FIRST[paper])
+def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehearsed, paper):
     done = rehearsed(paper)
     assert done.run == done.planned and done.planned["train_xe"] and done.planned["table"]
     assert done.planned["select"] == (paper == "visualgpt")
@@ -53,21 +46,7 @@ def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehear
     said = summary(done)
     assert f"{len(done.planned)} of {len(done.planned)} rules run" in said
     assert ("no detector was tried" in said) == bool(done.stand_ins)
-    assert ("\n  SIGKILL in fetch | " in said) == (paper in FAULTS_FIRST)
     assert "GPU" not in said
-
-
-def check_faults(paper, folder, *, stages):
-    """Each fault heals or is one sentence, and the rest is fetched later; ``stages`` are killed beside the fetch."""
-    played = rehearse_faults(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)
-    said = {each.fault: each.said for each in played}
-    kills = {f"SIGKILL in {stage}" for stage in ("fetch", *stages, "SPICE's models")}
-    assert said.keys() == {*(fault.name for fault in FAULTS), *kills}
-    healed = {fault.name for fault in FAULTS if fault.heals}
-    assert {name for name, sentence in said.items() if sentence == "healed by itself"} == healed
-    assert "answered 403 Forbidden" in said["403"] and "its sha256 is" in said["wrong bytes"]
-    assert "truncated or damaged" in said["truncated archive"] or "File is not a zip" in said["truncated archive"]
-    assert "holds the unsafe name '../../evil'" in said["member ../../evil"]
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(rehearsed, tmp_path):

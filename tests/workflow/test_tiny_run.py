@@ -18,34 +18,40 @@ from recap.plan.paths import Paths
 from recap.plan.profiles import named_plan
 from recap.plan.screen import screen
 
+TABLE = "reports/tiny/tables/tiny.md"
+CHANGED = ("recipes/other.yaml", "2.0e-3", "3.0e-3")
+
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """Run the tiny profile once for all tests of this file."""
+def to_the_table(tmp_path_factory):
+    """Run the tiny profile from pictures to its table, once for all tests of this file."""
     workspace = Workspace(tmp_path_factory.mktemp("tiny"))
-    done = workspace.snakemake()
+    done = workspace.snakemake(TABLE)
     assert done.returncode == 0, done.stderr[-6000:]
     return workspace
 
 
+@pytest.fixture(scope="module")
+def finished(to_the_table):
+    """Run what is left of it."""
+    done = to_the_table.snakemake()
+    assert done.returncode == 0, done.stderr[-6000:]
+    return to_the_table
+
+
 @pytest.mark.smoke
 @pytest.mark.timeout(600)
-def test_it_ends_in_tables_pictures_and_a_published_view(finished):
-    reports = finished.folder / "reports" / "tiny"
+def test_it_ends_in_a_table_which_is_not_made_twice(to_the_table):
+    tables = to_the_table.folder / "reports" / "tiny" / "tables"
     for name in ("tex", "csv", "html", "md", "paper.tex"):
-        assert (reports / "tables" / f"tiny.{name}").stat().st_size > 0
-    assert "Params (M)" in (reports / "tables" / "tiny.md").read_text()
-    for name in ("tiny_captions.png", "tiny_clusters.png", "tiny_alignment.json", "curves.png"):
-        assert (reports / "figures" / name).stat().st_size > 0
-    summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
-    assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
-    published = json.loads((finished.folder / "mlflow" / "tiny.published.json").read_text())
-    assert published["runs"] == 3
+        assert (tables / f"tiny.{name}").stat().st_size > 0
+    assert "Params (M)" in (to_the_table.folder / TABLE).read_text()
+    assert to_the_table.planned(TABLE) == {}
 
 
 @pytest.mark.smoke
-def test_it_made_what_the_plan_predicted(finished, monkeypatch):
-    monkeypatch.chdir(finished.folder)
+def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
+    monkeypatch.chdir(to_the_table.folder)
     plan = named_plan(Path("params"), "params/tiny.yaml")
     paths, costs = Paths(plan), costs_of(plan)
     for run in plan.trained():
@@ -64,8 +70,34 @@ def test_it_made_what_the_plan_predicted(finished, monkeypatch):
 
 
 @pytest.mark.smoke
-def test_nothing_is_done_twice(finished):
+def test_a_changed_rate_is_named_once_with_its_runs(to_the_table):
+    to_the_table.change(*CHANGED)
+    said = to_the_table.dry_run(TABLE)
+    to_the_table.change(CHANGED[0], *reversed(CHANGED[1:]))
+    assert counts(said) == dict.fromkeys(("train_xe", "evaluate", "statistics", "table"), 1)
+    # Nobody is told how to forget what changed.
+    runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]
+    assert runs == [
+        "train_xe ZoDIAC seed 1 xe.schedule.learning_rate 0.002 -> 0.003",
+        "evaluate ZoDIAC seed 1 xe after train_xe",
+    ]
+    assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
+
+
+@pytest.mark.timeout(600)
+def test_it_ends_in_pictures_and_a_published_view_and_reruns_only_what_depends_on_a_change(finished):
+    for name in ("tiny_captions.png", "tiny_clusters.png", "tiny_alignment.json", "curves.png"):
+        assert (finished.folder / "reports" / "tiny" / "figures" / name).stat().st_size > 0
+    summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
+    assert {key.rsplit(".", 1)[0] for key in summary} == {"tiny.transformer", "tiny.zodiac"}
+    published = json.loads((finished.folder / "mlflow" / "tiny.published.json").read_text())
+    assert published["runs"] == 3
     assert finished.planned() == {}
+    finished.change(*CHANGED)
+    planned = finished.planned()
+    finished.change(CHANGED[0], *reversed(CHANGED[1:]))
+    after = ("figure_tiny_clusters", "statistics", "table", "samples", "summary", "curves", "report_page", "publish")
+    assert planned == dict.fromkeys(("train_xe", "evaluate", *after, "all"), 1)
 
 
 @pytest.mark.timeout(600)
@@ -85,22 +117,6 @@ def test_a_study_goes_from_the_captions_to_a_table_that_says_that_raters_are_sim
     assert set(finished.planned()) <= {"report_page", "all"}  # the report shows the studies of the profile
     assert finished.snakemake().returncode == 0
     assert finished.planned() == {}
-
-
-@pytest.mark.smoke
-def test_a_changed_rate_reruns_only_what_depends_on_it(finished):
-    finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
-    said = finished.dry_run()
-    finished.change("recipes/other.yaml", "3.0e-3", "2.0e-3")
-    after = ("figure_tiny_clusters", "statistics", "table", "samples", "summary", "curves", "report_page", "publish")
-    assert counts(said) == dict.fromkeys(("train_xe", "evaluate", *after, "all"), 1)
-    # It names the runs and what changed, once, and nobody is told how to forget what changed.
-    runs = [" ".join(line.split()) for line in said.splitlines() if "seed 1" in line]
-    assert runs == [
-        "train_xe ZoDIAC seed 1 xe.schedule.learning_rate 0.002 -> 0.003",
-        "evaluate ZoDIAC seed 1 xe after train_xe",
-    ]
-    assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
 
 
 @pytest.mark.timeout(600)
@@ -167,7 +183,7 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     models = [file.stat() for file in folder.glob("results/**/model.safetensors")]
     # Of files with the same bytes DVC links one alone.
     assert any(found.st_nlink == 2 and not found.st_mode & stat.S_IWUSR for found in models)
-    finished.change("recipes/other.yaml", "2.0e-3", "3.0e-3")
+    finished.change(*CHANGED)
     # DVC copies linked files before a stage runs again, so times tell nothing; a training's record has its seconds.
     records = {file: file.read_bytes() for file in folder.glob("results/**/training.json")}
     dvc(folder, "repro")

@@ -11,7 +11,6 @@ from recap.core.errors import counted
 
 MEASURED = "measured.json of the machine that it will run on: `recap measure`"
 MEASURED_PLAN = Option("steps of this plan (default: of every kind, at its paper's sizes)", count="?")
-FAULTS = "only fetch and unpack, from a server that misbehaves, and with kills; a rehearsal can go on from there"
 SECTIONS = {
     "datasets": "captions and pictures",
     "subsets": "shares of the training captions",
@@ -92,7 +91,6 @@ def rehearse(
     paper: Annotated[str, "folder of params/", "PAPER"],
     *,
     short: Annotated[bool, "not every row, but every rule"] = False,
-    faults: Annotated[bool, FAULTS] = False,
     folder: Annotated[Path | None, "a new folder for all that is made (default: a temporary one)"] = None,
     cores: Annotated[int, "jobs at once (2)"] = 2,
     params: Path = FOLDER,
@@ -105,10 +103,10 @@ def rehearse(
 
     workflow = snakefile("a rehearsal")
     sys.path.append(str(workflow.parent / "tests"))  # the miniatures are test data, not part of the package
-    rehearsed = resolve("rehearsal.summary:rehearsed")
+    rehearsed = resolve("rehearsal.rehearse:rehearsed")
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
-    text = rehearsed(paper, faults, params=params, snakefile=workflow, folder=folder, short=short, cores=cores)
-    write_text(folder / ("faults.txt" if faults else "summary.txt"), f"{text}\n")
+    text = rehearsed(paper, params=params, snakefile=workflow, folder=folder, short=short, cores=cores)
+    write_text(folder / "summary.txt", f"{text}\n")
     print(text)
 
 

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from helpers.refusals import refused
 from helpers.toy_language import EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
-from recap.core.errors import ConfigError
 from recap.decoding.beam import beam_search, diverse_beam_search, search
 from recap.decoding.sampling import nucleus, sample
 from recap.decoding.step import NonFiniteLogits, forbid
@@ -77,13 +75,6 @@ def test_diverse_groups():
         assert len(set(tokens[image, :, 0].tolist())) == 3  # the three words that may be said, one a group
 
 
-def test_captions_of_all_groups_are_ranked_together():
-    beams = diverse(0.5, length_penalty=1.0)
-    assert torch.equal(beams.scores.sort(1, descending=True).values, beams.scores)
-    lengths = (beams.tokens != PAD).sum(-1)
-    torch.testing.assert_close(beams.scores * lengths, beams.log_probabilities)
-
-
 @pytest.mark.parametrize("method", ["beam", "sample"])
 def test_a_model_without_numbers_names_place_and_images(method):
     state = toy_state(3, 4)
@@ -100,15 +91,3 @@ def test_a_model_without_numbers_names_place_and_images(method):
         else:
             sample(step, state, batch(3), max_length=4, samples=2)
     assert caught.value.images == [1]
-
-
-def test_a_vocabulary_of_one_word():
-    def step(tokens, state):
-        return torch.zeros(*tokens.shape, 1), state
-
-    one = batch(2, eos=0, pad=0)
-    beams = beam_search(step, toy_state(2, 3), one, settings(1, max_length=3))
-    assert beams.tokens.tolist() == [[[0, 0, 0]]] * 2 and beams.scores.tolist() == [[0.0]] * 2
-    assert sample(step, toy_state(2, 3), one, max_length=3, samples=2).sum() == 0
-    with refused(ConfigError, "beam of 2"):
-        beam_search(step, toy_state(2, 3), batch(2), settings(2))

@@ -17,7 +17,7 @@ from recap.evaluation.caption_file import score_file
 from recap.metrics.scores import score
 from recap.statistics.scores import read_metrics
 
-pytestmark = pytest.mark.seconds
+pytestmark = pytest.mark.slow  # transformers takes seconds to import
 
 REFERENCES = {1: ["a dog", "two dogs run"], 2: ["a red boat on a lake"], 5: ["x"]}
 SAID = {1: "a dog runs", 2: "a very red boat", 5: "word " * 30}  # the last is longer than CLIP reads

@@ -20,6 +20,7 @@ from recap.data.corpus import build_corpus
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.evaluation import decode
 from recap.evaluation.job import evaluate
+from recap.metrics import meteor
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable
 from recap.models.images import InputSpec
@@ -70,6 +71,12 @@ def prepared(tmp_path_factory):
     return Prepared({**files, "features": [folder / "features.h5"]}, folder, words)
 
 
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch):
+    """Words are told apart without Java, which takes a second to start."""
+    monkeypatch.setattr(scoring, "java_executable", lambda: None)
+
+
 def repeats(captions):
     return sum(len(words) - len(set(words)) for words in captions.values())
 
@@ -106,6 +113,7 @@ def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):
         prepared.captions(tmp_path / "unknown", rules={"bad_endings": ["zebrafish"]})
 
 
+@pytest.mark.slow
 def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_path, monkeypatch):
     killed = tmp_path / "java"
     real = java_executable()
@@ -129,7 +137,7 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
 
 @pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
 def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
-    monkeypatch.setattr(scoring, "java_executable", lambda: None)
+    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)  # it takes seconds, and there is no Java to read it
     with refused(MetricError, "METEOR", "Java"):
         prepared.captions(tmp_path, metrics=["METEOR"])
     (kept,) = tmp_path.glob(".decoded*")

@@ -36,7 +36,6 @@ def planned(tmp_path, **model):
     ("model", "named"),
     [
         ({"heads": 5}, ["d_model 32", "5 heads"]),
-        ({"kind": "xlan", "heads": 5}, ["d_model 32", "5 heads"]),
         (
             {"d_model": 30, "heads": 2, "kind": "transformer", "visual_positions": "grid"},
             ["visual_positions: ", "d_model", "4", "30"],
@@ -48,15 +47,6 @@ def test_what_a_builder_refuses_is_refused_with_file_and_key(tmp_path, model, na
         planned(tmp_path, **model)
 
 
-def test_a_model_that_only_its_builder_refuses_is_named(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise ConfigError("model 'zodiac': too odd")
-
-    monkeypatch.setattr("recap.models.registry.build_model", refuse)
-    with refused(ConfigError, "params/models/m.yaml", "'zodiac'"):
-        check_models(planned(tmp_path))
-
-
 def test_a_known_model_is_not_built_again(tmp_path, monkeypatch):
     known = tmp_path / "work" / "known.json"
     check_models(planned(tmp_path), known)
@@ -64,16 +54,6 @@ def test_a_known_model_is_not_built_again(tmp_path, monkeypatch):
     check_models(planned(tmp_path), known)
     with pytest.raises(pytest.fail.Exception, match="built again"):
         check_models(planned(tmp_path, d_model=64), known)
-
-
-@pytest.mark.parametrize("content", ["", "5", "[[1]]", "{", "[1e999]"])
-def test_a_damaged_list_of_known_models_is_made_again(tmp_path, content):
-    known = tmp_path / "known.json"
-    check_models(planned(tmp_path), known)
-    whole = known.read_text()
-    known.write_text(content)
-    check_models(planned(tmp_path), known)
-    assert known.read_text() == whole
 
 
 def test_models_of_any_size_take_no_memory(tmp_path):

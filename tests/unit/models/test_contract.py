@@ -37,7 +37,8 @@ from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 
 pytestmark = pytest.mark.seconds
 
-# The variants of a kind are its options: `make test` runs the example of each kind, `make test-all` the variants, too.
+# `make test` runs the example of each kind with fast layers, `make test-all` its variants, which are its options, and
+# plain layers, too.
 CASES = [
     pytest.param(config, id=name, marks=[] if name == config.kind else pytest.mark.slow) for name, config in cases()
 ]
@@ -48,7 +49,7 @@ def config(request):
     return request.param
 
 
-@pytest.fixture(params=[True, False], ids=["fast", "plain"], autouse=True)
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "plain"], autouse=True)
 def with_and_without_fast_layers(request, monkeypatch):
     monkeypatch.setattr(fast, "_enabled", request.param)
 
@@ -268,6 +269,7 @@ XE = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5)
 SCST = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, samples=2)
 
 
+@pytest.mark.parametrize("with_and_without_fast_layers", [True], ids=["fast"], indirect=True)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda config: config.kind)
 @pytest.mark.parametrize(("stage", "die_at"), [(XE, 4), (SCST, 2)], ids=["xe", "scst"])
 def test_a_killed_training_continues_to_the_same_bits(tmp_path, example, stage, die_at):

@@ -1,15 +1,10 @@
 """What a model looked at: weights for every kind, which are those that its attention used."""
 
-from functools import partial
-
 import pytest
 import torch
 
-from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens, wider
+from helpers.model_cases import T, built, cases, random_images, random_tokens, wider
 from recap.models.explained import explained
-from recap.nn.attention import MultiHeadAttention
-from recap.nn.rows import Rows
-from recap.papers.zodiac.model import ZodiacMultiHead
 
 CASES = cases()
 WORDS = ["a", "red", "circle", "b", "c", "d"]
@@ -46,20 +41,3 @@ def test_gates_and_clusters_are_said():
         images, tokens = random_images(config, 1, masked=False), random_tokens(1, captions=1)
         _, notes = explained(kind, built(config), images, tokens, WORDS[: T - 1])
         assert [note.title for note in notes] == titles
-
-
-ZODIAC = {"gate": "none", "zeta": 0.0, "scope": "head", "dropout": 0.0, "gelu": True}
-
-
-@pytest.mark.parametrize("make", [MultiHeadAttention, partial(ZodiacMultiHead, **ZODIAC)], ids=["multi_head", "zodiac"])
-def test_weights_times_values_are_what_the_attention_gives(make):
-    torch.manual_seed(0)
-    attention, seen = make(d_model=8, heads=2).double().eval(), []
-    query, mask = Rows(torch.randn(B, C, T, 8).double()), torch.ones(B, 1, 1, 9, dtype=torch.bool)
-    mask[1, ..., 4:] = False
-    key_value = attention.key_value(Rows(torch.randn(B, 1, 9, 8).double()))
-    expected = attention(query, key_value, attn_mask=mask).values
-    attention.weights.register_forward_hook(lambda _, inputs, out: seen.append(out))
-    watched = attention(query, key_value, attn_mask=mask).values
-    found = query.merge_heads(seen[0] @ key_value[1]).map(attention.output)
-    torch.testing.assert_close((found.values, watched), (expected, expected))

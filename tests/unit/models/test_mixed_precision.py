@@ -53,7 +53,7 @@ def self_critical(model, tokens, draws):
 
 @pytest.mark.parametrize("config", EXAMPLES)
 @pytest.mark.parametrize("stage", [cross_entropy, self_critical])
-@pytest.mark.parametrize("enabled", [True, False], ids=["fast", "plain"])
+@pytest.mark.parametrize("enabled", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "plain"])
 def test_a_step_in_bf16_is_one_in_float32_up_to_rounding(config, stage, enabled, monkeypatch):
     monkeypatch.setattr(fast, "_enabled", enabled)
     model = built(config).float()

@@ -139,25 +139,6 @@ def test_watched_weights_sum_to_one_and_change_nothing(kind, keys):
     assert seen[0][..., [2, 4]].abs().max() == 0
 
 
-def test_memory_slots_are_scaled_keys_and_values_that_no_mask_hides():
-    torch.manual_seed(0)
-    attention = MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4).double()
-    k, v = attention.key_value(Rows(randn(B, C, N, D)))
-    for found, memory, scale in ((k, attention.memory_key, 5), (v, attention.memory_value, 4)):
-        slots = memory[0].unflatten(-1, (H, -1)).transpose(0, 1) * math.sqrt(scale)  # [H, m, K]
-        torch.testing.assert_close(found[:, :, :, N:], slots.expand(B, C, -1, -1, -1))
-    query, nothing = Rows(randn(B, C, T, D)), torch.zeros(B, 1, 1, N, dtype=torch.bool)
-    hidden = attention(query, (k, v), attn_mask=nothing).values
-    other = (x.clone() for x in (k, v))
-    torch.testing.assert_close(attention(query, tuple(_without(x) for x in other), attn_mask=nothing).values, hidden)
-    assert hidden.abs().min() > 0
-
-
-def _without(x):
-    x[:, :, :, :N] = 7.0
-    return x
-
-
 def test_a_causal_mask_is_known_without_its_values_and_serves_a_training_after_inference():
     with torch.inference_mode():
         mask = causal_mask(23, torch.device("cpu"))

@@ -6,16 +6,12 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import chdir
-from http.client import IncompleteRead
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, RecapError
 from rehearsal import hub
-from rehearsal.faults import FAULTS, Misbehavior
 from rehearsal.rehearse import STATE, open_folder
 from rehearsal.server import serve
 
@@ -32,45 +28,6 @@ network = create(GridFeatures(kind="grid", backbone="test_vit.r160_in1k", weight
 print(json.dumps([Path(weights).parent.name, words.decode(words.encode(["a", "red", "dog"])), len(words.rows),
     sum(value.numel() for value in network.parameters())]))
 """
-
-
-def fetched(url, **headers):
-    with urlopen(Request(url, headers=headers)) as answer:
-        return answer.status, dict(answer.headers), answer.read()
-
-
-def test_the_rest_of_a_file_is_sent_if_it_is_still_the_same_file(tmp_path):
-    (tmp_path / "a.bin").write_bytes(bytes(range(100)))
-    with serve(tmp_path) as url:
-        _, headers, whole = fetched(f"{url}/a.bin")
-        status, _, rest = fetched(f"{url}/a.bin", Range="bytes=90-", **{"If-Range": headers["ETag"]})
-        assert (status, rest) == (206, whole[90:])
-        assert fetched(f"{url}/a.bin", Range="bytes=90-", **{"If-Range": '"other"'})[::2] == (200, whole)
-        for name in ("b.bin", "../a.bin", "web/x.jpg"):
-            with pytest.raises(HTTPError, match="404"):
-                fetched(f"{url}/{name}")
-
-
-def test_a_fault_is_played_at_its_file_alone_and_at_other_addresses_where_it_says_so(tmp_path):
-    for name in ("a.bin", "b.bin"):
-        (tmp_path / name).write_bytes(bytes(range(100)))
-    faults = Misbehavior()
-    first, everywhere = (
-        next(fault for fault in FAULTS if fault.name.startswith(name)) for name in ("404 at the", "403")
-    )
-    with serve(tmp_path, misbehave=faults) as url:
-        faults.begin({"a.bin": first, "b.bin": everywhere})
-        for path in ("a.bin", "b.bin", "mirror1/b.bin"):
-            with pytest.raises(HTTPError, match="40[34]"):
-                fetched(f"{url}/{path}")
-        assert fetched(f"{url}/mirror1/a.bin")[2] == bytes(range(100))
-        faults.begin({"a.bin": FAULTS[0]})
-        with pytest.raises(IncompleteRead):
-            fetched(f"{url}/a.bin")
-        assert not faults.asked_for_the_rest("a.bin")
-        assert fetched(f"{url}/a.bin", Range="bytes=50-")[2] == bytes(range(50, 100))
-        assert faults.asked_for_the_rest("a.bin")
-        assert fetched(f"{url}/a.bin")[2] == fetched(f"{url}/b.bin")[2] == bytes(range(100))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recap.core.documents import adapter
-from recap.plan.jobs import planned_claims, planned_studies
+from recap.plan.jobs import planned_claims
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import unchecked_plan
@@ -15,7 +15,7 @@ from recap.settings.params import read_mapping
 from recap.statistics.claims import judge_claims
 from rehearsal.cut import cut_rows
 from rehearsal.prepare import prepare, rehearsable
-from rehearsal.small import read_rehearsal, write_small, write_yaml
+from rehearsal.small import write_small
 from rehearsal.workflow import PLUGIN
 
 PARAMS = Path("params")
@@ -68,13 +68,6 @@ def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(pla
     assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
 
 
-def test_the_test_split_has_images_for_every_setup_and_gold_item_of_the_studies(small, plans):
-    studies = [study for plan in plans.values() for study in planned_studies(plan).values()]
-    assert max(len(study.setups) for study in studies) == 3
-    held_out = read_rehearsal(small).held_out_images
-    assert all(study.images * len(study.setups) + study.gold.count <= held_out for study in studies)
-
-
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))
 def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_that_are_left(own, tmp_path, paper):
     plan = planned(own, paper)
@@ -101,25 +94,11 @@ def choices(plan):
     return [choice for table in plan.tables.values() for choice in table.selections]
 
 
-def test_all_parts_of_a_cut_table_can_be_planned_and_one_choice_on_validation_stays(own):
-    only = {"tables": ["visualgpt/t1"], "figures": [], "studies": []}
-    kept = cut_rows(planned(own, "visualgpt", **only))
-    whole = planned(own, "visualgpt", **only)  # its parts draw gates of rows that other parts may not have kept
-    assert set(kept["tables"]) < set(whole.tables)
-    assert all(len(choice.over) == 2 for choice in choices(whole)) and choices(whole)
-
-
 def test_networks_of_the_hub_are_small_ones_of_like_kind_and_fit_their_grid(small):
     swin, clip = (read_mapping(small / "features" / f"{name}.yaml") for name in ("swin_l_384_grid", "clip_rn50_crops"))
     assert (swin["backbone"], swin["image_size"]) == ("test_vit.r160_in1k", 12 * 16)
     assert (clip["backbone"], clip["embedding"]) == ("test_resnet.r160_in1k", "pooled")
     assert read_mapping(small / "features" / "bottom_up_r101.yaml")["kind"] == "stand_in_regions"
-
-
-def test_with_detectron2_detectors_stay_what_they_are(tmp_path):
-    write_small(PARAMS, tmp_path / "params", detectron2=True)
-    regions = read_mapping(tmp_path / "params" / "features" / "bottom_up_r101.yaml")
-    assert (regions["kind"], regions["weights"]) == ("regions", "random")
 
 
 @pytest.mark.slow
@@ -137,11 +116,3 @@ def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(pap
         each.entry.name for each in requirements(Paths(prepared.plan)) if each.how == "fetch" and each.entry.urls
     ]
     assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)
-
-
-def test_claims_about_rows_that_are_gone_alone_leave_no_file(own):
-    gone = {"table": "fusion/t2", "row": "grid", "against": ["region", "g_r", "ours"]}
-    claims = own / "fusion" / "claims.yaml"
-    write_yaml(claims, {"claims": [{"id": "fusion.c3", "sentence": "s", "where": "1", "checks": [gone]}]})
-    cut_rows(planned(own, "fusion"))
-    assert not claims.exists()

@@ -54,16 +54,3 @@ def test_the_average_is_validated_and_kept_and_the_training_goes_on_from_the_wei
         assert torch.equal(value, plain.model.state_dict()[name])
         assert torch.equal(kept[name], seen[-1][name])
     assert any(not torch.equal(kept[name], value) for name, value in plain.model.state_dict().items())
-
-
-@pytest.mark.parametrize("stage", [XE, SCST], ids=["xe", "scst"])
-@pytest.mark.parametrize("die_at", [0, 3, 5])
-def test_a_killed_training_continues_the_average(tmp_path, stage, die_at):
-    whole = training(tmp_path / "whole", stage=stage)
-    whole.run()
-    with pytest.raises(Killed):
-        training(tmp_path / "broken", stage=stage, die_at=die_at).run()
-    again = training(tmp_path / "broken", stage=stage)
-    again.run()
-    for ours, theirs in zip(again.average.averages, whole.average.averages, strict=True):
-        assert torch.equal(ours, theirs)

@@ -47,7 +47,9 @@ def step(monkeypatch):
     return counted
 
 
-@pytest.mark.parametrize("kind", MOST)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in CAUSAL else pytest.mark.slow) for kind in MOST]
+)
 def test_launches_and_waits_of_a_step(kind, step):
     most, of_a_token = MOST[kind]
     short, long = step(kind, 15), step(kind, 16)

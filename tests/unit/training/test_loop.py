@@ -9,7 +9,6 @@ from helpers.training import STAGES, training
 from recap.core.errors import TrainingError
 from recap.decoding.step import NonFiniteLogits
 from recap.settings import CrossEntropy, SelfCritical
-from recap.training.objectives import Logged
 
 pytestmark = pytest.mark.seconds
 
@@ -26,12 +25,7 @@ def test_best_weights_survive_a_worse_epoch_and_negative_scores(tmp_path):
     assert set(load_file(loop.best_weights)) == set(loop.model.state_dict())
 
 
-def test_patience_ends_the_training(tmp_path):
-    stage = CrossEntropy(epochs=9, learning_rate=0.01, images_per_batch=5, patience=2)
-    assert training(tmp_path, stage=stage, scores=[0.1, 0.3, 0.2, 0.1, 0.9]).run().epoch == 4
-
-
-@pytest.mark.parametrize("patience", [0, 1, 3])
+@pytest.mark.parametrize("patience", [0, 3])
 def test_plateau_drops_the_rate(tmp_path, patience):
     schedule = {"kind": "plateau", "learning_rate": 0.01, "factor": 0.1, "patience": patience}
     stage = CrossEntropy(epochs=9, images_per_batch=5, schedule=schedule)
@@ -57,18 +51,11 @@ def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
     assert [line["learning_rate"] for line in history] == pytest.approx(expected)
 
 
-def test_a_loss_that_is_no_number_names_the_images(tmp_path):
-    loop = training(tmp_path)
-    loop.step.objective = lambda batch, epoch: Logged(loop.model.output.bias.sum() * torch.nan, 1)
-    with refused(TrainingError, "step 1", "nan", "images"):
-        loop.run()
-    assert not (tmp_path / "last.pt").exists()
-
-
 @pytest.mark.parametrize("changes", [{}, {"clip_value": None}, {"clip_norm": 1.0}], ids=["value", "none", "norm"])
 @pytest.mark.parametrize("lost", [torch.nan, torch.inf])
 def test_a_gradient_that_is_no_number_is_not_stepped_with_and_its_images_are_named(tmp_path, lost, changes):
     loop = training(tmp_path, stage=CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, **changes))
+    loop.checkpoint_minutes = 1e-9
 
     def spoiled(gradient):
         return gradient * lost if loop.progress.step == 4 else gradient
@@ -95,7 +82,7 @@ def test_a_validation_without_numbers_is_one_sentence(tmp_path):
         loop.run()
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=["xe", "scst", "scheduled-radam"])
+@pytest.mark.parametrize("stage", STAGES[:2], ids=["xe", "scst"])
 def test_a_model_without_numbers_stops_before_a_step_is_taken(tmp_path, stage):
     loop = training(tmp_path, stage=stage)
     with torch.no_grad():
@@ -106,11 +93,11 @@ def test_a_model_without_numbers_stops_before_a_step_is_taken(tmp_path, stage):
 
 
 def test_both_stages_learn(tmp_path):
-    stage = CrossEntropy(epochs=60, learning_rate=0.02, images_per_batch=6)
+    stage = CrossEntropy(epochs=30, learning_rate=0.02, images_per_batch=6)
     loop = training(tmp_path / "xe", stage=stage)
     history = loop.run().history
     assert history[-1]["loss"] < 0.5 * history[0]["loss"]
-    stage = SelfCritical(epochs=40, learning_rate=0.02, images_per_batch=6)
+    stage = SelfCritical(epochs=20, learning_rate=0.04, images_per_batch=6)
     history = training(tmp_path / "scst", stage=stage).run().history
     assert history[-1]["reward"] > history[0]["reward"] + 0.5
 
@@ -140,14 +127,18 @@ def test_of_equal_scores_the_last_epoch_is_kept_and_said(tmp_path, capsys, train
     assert (again.run().epoch, again.progress.best_epoch) == (counters.epoch, counters.best_epoch)
 
 
+@pytest.mark.parametrize(
+    ("changes", "scores", "epochs"),
+    [({}, [0.1, 0.3, 0.2, 0.1, 0.9], 4), ({"validate_every": 2}, [0.5, 0.4, 0.3], 6)],
+)
+def test_patience_counts_validations(tmp_path, changes, scores, epochs):
+    stage = CrossEntropy(epochs=20, learning_rate=0.01, images_per_batch=5, patience=2, **changes)
+    assert training(tmp_path, stage=stage, scores=scores).run().epoch == epochs
+
+
 def test_every_third_epoch_is_validated_and_the_last(tmp_path):
     stage = CrossEntropy(epochs=5, learning_rate=0.01, images_per_batch=5, validate_every=3)
     loop = training(tmp_path, stage=stage, scores=[0.5, 0.1])
     counters = loop.run()
     assert [line["val_cider_d"] for line in counters.history] == [None, None, 0.5, None, 0.1]
     assert (counters.best, counters.best_epoch, counters.epochs_since_best) == (0.5, 3, 1)
-
-
-def test_patience_counts_validations(tmp_path):
-    stage = CrossEntropy(epochs=20, learning_rate=0.01, images_per_batch=5, validate_every=2, patience=2)
-    assert training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3]).run().epoch == 6

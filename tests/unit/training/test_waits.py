@@ -66,20 +66,6 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
 
 
-def waits_of_a_step(folder, stage=None):
-    loop = training(folder, stage=stage)
-    (batch,) = loop.batches.read([list(range(IMAGES))])
-    with Waits() as waits:
-        loop.step(batch, Counters(), steps=1)
-    return waits
-
-
-def test_a_step_of_cross_entropy_reads_nothing_before_its_backward_pass_is_queued(tmp_path):
-    waits = waits_of_a_step(tmp_path)
-    assert waits.before_backward == ["length"] * 2  # real tokens: of the packed captions, of the targets
-    assert waits.order.count("read") == 1  # the loss
-
-
 def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_the_backward_pass(tmp_path, monkeypatch):
     reads = []
     policy = SelfCriticalObjective.policy

@@ -39,15 +39,14 @@ def matrices(model, images, tokens):
 
 @pytest.mark.parametrize("stacking", ["clusters", "steps"])
 @pytest.mark.parametrize("kind", ["line", "grid"])
-@pytest.mark.parametrize("cells", [144, 576])
-@pytest.mark.parametrize("shift", [-60.0, 0.0, 100.0])
-def test_gradients_are_finite_in_float32_for_extreme_scores(stacking, kind, cells, shift):
+@pytest.mark.parametrize("shift", [-60.0, 100.0])
+def test_gradients_are_finite_in_float32_for_extreme_scores(stacking, kind, shift):
     torch.manual_seed(0)
     if kind == "line":
         layers = [LineClusters(d_model=8, rate=1, stacking=stacking, **PAPER) for _ in range(3)]
     else:
         layers = [GridClusters(d_model=8, stacking=stacking, **GRID) for _ in range(3)]
-    x = torch.randn(1, 1, cells, 8, requires_grad=True)
+    x = torch.randn(1, 1, 576, 8, requires_grad=True)
     carried, total = (), 0.0
     for layer in layers:
         nn.init.constant_(layer.scores.bias, shift)
@@ -95,16 +94,6 @@ def test_a_fixed_window_is_the_special_case_whose_probabilities_are_0_and_1():
     assert torch.equal(grid[0, 0].exp(), near.float())
 
 
-def test_a_window_hides_tokens_beyond_it_from_a_layer():
-    model = built(config(window=1, decoder_layers=1, reading="renormalize"))
-    images, tokens = random_images(config()), random_tokens()
-    other = tokens.clone()
-    other[..., 0] = 3 + (other[..., 0] - 2) % 8
-    before, after = (log_probabilities(model, images, each) for each in (tokens, other))
-    torch.testing.assert_close(before[..., 2:, :], after[..., 2:, :], atol=1e-12, rtol=0)
-    assert (before[..., 1, :] - after[..., 1, :]).abs().max() > 1e-4
-
-
 def test_the_order_of_regions_in_a_store_changes_nothing():
     model = built(config(layout="regions", region_rows=3, sampling_rate=1))
     images, tokens = random_images(config(layout="regions"), masked=False), random_tokens()
@@ -118,7 +107,7 @@ def test_the_order_of_regions_in_a_store_changes_nothing():
     torch.testing.assert_close(memory.values[:, order], other.values)  # in the order of the store
 
 
-@pytest.mark.parametrize("regions", [1, 5, 6, 7, 30, 36, 50])
+@pytest.mark.parametrize("regions", [1, 7, 36, 50])
 def test_clusters_of_regions_do_not_depend_on_dummies(regions):
     generator = torch.Generator().manual_seed(regions)
     boxes = torch.rand(1, 50, 4, generator=generator)
@@ -134,12 +123,6 @@ def test_clusters_of_regions_do_not_depend_on_dummies(regions):
         laid_out = torch.cat([values, torch.full((1, 1, 8), dummy)], 1)[0, cells]
         found.append(module(Rows(laid_out[:, None]), ())[0][0, 0][real][:, real])
     assert torch.equal(*found)
-
-
-def test_regions_are_sorted_by_columns_and_then_by_rows():
-    centers = torch.tensor([[5.0, 9.0], [1.0, 2.0], [1.0, 1.0], [9.0, 3.0], [2.0, 1.0]])
-    cells = region_cells(torch.cat([centers, centers], 1)[None], torch.ones(1, 5, dtype=torch.bool), 2).view(2, 3)
-    assert cells.tolist() == [[2, 4, 3], [1, 0, 5]]
 
 
 def test_vectors_that_are_no_grid_are_refused():

@@ -12,8 +12,6 @@ from safetensors.torch import save_file
 
 from helpers.model_cases import build_model, built, random_images
 from helpers.prepared import prepare
-from helpers.refusals import refused
-from recap.core.errors import FeatureError
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import load_vocabulary
 from recap.evaluation.figures import DrawnModels
@@ -24,12 +22,10 @@ from recap.papers.acf.figures import (
     caption_with_clusters,
     cluster_maps,
     clusters_of_vectors,
-    color,
     grid_neighbors,
     late_interaction,
     mutual_argmax,
     partitions,
-    shaded,
     tree,
     write_clusters,
 )
@@ -63,23 +59,11 @@ def test_words_are_clustered_layer_by_layer_into_a_tree():
     assert bracketed(tree(layers())[0], WORDS) == "((a man) (on (a horse)))"
 
 
-def test_what_is_clustered_stays_together_where_c_falls():
-    falling = {1: matrix({(0, 1): 0.9}, 3), 2: matrix({(0, 1): 0.1}, 3)}
-    assert partitions(falling, list(pairwise(range(3))), 0.5) == {1: [[0, 1], [2]], 2: [[0, 1], [2]]}
-
-
 def test_neighbors_of_a_grid_are_beside_and_below():
     assert sorted(grid_neighbors([0, 1, 2, 3], 2)) == [(0, 1), (0, 2), (1, 3), (2, 3)]
     assert sorted(grid_neighbors([0, 1, 2, None], 2)) == [(0, 1), (0, 2)]
     assert all(abs(a - b) in (1, 3) for a, b in grid_neighbors(list(range(9)), 3))
     assert (2, 3) not in grid_neighbors(list(range(9)), 3)  # the end of a row and the begin of the next
-
-
-def test_an_image_shows_its_clusters_in_their_colors():
-    picture = shaded(np.zeros((20, 20, 3), dtype=np.uint8), grid_boxes(2), [[0, 1], [2], [3]])
-    np.testing.assert_allclose(picture[5, 15], np.multiply(0.5, color([0, 1])))
-    assert not picture[15, 5].any()  # a patch alone has no color
-    assert color([4]) == color([7]) != color([4, 7])
 
 
 def cluster_map(label, **changes):
@@ -150,14 +134,6 @@ def test_regions_are_clustered_with_their_neighbors_in_the_layout():
     found, clusters = clusters_of_vectors({1: matrix}, stream, 2, 0.5, "a.h5: image 1")
     assert clusters == {1: [[0, 2], [1], [3], [4]]}
     assert found[0] == pytest.approx((0.6, 0.0, 0.8, 0.2))
-
-
-def test_vectors_that_are_no_grid_are_drawn_only_where_nothing_is_clustered():
-    stream = random_images(AcfModel.example(), 1, masked=False).main
-    five = Stream(stream.values[:, :5], stream.mask[:, :5])
-    assert clusters_of_vectors({}, five, None, 0.5, "a.h5: image 1") == ([], {})
-    with refused(FeatureError, "a.h5: image 1"):
-        clusters_of_vectors({1: torch.eye(5)}, five, None, 0.5, "a.h5: image 1")
 
 
 def test_alignment_as_in_the_golden_vectors():

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from helpers.feature_stores import write_store
-from helpers.model_cases import build_model, built, changed, log_probabilities, random_images, random_tokens
+from helpers.model_cases import build_model, built, log_probabilities, random_images, random_tokens
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DataError
+from recap.core.errors import ConfigError
 from recap.models.images import Images, InputSpec, Stream
 from recap.papers.fusion.model import (
     SMALLEST_SIDE,
@@ -78,13 +78,6 @@ def test_regions_without_a_grid_or_two_second_streams_are_refused():
         with refused(ConfigError, "region and segment"):
             build_model(EXAMPLE, InputSpec(sizes, 9))
     assert build_model(EXAMPLE, InputSpec({"segment": 5, "grid": 7}, 9)).second_stream == "segment"
-
-
-def test_cells_that_are_no_square_are_refused():
-    model, images = built(EXAMPLE), random_images(EXAMPLE)
-    fewer = changed(images, lambda s: Stream(s.values[:, :8], s.mask[:, :8], s.boxes[:, :8], s.sizes))
-    with refused(DataError, "8 vectors", "`second_geometry: boxes`"):
-        model.encode(fewer)
 
 
 def test_only_the_stream_whose_boxes_are_read_needs_boxes(tmp_path):

@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from helpers.model_cases import build_model, random_images, random_tokens
@@ -32,15 +31,10 @@ def full_size(**changes):
     return build_model({"kind": "m2", **changes}, InputSpec.of(2048, 100))
 
 
-@pytest.mark.parametrize(
-    ("config", "ids", "millions"),
-    [({"kind": "m2"}, 10_201, 38.4), ({"kind": "aoanet", "d_model": 512}, 9_488, 26.8)],
-    ids=["m2", "aoanet"],
-)
-def test_released_sizes(config, ids, millions):
+def test_the_released_size():
     with torch.device("meta"):
-        model = build_model(config, InputSpec.of(2048, ids))
-    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == millions
+        model = build_model({"kind": "m2"}, InputSpec.of(2048, 10_201))
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == 38.4
 
 
 def test_sinusoids_are_the_released_table_from_its_second_row_on():
@@ -94,13 +88,6 @@ def test_attended_padding_is_vectors_of_zeros():
 def test_attended_padding_needs_a_number_of_vectors():
     with refused(ConfigError, "padded_vectors", "max_vectors"):
         validate(Model, SMALL | {"padded_vectors": "attended"}, "model")
-
-
-def test_vectors_after_the_last_one_read_change_nothing():
-    model = built(max_vectors=4)
-    images = random_images(Config, masked=False)
-    first = Images.of(images.main.values[:, :4], images.main.mask[:, :4])
-    assert torch.equal(log_probabilities(model, images), log_probabilities(model, first))
 
 
 def test_a_caption_longer_than_the_positions_is_refused():

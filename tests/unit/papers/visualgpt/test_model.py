@@ -7,13 +7,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from helpers.golden import with_parameters
 from helpers.model_cases import V, build_model, built, inputs, log_probabilities, random_images, random_tokens, stepwise
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary import Vocabulary
-from recap.models.gpt2 import METADATA, LanguageModel, save_language_model
-from recap.nn.attention import MultiHeadAttention
-from recap.nn.rows import Rows
+from recap.models.gpt2 import METADATA, LanguageModel, rename_gpt2, save_language_model
 from recap.papers.visualgpt.model import visual_gates
 from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.inputs import pretrained_file
@@ -52,12 +51,6 @@ def test_a_decoder_begins_with_the_first_layers_and_positions_of_a_language_mode
     assert "of the file not used: 16 (blocks.*.attention.key, " in caplog.text  # the third block
 
 
-def test_what_a_language_model_does_not_bring_is_as_without_it(weights):
-    ours, plain = model(weights), model(None)
-    assert torch.equal(ours.decoder.blocks[0].cross.query.weight, plain.decoder.blocks[0].cross.query.weight)
-    assert torch.equal(ours.encoder[1].attention.query.weight, plain.encoder[1].attention.query.weight)
-
-
 def test_another_vocabulary_is_refused(weights):
     other = Vocabulary([*WORDS.words[1:], "other"], WORDS.rule)
     with refused(ConfigError, weights, "hash", "--vocabulary"):
@@ -78,30 +71,13 @@ def test_other_sizes_are_refused(weights, changes, named):
         model(weights, **changes)
 
 
-def gpt2_state(pieces):
-    """Return a language model under the released names: layers are (in, out), queries, keys and values one."""
-    state = {}
-    for name, value in language_model(layers=2).decoder.state_dict().items():
-        state[name] = value
-    table = torch.randn(pieces, 16)
-    found = {"transformer.wte.weight": table, "transformer.wpe.weight": state["position_embedding.weight"]}
-    for layer in range(2):
-        ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
-        parts = {
-            "attn.c_proj": "attention.output",
-            "mlp.c_fc": "feed_forward.inner",
-            "mlp.c_proj": "feed_forward.outer",
-        }
-        for official, name in parts.items():
-            found[f"{theirs}{official}.weight"] = state[f"{ours}{name}.weight"].T.contiguous()
-            found[f"{theirs}{official}.bias"] = state[f"{ours}{name}.bias"]
-        for kind in ("weight", "bias"):
-            three = torch.cat([state[f"{ours}attention.{part}.{kind}"] for part in ("query", "key", "value")])
-            found[f"{theirs}attn.c_attn.{kind}"] = (three.T if kind == "weight" else three).contiguous()
-            found[f"{theirs}ln_1.{kind}"] = state[f"{ours}attention_norm.{kind}"]
-            found[f"{theirs}ln_2.{kind}"] = state[f"{ours}feed_forward_norm.{kind}"]
-        found[f"{theirs}attn.bias"] = torch.ones(1, 1, 80, 80)
-    return found | {f"transformer.ln_f.{kind}": state[f"norm.{kind}"] for kind in ("weight", "bias")}
+@pytest.fixture
+def released(tmp_path):
+    """A file of GPT-2 with 13 pieces, and its tensors."""
+    _, parameters = with_parameters("gpt2_language_model")
+    tensors = {name: value.float().contiguous() for name, value in parameters.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors", tensors
 
 
 class Pieces:
@@ -110,21 +86,22 @@ class Pieces:
     hash, rows = "0", [6, 5, 9, 9, 0, 1, 2, 3, 4, 7, 8]
 
 
-def test_the_released_gpt2_is_loaded_with_its_word_table_in_the_order_of_our_ids(tmp_path):
-    state = gpt2_state(10)
-    save_file(state, tmp_path / "model.safetensors")
-    found = model(tmp_path / "model.safetensors", Pieces())
-    assert torch.equal(found.decoder.word_embedding.weight, state["transformer.wte.weight"][Pieces.rows])
-    expected = language_model(layers=2).decoder.blocks[1].state_dict()
-    ours = found.decoder.blocks[1].state_dict()
-    assert all(torch.equal(ours[name], value) for name, value in expected.items())
+GPT2 = {"d_model": 12, "heads": 3, "d_feed_forward": 48, "decoder_layers": 2, "positions": 12}
 
 
-def test_the_released_gpt2_is_refused_for_a_vocabulary_of_words_or_foreign_names(tmp_path):
-    file = tmp_path / "model.safetensors"
-    save_file(gpt2_state(V), file)
+def test_the_released_gpt2_is_loaded_with_its_word_table_in_the_order_of_our_ids(released):
+    file, tensors = released
+    found = model(file, Pieces(), **GPT2).decoder
+    assert torch.equal(found.word_embedding.weight, tensors["transformer.wte.weight"][Pieces.rows])
+    plain = rename_gpt2(tensors)
+    for name, value in found.blocks[1].state_dict().items():
+        assert f"blocks.1.{name}" not in plain or torch.equal(value, plain[f"blocks.1.{name}"])
+
+
+def test_the_released_gpt2_is_refused_for_a_vocabulary_of_words_or_foreign_names(released):
+    file, _ = released
     with refused(ConfigError, "model.safetensors", "byte pairs", "`vocabulary: {kind: bpe"):
-        model(file)
+        model(file, **GPT2)
     save_file({"bert.weight": torch.zeros(2)}, file)
     with refused(ConfigError, "'bert.weight'"):
         model(file)
@@ -172,13 +149,6 @@ def test_weights_from_the_hub_are_fetched_at_their_revision(monkeypatch, tmp_pat
         pretrained_file(f"hub:openai-community/gpt2@{revision}", None)
 
 
-def test_copies_begin_equal_and_random_layers_do_not():
-    first, second = (block.fusion.state_dict() for block in model(None).decoder.blocks)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    first, second = (block.fusion.state_dict() for block in model(None, copy_layers=False).decoder.blocks)
-    assert not any(torch.equal(first[name], second[name]) for name in first)
-
-
 def test_a_closed_visual_gate_reads_nothing_of_the_image():
     config = VisualGptModel.model_validate({**CONFIG.model_dump(), "tau": 0.0})
     found, tokens = built(config), random_tokens()
@@ -199,17 +169,6 @@ def test_captions_longer_than_the_positions_are_refused_under_teacher_forcing_an
         log_probabilities(found, images, tokens)
     with refused(ConfigError, "5 tokens", "4 learned positions"):
         stepwise(found, images, tokens)
-
-
-def test_every_level_is_attended_to_as_if_it_were_alone():
-    torch.manual_seed(3)
-    attention = MultiHeadAttention(d_model=8, heads=2, d_key=4, d_value=4, dropout=0.5).double().eval()
-    query, levels = Rows(torch.randn(2, 3, 4, 8).double()), torch.randn(2, 5, 6, 8).double()
-    mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])[:, None, None]
-    found = attention.each_level(query, attention.key_value(Rows(levels)), attn_mask=mask)
-    for level in range(5):
-        key_value = attention.key_value(Rows(levels[:, level : level + 1]))
-        torch.testing.assert_close(found[level], attention(query, key_value, attn_mask=mask).values)
 
 
 def test_gates_behind_each_token():
