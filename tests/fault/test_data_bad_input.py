@@ -15,7 +15,7 @@ from recap.core.errors import ChangedFile, DamagedData, DamagedFile, DataError, 
 from recap.data.card import write_card
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.files.images import ImageSource, TooManyPixels
-from recap.data.subsets import draw_subset, read_subset, write_unpaired
+from recap.data.subsets import draw_subset, read_subset
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.settings.datasets import ScenesDataset
 
@@ -140,7 +140,6 @@ def data(tmp_path_factory):
     corpus = folder / "corpus.parquet"
     build_vocabulary(corpus=corpus, rule=SCENES.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
     draw_subset(corpus=corpus, name="half", fraction=0.5, unit="image", seed=1, out=folder / "seed-1.json")
-    write_unpaired(corpus=corpus, subset=folder / "seed-1.json", out=folder / "seed-1.unpaired.json")
     write_card(name="t", corpus=corpus, counts=None, out=folder / "card.md")
     return folder
 

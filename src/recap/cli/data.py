@@ -161,11 +161,11 @@ def wanted(
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
     """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
-    from recap.data.datasets.conceptual import count_rows
+    from recap.data.datasets.conceptual import read_tsv
     from recap.data.subsets import WebDraws, write_wanted
     from recap.settings.params import validate
 
-    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=count_rows(tsv), out=out)
+    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=sum(1 for _ in read_tsv(tsv)), out=out)
 
 
 @DATA.command("recap data overlap --corpus corpus.parquet --images photos.zip")

@@ -166,7 +166,7 @@ def _meant(module: str, name: str) -> tuple[Place, ...]:
 
 
 def _at(dotted: str, origin: str) -> Sequence[Place]:
-    """Return the definitions at ``recap.nn.masks.causal``; at a module, all of it."""
+    """Return the definitions at ``recap.nn.rows.causal_mask``; at a module, all of it."""
     parts = dotted.split(".")
     if parts[0] not in (_PACKAGE.name, origin.partition(".")[0]):
         return []

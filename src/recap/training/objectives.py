@@ -87,11 +87,10 @@ class CrossEntropyObjective:
 
     def __init__(self, model: Captioner, stage: CrossEntropy, vocabulary: AnyVocabulary | None = None) -> None:
         self.model, self.smoothing, self.sampling = model, stage.label_smoothing, stage.scheduled_sampling
-        self.begins_word: Tensor | None = None
-        if stage.truncate_to_words:
-            if not hasattr(vocabulary, "begins_word"):
-                raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
-            self.begins_word = torch.tensor(vocabulary.begins_word)
+        begins = getattr(vocabulary, "begins_word", None) if stage.truncate_to_words else None
+        if stage.truncate_to_words and begins is None:
+            raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
+        self.begins_word = None if begins is None else torch.tensor(begins)
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Return the mean loss per token; logits are made for real tokens only."""
