@@ -135,8 +135,7 @@ def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.de
     """Return the encoder that settings name."""
     if spec.encoder is None:
         raise ConfigError(f"kind {spec.kind!r}: its class names neither an `encoder` nor an `extractor`; name one")
-    encoder: Encoder = resolve(spec.encoder)(spec, weights=weights, device=device)
-    return encoder
+    return resolve(spec.encoder)(spec, weights=weights, device=device)
 
 
 def extract_pictures(spec: FeaturesConfig, job: ExtractionJob) -> None:
