@@ -174,8 +174,7 @@ class GridFeatures(TimmFeatures):
     image_size: Edge = Field(224, description="edge to which pictures are resized, in pixels")
     grid: Cells = Field(7, description="cells per edge after adaptive average pooling")
     standardised: bool = neutral(
-        False,
-        description="each channel has mean 0 and deviation 1 over training pictures; with random weights always",
+        False, description="each channel has mean 0 and deviation 1 over training pictures; with random weights always"
     )
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")

@@ -72,8 +72,7 @@ class Scale(Replacements):
 
     opening: str = Field("", description="how the sentence under each table begins; one file of the scale has it")
     paper: bool = Field(
-        False,
-        description="nothing is replaced; `opening` is for tables with the printed settings alone",
+        False, description="nothing is replaced; `opening` is for tables with the printed settings alone"
     )
     tables: dict[str, Replacements] = Field({}, description="table (mine/t3) or folder (mine) -> what else holds there")
 

@@ -302,8 +302,7 @@ class SelfCritical(Stage):
 
     _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
     _rewarded = refuse(
-        lambda stage: stage.cider_d + stage.bleu4 == 0,
-        "the reward has no part: give cider_d or bleu4 a weight above 0",
+        lambda stage: stage.cider_d + stage.bleu4 == 0, "the reward has no part: give cider_d or bleu4 a weight above 0"
     )
 
 

@@ -107,8 +107,7 @@ class Study(Strict):
     responses: str | None = Field(None, description="folder below `inputs`, or `simulated`; none: forms alone are made")
     simulated: SimulatedRaters = SimulatedRaters()
     printed: dict[str, dict[str, list[float | None]]] = Field(
-        {},
-        description="printed numbers by setup or question, then line (share; no, yes, no rate): one per system",
+        {}, description="printed numbers by setup or question, then line (share; no, yes, no rate): one per system"
     )
 
     def check_contact(self) -> None:

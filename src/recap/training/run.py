@@ -28,23 +28,9 @@ from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
 from recap.runs.folder import check_inputs, load_weights, write_run
-from recap.runs.inputs import (
-    FeatureSources,
-    GpuFeatures,
-    ReadsImages,
-    check_vectors,
-    pretrained_file,
-    split_captions,
-)
-from recap.settings.recipes import (
-    CrossEntropy,
-    DecodingSettings,
-    Execution,
-    ExecutionFile,
-    RunSpec,
-    SelfCritical,
-    Stage,
-)
+from recap.runs.inputs import FeatureSources, GpuFeatures, ReadsImages, check_vectors, pretrained_file, split_captions
+from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, SelfCritical, Stage
+from recap.settings.recipes import RunSpec
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group, init_group
 from recap.training.loop import BEST, STATE, Objective, OptimizerStep, Training

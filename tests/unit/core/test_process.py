@@ -11,15 +11,7 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import RecapError
-from recap.core.process import (
-    SHARED,
-    VISIBLE,
-    WORKFLOW_VARIABLE,
-    GracefulStop,
-    claim,
-    devices,
-    exit_without_workflow,
-)
+from recap.core.process import SHARED, VISIBLE, WORKFLOW_VARIABLE, GracefulStop, claim, devices, exit_without_workflow
 
 JOB = """
 import os, sys, time
