@@ -129,7 +129,7 @@ def test_pages_tell_neither_systems_nor_setups_nor_right_answers(forms):
 
 def test_the_filled_template_of_a_crowd_platform_shows_captions_as_text(forms):
     template = (forms.folder / "template.html").read_text(encoding="utf-8")
-    rows = list(csv.DictPage(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
+    rows = list(csv.DictReader(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
     assert set(re.findall(r"\$\{(\w+)\}", template)) == set(rows[0])
     for row, sheet in zip(rows, forms.sheets.sheets, strict=True):
         assert row["sheet"] == sheet.id
