@@ -2,7 +2,6 @@
 
 A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those below them such as
 `MissingFile` what happened, so that callers need not read the sentence.
-An error ends the job, so no digest of source has its class: another class at a `raise` reruns nothing.
 """
 
 from __future__ import annotations
@@ -95,15 +94,13 @@ class InUse(RecapError):
 
 def first_line(error: BaseException) -> str:
     """Return the first line of what an exception says, or its name if it says nothing."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'scenes'?``, or lists the likest."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    if close:
+    if close := difflib.get_close_matches(name, names, n=1):
         return f"did you mean {close[0]!r}?"
     if len(names) <= _LISTED:
         return f"known are: {', '.join(names)}"
@@ -119,14 +116,10 @@ def counted(number: int, noun: str) -> str:
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Return rows as lines with aligned columns, some to the right; a column without any text is left out."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = ((text, f"{'>' if n in right else '<'}{widths[n]}") for n, text in enumerate(row) if widths[n])
-        lines.append("  ".join(f"{text:{form}}" for text, form in cells).rstrip())
-    return lines
+    forms = {n: f"{'>' if n in right else '<'}{width}" for n, width in enumerate(widths) if width}
+    return ["  ".join(f"{row[n]:{form}}" for n, form in forms.items()).rstrip() for row in rows]
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
     """Return names in one line: the first few, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
