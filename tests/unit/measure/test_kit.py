@@ -20,7 +20,7 @@ def test_every_kind_agrees_with_float64_in_every_precision():
     assert max(row["gradient"] for row in rows if row["precision"] == "bf16") > 1e-4  # it was computed in bf16
 
 
-@pytest.mark.seconds
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["xe", "scst"])
 def test_a_killed_training_continues_to_the_bit(stage, tmp_path):
     assert kit.resumed(stage, CPU, tmp_path) == {"stage": stage, "repeats": True, "resumes": True}
