@@ -40,6 +40,8 @@ def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
         [*(("train", run) for run in plan.trained()), *(("evaluate", run) for run in plan.scored())]
     )
     assert list(result)[:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
+    acf = named_plan(PARAMS, "acf", scale="scenes")  # has a table of first stages alone, which another trains
+    assert sum(kind == "evaluate" for table in table_work(acf).values() for kind, _ in table.work) == len(acf.scored())
 
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
