@@ -189,7 +189,7 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
     with refused(ConfigError, "'scenes'", "'models.xlan'"):
         planned(params)
     edited(params, "scales/paper.yaml", datasets={"coco": "scenes"})
-    with refused(ConfigError, "paper.yaml", "'datasets'"):
+    with refused(ConfigError, "paper.yaml", "every other key"):
         planned(params, "paper")
     with refused(UnknownName, "scene", "scales", "scenes"):
         planned(params, "scene")
