@@ -7,6 +7,7 @@ for (const table of document.querySelectorAll("table.paper")) {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
+    if (!button.textContent.trim()) button.ariaLabel = "row"; // the head above the names of rows is empty
     head.append(button);
     button.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") !== "descending";
