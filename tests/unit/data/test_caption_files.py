@@ -38,7 +38,6 @@ def as_csv(rows, delimiter=","):
 FORMS = {
     "COCO's results form": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()]),
     "JSON lines with ids": "".join(json.dumps({"image_id": i, "caption": t}) + "\n" for i, t in SAID.items()),
-    "JSON lines with files": "\n".join(json.dumps({"file": FILES[i], "caption": t}) for i, t in SAID.items()),
     "CSV with ids": as_csv([("image_id", "caption"), *SAID.items()]),
     "CSV with names of pictures": as_csv([("image", "caption"), ("one.jpg", SAID[1]), ("./two.jpg", SAID[2])]),
     "CSV with semicolons and further columns": as_csv(
@@ -53,13 +52,10 @@ FORMS = {
     "CSV with a column id of the rows": as_csv(
         [("id", "file", "caption"), (7, "one.jpg", SAID[1]), (1, "two", SAID[2])]
     ),
-    "ids as texts": json.dumps([{"image_id": str(i), "caption": text} for i, text in SAID.items()]),
     "names as ids": json.dumps([{"image_id": FILES[i], "caption": text} for i, text in SAID.items()]),
     "ids and names": json.dumps([{"image_id": i, "file": FILES[i], "caption": t} for i, t in SAID.items()]),
     "the key id": json.dumps([{"id": i, "caption": text} for i, text in SAID.items()]),
-    "captions by id": json.dumps(SAID),
     "lists of captions by id": json.dumps({i: [text] for i, text in SAID.items()}),
-    "captions by name": json.dumps({FILES[i]: text for i, text in SAID.items()}),
     "COCO's annotations": json.dumps(
         {"images": [], "annotations": [{"image_id": i, "id": 9 - i, "caption": t} for i, t in SAID.items()]}
     ),
@@ -90,16 +86,13 @@ WRONG = {
     "a missing image": (json.dumps([{"image_id": 1, "caption": "a"}]), "image 2"),
     "two captions of an image": (entries(caption=["a", "b"]), "image 2"),
     "NaN for a caption": (entries(caption=float("nan")), "nan"),
-    "NaN for an id": (entries(image_id=float("nan")), "nan"),
     "an id between two numbers": ("image_id,caption\n1,a\n2.5,b\n", "'2.5'"),
     "an id and a file that disagree": (entries(file="one.jpg"), "2 and 'one.jpg'"),
     "a key twice": ('[{"image_id": 1, "caption": "a", "caption": "b"}]', "twice"),
     "a double quote at the beginning": ('image_id\tcaption\n1\t"Hi" said the man\n', "double quotes"),
     "half of a surrogate pair": (entries(caption="a \ud800"), "Unicode"),
     "a caption without end": (entries(caption="word " * 3_000), "10,000"),
-    "no JSON": ("[{", "not valid JSON"),
     "nested too deeply": ("[" * 100_000, "not valid JSON"),
-    "a list of texts": ('["a", "b"]', "entry 1"),
     "an empty file": ("\n", "line 1"),
     "not UTF-8": ("image_id,caption\n1,caf\xe9\n".encode("latin-1"), "byte 22"),
     "a CSV row with a column too many": ("image_id,caption\n1,a,b\n", "line 2"),

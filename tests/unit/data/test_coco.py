@@ -53,9 +53,7 @@ CHANGES = {
     "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 of image id 7"),
     "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 "),
     "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "image id 42, caption id 500: there is no word"),
-    "half a surrogate": (lambda t, v: v["annotations"][0].update(caption="a \ud800 dog"), "annotations.0.caption"),
     "strange name": (lambda t, v: t["images"][0].update(file_name="../x.jpg"), "'../x.jpg'"),
-    "no images": (lambda t, v: t.pop("images"), "'images'"),
 }
 
 
@@ -71,7 +69,6 @@ def test_spoilt_annotations(tmp_path, name):
     ("text", "kind", "named"),
     [
         ("val2014/COCO_val2014_000000000042.jpg 43\n", DataError, ["val.txt line 1", "000042.jpg 43"]),
-        ("42\n", DataError, ["val.txt line 1", "'42'"]),
         ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, DataError, ["val.txt line 2", "000042.jpg 42"]),
         ("val2014/COCO_val2014_000000000133.jpg 133\n", DataError, ["image id 133", "val list", "test list"]),
         (None, MissingData, ["val.txt", "'val_list'"]),

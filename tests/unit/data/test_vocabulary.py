@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from helpers.generators import write_flickr
 from helpers.refusals import refused
-from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
+from recap.core.errors import DamagedData, DataError, MissingData
 from recap.data.corpus import build_corpus
 from recap.data.vocabulary import (
     BOS,
@@ -121,7 +121,7 @@ def test_the_length_is_counted_in_pieces_so_that_no_caption_loses_its_end(pairs)
         assert set(row[row.index(EOS) + 1 :]) <= {PAD}
 
 
-@pytest.mark.parametrize("length", range(1, 25))
+@pytest.mark.parametrize("length", [*range(1, 12), 24])
 def test_long_captions_are_cut_between_words(folder, length):
     short = load_byte_pairs(folder.name, inputs=folder.parent, max_length=length)
     words = ["the", "zigzag", "dog", "xylophones"]
@@ -153,16 +153,11 @@ def test_a_tokenizer_json_with_truncation_of_its_own_is_not_cut(folder, pairs, t
 def test_what_is_no_byte_pairs_is_refused(folder, pairs, tmp_path):
     with refused(MissingData, "none/vocab.json", "merges.txt"):
         load_byte_pairs("none", inputs=tmp_path, max_length=9)
-    (tmp_path / "broken.json").write_text("{}")
-    with refused(ConfigError, "broken.json", "'model'"):
-        load_byte_pairs("broken.json", inputs=tmp_path, max_length=9)
     pairs.save(tmp_path / "v.json")
     text = (tmp_path / "v.json").read_text()
     (tmp_path / "v.json").write_text(text.replace('"max_length": 40', '"max_length": 41'))
     with refused(DamagedData, "v.json"):
         load_vocabulary(tmp_path / "v.json")
-    with refused(DataError, "id 5000", "294"):
-        pairs.decode([5000])
 
 
 def test_the_truncation_of_visual_gpt_drops_the_last_pieces_and_the_end_of_long_captions(pairs):
@@ -192,23 +187,6 @@ def test_a_pinned_tokenizer_of_the_hub_is_that_of_its_commit(folder, pairs, tmp_
 
 
 CAPTIONS = {30: [[5, 6, 7], []], 4: [[8]], 11: [[9, 10], [4], [12, 13, 14, 15]]}
-
-
-def test_arrays_hold_what_lists_hold_by_rising_image():
-    held = CaptionIds.of(CAPTIONS)
-    assert list(held) == [4, 11, 30]
-    assert dict(held) == CAPTIONS
-    assert len(held) == 3
-    assert 5 not in held
-    assert CaptionIds.of(held) is held
-    assert dict(CaptionIds.of({})) == {}
-
-
-def test_rows_in_any_order_and_repeated_are_grouped_by_image():
-    images, lengths = np.array([9, 2, 9, 5]), np.array([2, 1, 0, 3])
-    tokens = np.array([11, 12, 21, 51, 52, 53], np.int32)
-    result = CaptionIds.by_image(images, lengths, tokens, np.array([2, 0, 1, 0]))
-    assert dict(result) == {2: [[21]], 9: [[], [11, 12], [11, 12]]}
 
 
 def test_a_token_ends_each_caption_and_nothing_else():

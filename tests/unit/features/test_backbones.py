@@ -86,7 +86,6 @@ def test_weights_that_do_not_fit_are_one_sentence(tmp_path):
     [
         ({"backbone": "nope"}, ["backbone", "'nope'", "nfnet_"]),
         ({"out_index": 9}, ["out_index", "test_resnet", "0 to 4", "9"]),
-        ({"backbone": "test_resnet.r160_in2k"}, ["backbone", "'test_resnet.r160_in2k'", "'test_resnet.r160_in1k'"]),
         ({"backbone": "pit_ti_224", "activation": "relu"}, ["pit_ti_224", "act_layer"]),
     ],
 )

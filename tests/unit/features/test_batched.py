@@ -5,8 +5,6 @@ from PIL import Image
 
 from helpers.generators import noise_pictures
 from helpers.importing import write_corpus_of
-from helpers.refusals import refused
-from recap.core.errors import DataError
 from recap.features import extraction
 from recap.features.ahead import alike
 from recap.features.detectors import Resized, resize_scale
@@ -96,16 +94,3 @@ def test_batches_hold_pictures_of_one_size_and_change_no_value(photos):
     assert sorted(alone.made) == [[image_id] for image_id in range(9)]
     assert store.ids.tolist() == list(range(9))
     assert store.attributes["feature_hash"] == single.attributes["feature_hash"]
-
-
-def test_a_broken_picture_stops_the_job_which_goes_on_after_its_shard(photos):
-    broken = photos("x.h5").images[0] / "7.png"
-    whole = broken.read_bytes()
-    broken.write_bytes(whole[:50])
-    with refused(DataError, "7.png"):
-        extract(photos("x.h5"), batch_size=2, shard_size=6)
-    broken.write_bytes(whole)
-    resumed, store = extract(photos("x.h5"), batch_size=2, shard_size=6)
-    assert sorted(resumed.made) == [[6], [7, 8]]
-    _, fresh = extract(photos("y.h5"), batch_size=2, shard_size=6)
-    assert store.attributes["feature_hash"] == fresh.attributes["feature_hash"]

@@ -1,6 +1,5 @@
 """Feature files of every format: equal numbers in a store, names that fit one picture, and damage in one sentence."""
 
-import json
 import os
 import subprocess
 
@@ -27,8 +26,6 @@ from helpers.feature_files import (
 from helpers.importing import check_regions, import_settings, refuses_import, run_import, with_field, write_corpus_of
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
-from recap.data.corpus import write_corpus
-from recap.data.datasets.base import read_karpathy
 from recap.features.store import info
 from recap.settings.features import FORMATS
 
@@ -158,7 +155,6 @@ def test_an_image_without_a_whole_line_is_left_out_where_the_settings_say_so(tmp
 
 
 NAN = np.full((3, DIM), np.nan, np.float32)
-HUGE = b"9" * 5000
 
 
 @pytest.mark.parametrize(
@@ -166,9 +162,7 @@ HUGE = b"9" * 5000
     [
         (six_columns(7)[:-5], ["a.tsv, line 2", "90 bytes", "3 vectors"]),
         (six_columns(7).rsplit(b"\t", 1)[0], ["a.tsv, line 2", "5 fields", "6 or 10"]),
-        (b"7", ["a.tsv, line 2", "tab", "image id"]),
         (with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]), ["a.tsv, line 2", "base64"]),
-        (with_field(six_columns(7), 4, lambda field: field[:16]), ["a.tsv, line 2", "12 bytes", "3 x 4", "48"]),
         (with_field(six_columns(7), 3, lambda field: b"0"), ["a.tsv, line 2", "image id 7", "zero boxes"]),
         (with_field(six_columns(7), 5, lambda field: text(NAN)), ["image id 7", "NaN"]),
         (with_field(six_columns(7), 1, lambda field: b"20"), ["image id 7", "box [19.4", "20 x 40"]),
@@ -187,11 +181,6 @@ def test_lineidx_of_another_file(tmp_path):
     index = tmp_path / "features.lineidx"
     index.write_text(index.read_text().replace("0\n", "5\n", 1))
     refuses_import(tmp_path, ["features.tsv", "byte 5", ".lineidx"], "vinvl_tsv", path)
-    index.write_text("zero\n")
-    refuses_import(tmp_path, ["features.lineidx", "byte position"], "vinvl_tsv", path)
-    write_vinvl(tmp_path, packed=True)
-    path.write_bytes(path.read_bytes().replace(b"num_boxes", b"num_bexes"))
-    refuses_import(tmp_path, ["features.tsv, line 2", "JSON", "num_boxes"], "vinvl_tsv", path)
 
 
 def test_hdf5_that_lacks_a_dataset_or_rows(tmp_path):
@@ -203,14 +192,6 @@ def test_hdf5_that_lacks_a_dataset_or_rows(tmp_path):
     with h5py.File(path, "a") as file:
         del file["42_boxes"]
     refuses_import(tmp_path, ["image id 42", "region/values", "region/boxes"], "m2_hdf5", path)
-    path = write_hdf5(tmp_path / "c.hdf5", ["features"])
-    with h5py.File(path, "a") as file:
-        del file["7_features"]
-        file["7_features"] = np.zeros((0, DIM))
-    refuses_import(tmp_path, ["c.hdf5", "7_features", "image id 7", "zero boxes"], "m2_hdf5", path)
-    content = path.read_bytes()
-    (tmp_path / "d.hdf5").write_bytes(content[: len(content) // 2])
-    refuses_import(tmp_path, ["d.hdf5", "HDF5"], "m2_hdf5", "d.hdf5")
 
 
 class RunsCode:
@@ -218,11 +199,8 @@ class RunsCode:
         return os.system, ("true",)
 
 
-def test_pth_that_is_damaged_or_runs_code(tmp_path):
+def test_pth_that_runs_code_or_has_another_shape(tmp_path):
     folder = write_pth(tmp_path / "maps")
-    content = (folder / "42.pth").read_bytes()
-    (folder / "42.pth").write_bytes(content[: len(content) // 2])
-    refuses_import(tmp_path, ["42.pth: "], "grid_feats_pth", folder)
     for zipped in (True, False):
         for content, name in (({"x": subprocess.Popen}, "Popen"), (RunsCode(), "system")):
             torch.save(content, folder / "42.pth", _use_new_zipfile_serialization=zipped)
@@ -231,19 +209,16 @@ def test_pth_that_is_damaged_or_runs_code(tmp_path):
     refuses_import(tmp_path, ["42.pth", "[2, 8, 3, 3]", "[1, dim, h, w]"], "grid_feats_pth", folder)
 
 
-def test_npz_that_is_damaged_or_holds_objects(tmp_path):
+def test_npz_that_holds_objects_or_lacks_boxes(tmp_path):
     folder = write_npz(tmp_path)
     good = (folder / "42.npz").read_bytes()
     for values, named in [
         ({"other": np.ones((2, 2))}, ["42.npz", "feat"]),
         ({"feat": np.array([{}], dtype=object)}, ["42.npz", "allow_pickle=False"]),
         ({"feat": np.ones(3)}, ["42.npz", "`feat`", "[3]"]),
-        ({"feat": np.ones((0, DIM))}, ["42.npz", "image id 42", "zero boxes"]),
     ]:
         np.savez(folder / "42.npz", **values)
         refuses_import(tmp_path, named, "npz_folder", folder)
-    (folder / "42.npz").write_bytes(good[:50])
-    refuses_import(tmp_path, ["42.npz: "], "npz_folder", folder)
     (folder / "42.npz").write_bytes(good)
     (tmp_path / "cocobu_box" / "42.npy").unlink()
     refuses_import(tmp_path, ["cocobu_box", "image id 42"], "npz_folder", folder)
@@ -286,7 +261,6 @@ def test_boxes_that_are_shares_of_the_sides(tmp_path, format, write):
     ("change", "named"),
     [
         (lambda f: f.create_dataset("7_size", data=[1, 2, 3]), "7_size: holds 1 2 3"),
-        (lambda f: f.create_dataset("7_size", data=[np.nan, 2]), "7_size: holds nan 2.0"),
         (lambda f: f.create_dataset("7_size", data=[1e300, 2]), "7_size: holds 1e+300 2.0"),
         (lambda f: f.create_group("7_boxes"), "7_boxes"),
         (lambda f: f.create_dataset("7_boxes", data=["a"] * 3), "7_boxes"),
@@ -339,28 +313,25 @@ def test_numbers_are_no_ids_of_pictures_that_the_reader_numbered(tmp_path, forma
     assert imported(tmp_path, format, names, PHOTOS, names="ids") == {number: number for number in range(6)}
 
 
-@every_format
-def test_whole_names_are_looked_up_before_numbers(tmp_path, format):
+def test_whole_names_are_looked_up_before_numbers(tmp_path):
     names = {f"photo_{number}": number for number in range(13)}
-    assert imported(tmp_path, format, names, PHOTOS) == {0: 1, 1: 10, 2: 11, 3: 12, 4: 2, 5: 3}
+    assert imported(tmp_path, "npz_folder", names, PHOTOS) == {0: 1, 1: 10, 2: 11, 3: 12, 4: 2, 5: 3}
 
 
-@every_format
-def test_published_ids_are_found_by_number(tmp_path, format):
+def test_published_ids_are_found_by_number(tmp_path):
     files = {7: "val2014/COCO_val2014_000000000007.jpg", 42: "000000000042.jpg", 123: "123.jpg"}
     for names in (["7", "42", "123", "9"], ["000000000007", "COCO_train2014_000000000042", "000000000123", "x_9"]):
         values = dict(zip(names, (7, 42, 123, 9), strict=True))
-        assert imported(tmp_path, format, values, files) == {7: 7, 42: 42, 123: 123}
+        assert imported(tmp_path, "npz_folder", values, files) == {7: 7, 42: 42, 123: 123}
 
 
-@every_format
-def test_number_at_the_end_of_another_name_is_no_id(tmp_path, format):
-    refuses(tmp_path, ["dog_0.jpg", "'cat_0'"], format, {"cat_0": 0, "dog_1": 1}, {0: "dog_0.jpg", 1: "dog_1.jpg"})
+def test_number_at_the_end_of_another_name_is_no_id(tmp_path):
+    names, files = {"cat_0": 0, "dog_1": 1}, {0: "dog_0.jpg", 1: "dog_1.jpg"}
+    refuses(tmp_path, ["dog_0.jpg", "'cat_0'"], "npz_folder", names, files)
 
 
-@every_format
-def test_name_that_is_a_number_of_another_picture_is_refused_until_the_settings_decide(tmp_path, format):
-    names, files = {"1": 1, "2": 2}, {0: "1.jpg", 1: "2.jpg", 2: "3.jpg"}
+def test_name_that_is_a_number_of_another_picture_is_refused_until_the_settings_decide(tmp_path):
+    names, files, format = {"1": 1, "2": 2}, {0: "1.jpg", 1: "2.jpg", 2: "3.jpg"}, "npz_folder"
     both = ["'1'", "1.jpg (image id 0)", "2.jpg (image id 1)", "--names"]
     refuses(tmp_path, both, format, names, files)
     assert imported(tmp_path, format, {**names, "3": 3}, files, names="files") == {0: 1, 1: 2, 2: 3}
@@ -373,26 +344,3 @@ def test_two_pictures_of_one_stem_are_refused_unless_names_have_the_folder(tmp_p
     refuses(tmp_path, both, format, {"dog": 1}, files)
     if format != "m2_hdf5":  # a slash in a name of HDF5 is a group
         assert imported(tmp_path, format, {"b/dog": 5, "a/dog": 3}, files) == {3: 3, 5: 5}
-
-
-@every_format
-@pytest.mark.parametrize("cocoid", [False, True])
-def test_karpathy_with_and_without_cocoid(tmp_path, format, cocoid):
-    images = []
-    for number, split in enumerate(("train", "val", "test")):
-        known = {"filename": f"COCO_val2014_{2 - number:012d}.jpg", "imgid": number, "split": split}
-        sentences = [{"tokens": ["a", "dog"], "raw": "a dog", "sentid": number}]
-        images.append({**known, "sentences": sentences, **({"cocoid": 2 - number} if cocoid else {})})
-    (tmp_path / "k.json").write_text(json.dumps({"images": images}))
-    captions = read_karpathy(tmp_path / "k.json", merge_restval=True)
-    path = tmp_path / "corpus.parquet"
-    write_corpus(captions, path, dataset="x", kind="karpathy", source_sha256="0" * 64)
-    names = {f"COCO_val2014_{number:012d}": number for number in range(3)}
-    expected = {number: number if cocoid else 2 - number for number in range(3)}
-    assert imported(tmp_path, format, names, path) == expected
-    bare = write_named(tmp_path / "new", format, {str(number): number for number in range(3)})
-    if cocoid:
-        run_import(tmp_path, format, bare, corpus=path)
-    else:
-        (tmp_path / "out" / "f.h5").unlink()
-        refuses_import(tmp_path, ["--names ids"], format, bare, corpus=path)

@@ -11,6 +11,7 @@ from recap.settings.params import load_named, names
 
 pytestmark = pytest.mark.seconds
 
+SLOW = pytest.mark.slow
 NAMED = {  # one of each family and use
     "beit_l_grid": (1024, 14),
     "clip_rn50_crops": (1024,),
@@ -27,7 +28,10 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-@pytest.mark.parametrize("name", NAMED)
+QUICK = ("clip_rn50_crops", "clip_vit_b32_crops", "dinov2_b_grid")  # of each way to a vector: pooled, projected, tokens
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else SLOW) for name in NAMED])
 def test_named_backbone_gives_the_shape_that_the_papers_say(name):
     spec = load_named(PARAMS, "features", name)
     assert spec.weights == "pretrained"
@@ -52,24 +56,23 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
 
 def test_clip_gives_its_projection_and_its_pooled_vector():
     name = "vit_base_patch32_clip_quickgelu_224.openai"
-    crops = torch.randint(0, 256, (2, 224, 224, 3), dtype=torch.uint8)
-    encoders = {}
-    for embedding in ("projected", "pooled"):
-        spec = CropFeatures(kind="crops", boxes="b", backbone=name, weights="random", embedding=embedding)
-        encoders[embedding] = CropEncoder(spec, weights=None, device=torch.device("cpu"))
-    projection = encoders["projected"].model.head
-    assert type(encoders["projected"].model.blocks[0].mlp.act).__name__ == "QuickGELU"
-    pooled = encoders["pooled"].vectors(crops)
-    assert pooled.shape == (2, 768)
+    crops = torch.randint(0, 256, (1, 224, 224, 3), dtype=torch.uint8)
+    spec = CropFeatures(kind="crops", boxes="b", backbone=name, weights="random", embedding="projected")
+    encoder = CropEncoder(spec, weights=None, device=torch.device("cpu"))
+    assert type(encoder.model.blocks[0].mlp.act).__name__ == "QuickGELU"
+    projected = encoder.vectors(crops)
+    encoder.spec = spec.model_copy(update={"embedding": "pooled"})
+    pooled = encoder.vectors(crops)
+    assert pooled.shape == (1, 768)
     with torch.inference_mode():
-        assert torch.allclose(projection(pooled), encoders["projected"].vectors(crops), atol=1e-5)
+        assert torch.allclose(encoder.model.head(pooled), projected, atol=1e-5)
 
 
 FEATURES = {name: load_named(PARAMS, "features", name) for name in names(PARAMS, "features")}
 OF_TIMM = [name for name, settings in FEATURES.items() if settings.kind in ("grid", "crops")]
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("name", OF_TIMM)
 def test_a_backbone_gives_vectors_of_the_width_that_is_said(name):
     settings = FEATURES[name]

@@ -15,11 +15,7 @@ from helpers.prepared import write_scenes
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import FeatureError
-from recap.data.corpus import Corpus
 from recap.features import training
-from recap.features.extraction import ExtractionJob
-from recap.features.grid import extract_grid
-from recap.features.store import FeatureStore
 from recap.features.training import cell_labels, word_loss
 from recap.settings.features import GridFeatures
 
@@ -49,20 +45,6 @@ def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
 
 
-def test_its_weights_are_what_features_are_made_with(scenes, tmp_path):
-    trained = tmp_path / "trained.safetensors"
-    spec = pretrain(scenes, trained, 1)
-    arguments = {"corpus": scenes / "corpus.parquet", "images": [scenes / "images.zip"], "inputs": tmp_path}
-    arguments |= {"device": "cpu", "threads": 1, "shards": tmp_path / "shards"}
-    extract_grid(spec, ExtractionJob(trained=trained, out=tmp_path / "trained.h5", **arguments))
-    plain = GridFeatures(**{**SPEC, "weights": "random"})
-    extract_grid(plain, ExtractionJob(out=tmp_path / "random.h5", **arguments))
-    ids = Corpus.read(scenes / "corpus.parquet").image_ids()
-    first, second = (FeatureStore(tmp_path / f"{name}.h5").read(ids)[0] for name in ("trained", "random"))
-    assert first.shape == second.shape == (len(ids), 16, 192)
-    assert not torch.allclose(first, second, atol=0.1)
-
-
 def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, tmp_path, capsys):
     trained, out = tmp_path / "trained.safetensors", tmp_path / "features.h5"
     spec = json.dumps({**SPEC, "pretraining": {"epochs": 1, "images_per_batch": 8}})
@@ -73,7 +55,7 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
     extract = ["features", "extract", "--spec", spec, *files, *images]
     extract += ["--shards", str(tmp_path / "s"), "--out", str(out)]
     whole, chance = trained.read_bytes(), random.Random(0)
-    for _ in range(50):
+    for _ in range(20):
         flipped = bytearray(whole)
         flipped[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
         trained.write_bytes(flipped)

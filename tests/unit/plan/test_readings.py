@@ -10,6 +10,8 @@ from recap.settings.params import names
 
 pytestmark = pytest.mark.seconds
 
+SLOW = pytest.mark.slow
+
 READINGS = [name for name in names(PARAMS, "tables") if name.endswith("/readings")]
 
 
@@ -17,7 +19,7 @@ def shipped(table, scale):
     return planned(PARAMS, scale, [table])
 
 
-@pytest.mark.parametrize("scale", ["paper", "photos", "scenes"])
+@pytest.mark.parametrize("scale", ["scenes", pytest.param("paper", marks=SLOW), pytest.param("photos", marks=SLOW)])
 @pytest.mark.parametrize("table", READINGS)
 def test_no_two_rows_are_the_same_run(table, scale):
     plan = shipped(table, scale)

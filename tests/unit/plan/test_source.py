@@ -85,12 +85,10 @@ def replaced(text, old, new):
     [
         ("  # a turn", ""),
         ("A layer.", "Another layer."),
-        ('        """Return it."""\n', ""),
         ("x * tau + len(name)", "x  *  tau  +  len( name )"),
         ("self, x: float, y: float", "\n        self,\n        x: float,\n        y: float,\n    "),
         ("x: float", "x: int"),
         ("is too large", "exceeds the scale"),
-        ('log.info("forward")', 'log.info("layer")'),
     ],
 )
 def test_comments_docstrings_layout_types_and_messages_do_not_count(toy, old, new):
@@ -178,20 +176,23 @@ CARRIERS = (
 NOAM = {"kind": "noam", "factor": 1.0, "warmup": 10}
 
 
+@pytest.fixture(scope="module")
+def folder(prepare):
+    return prepare().folder
+
+
 @pytest.mark.parametrize(
     "kind, stage, settings",
     [
-        ("zodiac", "xe", {"learning_rate": 0.005}),
         ("xlan", "xe", {"schedule": NOAM, "scheduled_sampling": {"interval": 1, "increment": 0.5}, "epochs": 2}),
         ("transformer", "scst", {"learning_rate": 0.001, "samples": 2}),
     ],
 )
-def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(prepare, kind, stage, settings):
+def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(folder, kind, stage, settings):
     from recap.evaluation.job import evaluate
     from recap.settings.models import model_configs
     from recap.training.run import train
 
-    folder = prepare().folder
     run = folder / kind / stage / "run"
     names = dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "tiny")
     values = {

@@ -8,7 +8,6 @@ from recap.plan.paths import (
     Paths,
     corpora_of,
     feature_files,
-    not_fewer,
     readers,
     sources,
     store_folder,
@@ -79,18 +78,6 @@ def test_a_store_serves_the_subsets_of_all_runs_that_read_it_or_what_is_made_fro
     crops = paths_of("zodiac/t1", scale=None).plan
     (name,) = {name for name in sources(crops, "clip_rn50_crops") if name != "clip_rn50_crops"}
     assert crops.get("features", name).has_boxes
-
-
-def test_a_list_that_serves_more_runs_is_left_as_it_is(tmp_path):
-    before = [str(tmp_path / "subsets" / "full" / f"seed-{seed}.json") for seed in (1, 2)]
-    for file in before:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).touch()
-    corpus = str(tmp_path / "corpus.parquet")
-    assert not_fewer(before[:1], [corpus, *before]) == before
-    assert not_fewer([*before, "subsets/full/seed-3.json"], [corpus, *before]) == [*before, "subsets/full/seed-3.json"]
-    Path(before[1]).unlink()
-    assert not_fewer(before[:1], [corpus, *before]) == before[:1]
 
 
 def test_draws_from_web_pictures_are_those_of_all_runs_and_none_where_all_are_fetched():

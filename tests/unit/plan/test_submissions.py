@@ -52,11 +52,6 @@ def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():
     [
         ("test: coco_test2014", "test: flickr8k", ["server.test", "'flickr8k'", "coco_pictures"]),
         ("dataset: coco,", "dataset: coco_test2014,", ["'coco_test2014'", "key `server"]),
-        (
-            "bottom_up_adaptive: bottom_up_adaptive_test2014",
-            "bottom_up_adaptive: mobilenetv2_xray_standardised",
-            ["server", "'mobilenetv2_xray_standardised'"],
-        ),
         ("server: {test:", "server: {not_sent: {gone: why}, test:", ["server.not_sent", "'gone'"]),
     ],
 )

@@ -8,6 +8,7 @@ from recap.core.errors import DataError
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.vocabulary import Vocabulary, load_byte_pairs
 from recap.runs.inputs import split_captions
+from rehearsal.hub import write_byte_pairs
 
 SPEC = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
 
@@ -35,18 +36,11 @@ def one_by_one(corpus, vocabulary, ids):
     return found
 
 
-def byte_pairs(folder):
-    letters = sorted({letter for word in ("istanbul", "adogrunsonthegrasstodayagain", "ġ̇Äĩ") for letter in word})
-    pieces = ["+=", "<?", "<|endoftext|>", "Ġ", "do", *letters]
-    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
-    (folder / "merges.txt").write_text("#version: 0.2\nd o\n")
-    return load_byte_pairs(".", inputs=folder, max_length=9)
-
-
 @pytest.mark.parametrize("kind", ["words", "short words", "byte pairs"])
 def test_ids_are_those_of_each_caption_alone(corpus, kind, tmp_path):
     if kind == "byte pairs":
-        vocabulary = byte_pairs(tmp_path)
+        pairs = write_byte_pairs(tmp_path / "pairs", ["a dog runs on the grass"])
+        vocabulary = load_byte_pairs(pairs.name, inputs=tmp_path, max_length=9)
     else:
         length = 3 if kind == "short words" else 16
         vocabulary = Vocabulary.build(

@@ -141,7 +141,10 @@ class Origin:
         return [row["caption"] for row in rows], [row["log_probability"] for row in rows]
 
 
-@pytest.fixture(params=MODELS)
+QUICK = ("up_down", "zodiac", "m2", "visual_gpt")  # one of each form of files
+
+
+@pytest.fixture(params=[kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS])
 def origin(request, tmp_path, results, tokenizer):
     return Origin(request.param, tmp_path, results, tokenizer)
 
@@ -188,10 +191,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(up_down, capsys):
     given, config = words.read_text(), up_down.folder / "config.yml"
     words.write_text(given + "another\n")
     assert "'word_embedding.weight' of the checkpoint has" in refusal(up_down, capsys)
-    words.write_text(given + given)
-    assert "coco_vocabulary.txt: " in refusal(up_down, capsys)
     words.write_text(given)
-    assert "attention.key." in refusal(up_down, capsys, "--set", "d_attention=7")
     config.write_text("MODEL: {TYPE: XLAN}")
     assert "the option MODEL.TYPE is 'XLAN' in the release's configuration" in refusal(up_down, capsys)
     config.write_text("MODEL: {TYPE: UpDown, ATT_ACT: SOFTPLUS}")
@@ -209,11 +209,3 @@ def test_what_no_model_here_does_is_said(up_down, capsys):
     for kind, why in (("acf", "appends a mask word"), ("fusion", "no checkpoint of the Fusion Transformer")):
         up_down.kind = kind
         assert why in refusal(up_down, capsys)
-
-
-def test_an_imported_run_that_was_changed_is_refused(up_down, capsys, tmp_path):
-    run = up_down.imported(tmp_path / "released")
-    (run / "vocabulary.json").write_text((run / "vocabulary.json").read_text().replace("circle", "circus"))
-    with pytest.raises(SystemExit):
-        up_down.said(run)
-    assert "vocabulary.json: has changed since it was finished" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recap
+from helpers.feature_stores import ABOUT, store_of
 from helpers.refusals import refused
 from helpers.tiny_results import MODEL
 from recap.cli.train import run_training
@@ -14,7 +15,6 @@ from recap.evaluation.figures import CaptionedImages, DrawnModels
 from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
-from recap.features.write import build_store
 from recap.settings.params import validate
 from recap.settings.recipes import EvaluationSpec, Execution, ExecutionFile, RunSpec
 
@@ -60,34 +60,21 @@ def captioned(results, out, *, vocabulary, features):
     recap.load(results.run, vocabulary=vocabulary, features=features, weights=results.backbone, device="cpu")
 
 
-USERS = [evaluated, ensemble, sent_to_the_server, trained_further, drawn, captioned]
+USERS = [evaluated, sent_to_the_server, trained_further, drawn, captioned]
 
 
 def remade(store, out, **attributes):
     """Copy a store, and say that something else made it."""
     own = FeatureStore(store)
 
-    def extract(groups):
-        for image in (image for group in groups for image in group):
-            width, height = own.sizes([image])[0].tolist()
-            yield ImageFeatures(image, (width, height), own.read([image])[0][0].numpy())
+    def one(image):
+        return ImageFeatures(image, tuple(own.sizes([image])[0].tolist()), own.read([image])[0][0].numpy())
 
-    build_store(
-        out=out,
-        shards=out.parent / "shards",
-        ids=own.ids.tolist(),
-        shard_size=50,
-        dtype="float16",
-        job="0" * 16,
-        attributes={key: own.attributes[key] for key in ("extractor", "extractor_hash", "weights_sha256", "made_with")}
-        | attributes,
-        extract=extract,
-        streams=(own.stream,),
-    )
-    return out
+    about = {key: own.attributes[key] for key in ABOUT} | attributes
+    return store_of(out, own.ids.tolist(), one, dtype="float16", attributes=about, streams=(own.stream,))
 
 
-@pytest.mark.parametrize("use", USERS)
+@pytest.mark.parametrize("use", [ensemble, drawn])  # the others take their own all through the tests
 def test_its_own_words_and_features_are_taken(results, tmp_path, use):
     use(results, tmp_path, vocabulary=results.data / "vocabulary.json", features=[results.store])
 

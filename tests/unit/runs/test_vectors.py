@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.commands import refused_command
 from helpers.feature_stores import write_store
 from helpers.plans import edited, planned
 from helpers.prepared import prepare
@@ -52,10 +53,10 @@ def test_a_message_says_how_many_images_are_truncated_where_their_numbers_differ
     assert "regions.h5: 2 of 3 images have more than 10 vectors (up to 22); the model reads the first 10" in said
 
 
-def test_training_refuses_before_it_begins(tmp_path):
+def test_training_refuses_before_it_begins(tmp_path, capsys):
     files = prepare(tmp_path)  # of four vectors each
     model = {"kind": "m2", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
-    ended = files.train("short", model_settings={**model, "max_vectors": 3})
-    assert ended.returncode == 2
+    _, _, _, *words = files.command("short", model_settings={**model, "max_vectors": 3})
+    sentence = refused_command(capsys, *words)
     assert [file.name for file in tmp_path.glob("short/**/*") if file.is_file()] == ["lock"]
-    assert "features.h5: every image has 4 vectors, and the model would read only the first 3" in ended.stderr
+    assert "features.h5: every image has 4 vectors, and the model would read only the first 3" in sentence

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 
@@ -12,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 
-import recap
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus import Corpus
@@ -96,13 +93,6 @@ def test_views_of_one_thing_have_one_caption(photos, captioner):
     assert captioner.views == 1
     with refused(DataError, "tuple 1"):
         captioner(())
-
-
-def test_importing_recap_brings_no_torch():
-    light = "import sys, recap; print('torch' in sys.modules, 'load' in dir(recap) or 'load' in recap.__all__)"
-    assert subprocess.check_output([sys.executable, "-c", light], text=True).split() == ["False", "True"]
-    with pytest.raises(AttributeError, match="has no attribute 'lod'"):
-        recap.lod  # noqa: B018
 
 
 def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_their_captions(

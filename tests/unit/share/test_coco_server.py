@@ -45,7 +45,6 @@ def test_zip_in_the_form_of_the_server(tmp_path, files):
         ([2], "a dog", DataError, ["test2014", "1 caption", "2 images"]),
         ([2, 2], "a dog", DataError, ["test2014", "image 2", "several"]),
         ([2, 1], " ", DamagedFile, ["bad.json", "caption"]),
-        (["2", 1], "a dog", DamagedFile, ["bad.json", "image_id"]),
     ],
 )
 def test_what_the_server_would_refuse(tmp_path, files, ids, text, kind, named):
@@ -97,11 +96,8 @@ def test_json_and_text_give_the_scores_with_their_day(submission, text):
     [
         (json.dumps({name: value for name, value in FLAT.items() if name != "CIDEr_c40"}), ["c40.CIDEr", "1 of 14"]),
         (json.dumps({**FLAT, "ROUGE-L_c5": 0.5}), ["c5.ROUGE-L", "twice"]),
-        (json.dumps({**FLAT, "SPICE_c5": 0.2}), ["'SPICE_c5'"]),
         (json.dumps({**FLAT, "Bleu_1_c5": 81.1}), ["c5.BLEU-1 is 81.1", "from 0 to 1;"]),
-        (json.dumps({**FLAT, "CIDEr_c5": "1.2"}), ["c5.CIDEr is '1.2'"]),
         (json.dumps({**FLAT, "METEOR_c5": float("nan")}), ["c5.METEOR is nan"]),
-        ("c5_Bleu_1: 0.8.1", ["line 1"]),
         ("<html>Submission failed</html>\n", ["line 1"]),
         ("", ["c5.BLEU-1", "14 of 14"]),
         ("[" * 100_000, ["JSON"]),

@@ -75,9 +75,8 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
     assert "dvc remote add -d" in refused(capsys, "push")
     assert "did you mean 'mine'" in refused(capsys, "push", "mines")
     Path("dvc.lock").write_text(f"stages: {{data: {{outs: [{{path: results/other, md5: {'a' * 32}}}]}}}}")
-    for words in (["pull"], ["pull", "mine"]):
-        assert "dvc.lock: names no results" in refused(capsys, *words)
-    for text in ("profiles: true", "stages: {}", "profiles: [1, null]", "profiles: {mine: {option: x}}"):
+    assert "dvc.lock: names no results" in refused(capsys, "pull", "mine")
+    for text in ("profiles: true", "profiles: {mine: {option: x}}"):
         (project / "dvc.profiles.yaml").write_text(text)
         assert "dvc.profiles.yaml" in refused(capsys, "push")
 
@@ -99,16 +98,14 @@ def listing(*paths, md5="0" * 32):
     return json.dumps([{"md5": md5, "relpath": path} for path in paths], sort_keys=True).encode()
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "a/./x", "a//x", ""])
-def test_a_listing_with_a_path_that_leads_elsewhere_is_refused(path):
+PATHS = ("/etc/passwd", "../x", "a/../../x", "a/./x", "a//x", "")
+MD5S = ("../../../evil", "0" * 31, "", "0" * 32 + ".dir")
+
+
+@pytest.mark.parametrize("content", [*map(listing, PATHS), *(listing("a", md5=md5) for md5 in MD5S)])
+def test_a_listing_with_a_path_that_leads_elsewhere_or_an_md5_that_is_none_is_refused(content):
     with refusals.refused(DataError, LISTINGS, FOLDER):
-        listed_files({FOLDER: "1.dir"}, {FOLDER: listing("b", path)})
-
-
-@pytest.mark.parametrize("md5", ["../../../evil", "0" * 31, "", "0" * 32 + ".dir"])
-def test_a_listing_with_an_md5_that_is_none_is_refused(md5):
-    with refusals.refused(DataError, LISTINGS, f"{FOLDER}/a", "md5"):
-        listed_files({FOLDER: "1.dir"}, {FOLDER: listing("a", md5=md5)})
+        listed_files({FOLDER: "1.dir"}, {FOLDER: content})
 
 
 @pytest.mark.parametrize("link", [FOLDER, f"{FOLDER}/a"])
@@ -151,7 +148,6 @@ def test_damaged_objects_leave_the_cache_and_others_stay(tmp_path):
     assert [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] == [b"a"]
 
 
-@pytest.mark.parametrize("module", ["snakemake", "dvc"])
-def test_a_file_in_the_project_does_not_run_in_place_of_a_program(project, module):
-    (project / f"{module}.py").write_text("raise SystemExit('this ran')")
-    assert re.match(r"\d+\.\d+", dvc._run(module, "--version").stdout)
+def test_a_file_in_the_project_does_not_run_in_place_of_a_program(project):
+    (project / "dvc.py").write_text("raise SystemExit('this ran')")
+    assert re.match(r"\d+\.\d+", dvc._run("dvc", "--version").stdout)
