@@ -38,6 +38,10 @@ def as_csv(rows, delimiter=","):
 FORMS = {
     "COCO's results form": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()]),
     "JSON lines with ids": "".join(json.dumps({"image_id": i, "caption": t}) + "\n" for i, t in SAID.items()),
+    "JSON lines with files": "\n".join(json.dumps({"file": FILES[i], "caption": t}) for i, t in SAID.items()),
+    "ids as texts": json.dumps([{"image_id": str(i), "caption": text} for i, text in SAID.items()]),
+    "captions by id": json.dumps(SAID),
+    "captions by name": json.dumps({FILES[i]: text for i, text in SAID.items()}),
     "CSV with ids": as_csv([("image_id", "caption"), *SAID.items()]),
     "CSV with names of pictures": as_csv([("image", "caption"), ("one.jpg", SAID[1]), ("./two.jpg", SAID[2])]),
     "CSV with semicolons and further columns": as_csv(
