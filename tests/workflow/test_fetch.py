@@ -8,12 +8,9 @@ import time
 import zipfile
 
 import pytest
-from PIL import Image
 
-from helpers.conceptual_web import picture_server, write_tsv
 from helpers.generators import write_flickr
 from helpers.web_server import serve
-from recap.data.corpus import Corpus
 
 HEAD = "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members"
 
@@ -84,29 +81,6 @@ def test_members_are_unpacked_and_an_archive_that_is_not_to_be_kept_is_removed(p
     assert sorted(path.suffix for path in (folder / "photos").rglob("*.*") if path.suffix == ".bin") == []
     assert (folder / "pack.zip").exists() == (keep == "true")
     assert packed.planned("data_all", config=on) == {}
-
-
-def test_pictures_of_the_open_web_are_fetched_and_those_that_are_gone_are_left_out(workspace):
-    workspace.change("tiny.yaml", "[tiny]", "[photos]")
-    keys = "train: t.tsv\nvalidation: v.tsv\nval_pairs: 2\nmin_side: 32"
-    for old, new in (("karpathy", "conceptual"), ("annotations: captions.json", keys), ("[photos]", "photos")):
-        workspace.change("datasets/tiny_photos.yaml", old, new)
-    with picture_server() as web:
-        for name, kinds, first in (("t", ["ok"] * 6 + ["404"], 0), ("v", ["ok", "ok"], 100)):
-            rows = [(f"photo {n} of a dog", web.url(kind, first + n)) for n, kind in enumerate(kinds)]
-            write_tsv(workspace.folder / f"in/{name}.tsv", rows)
-        refused = workspace.snakemake("data_all", config=("inputs=in",))
-        assert "have 2 of 2 made with --config fetch=true inputs=in" in refused.stderr
-        corpus = "results/tiny/data/tiny_photos/corpus.parquet"
-        noted = "results/tiny/features/tiny_photos/tiny_grid.extractor.json"
-        done = workspace.snakemake(corpus, noted, config=("inputs=in", "fetch=true"))
-    assert done.returncode == 0, done.stderr
-    # What makes the features was noted when the pictures were there: else all that follows it would be due again.
-    assert workspace.planned(noted, config=("inputs=in", "fetch=true")) == {}
-    pictures = sorted((workspace.folder / "in/photos/train/00000").iterdir())
-    assert [path.name for path in pictures] == [f"000000{number}.jpg" for number in range(6)]
-    assert Image.open(pictures[0]).size == (32, 40)
-    assert len(Corpus.read(workspace.folder / corpus).files()) == 8
 
 
 def test_a_workflow_that_is_killed_while_it_fetches_is_completed_by_the_same_command(workspace):

@@ -152,28 +152,15 @@ def test_a_living_workflow_is_left_alone(two):
     assert living.wait(60) == 0
 
 
-def to_snakemake(number):
-    return lambda process: process.send_signal(number)
-
-
-def to_the_group(number):
-    return lambda process: os.killpg(process.pid, number)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "send, name",
-    [
-        (to_snakemake(signal.SIGTERM), "SIGTERM"),
-        (to_snakemake(signal.SIGINT), "Ctrl-C"),
-        (to_the_group(signal.SIGINT), "Ctrl-C"),
-    ],
-    ids=["SIGTERM", "SIGINT", "SIGINT to the group"],
+    ("send", "number", "name"),
+    [(os.kill, signal.SIGTERM, "SIGTERM"), (os.kill, signal.SIGINT, "Ctrl-C"), (os.killpg, signal.SIGINT, "Ctrl-C")],
 )
-def test_a_signal_ends_jobs_and_workflow_in_one_sentence(two, send, name):
+def test_a_signal_ends_jobs_and_workflow_in_one_sentence(two, send, number, name):
     process = two.at_work()
     start = time.monotonic()
-    send(process)
+    send(process.pid, number)
     said = process.communicate(timeout=60)[1]
     assert time.monotonic() - start < 20
     assert process.returncode not in (0, -signal.SIGTERM, -signal.SIGINT)

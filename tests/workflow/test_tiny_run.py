@@ -41,12 +41,11 @@ def finished(to_the_table):
 
 @pytest.mark.smoke
 @pytest.mark.timeout(600)
-def test_it_ends_in_a_table_which_is_not_made_twice(to_the_table):
+def test_it_ends_in_a_table_in_every_format(to_the_table):
     tables = to_the_table.folder / "reports" / "tiny" / "tables"
     for name in ("tex", "csv", "html", "md", "paper.tex"):
         assert (tables / f"tiny.{name}").stat().st_size > 0
     assert "Params (M)" in (to_the_table.folder / TABLE).read_text()
-    assert to_the_table.planned(TABLE) == {}
 
 
 @pytest.mark.smoke
@@ -70,7 +69,7 @@ def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
 
 
 @pytest.mark.smoke
-def test_a_changed_rate_is_named_once_with_its_runs(to_the_table):
+def test_a_changed_rate_is_named_once_with_its_runs_and_nothing_else_is_made_again(to_the_table):
     to_the_table.change(*CHANGED)
     said = to_the_table.dry_run(TABLE)
     to_the_table.change(CHANGED[0], *reversed(CHANGED[1:]))
@@ -153,8 +152,13 @@ def put_under_dvc(folder):
     for name in ("dvc.yaml", "dvc.profiles.yaml"):
         (folder / name).write_text((folder / name).read_text().replace("demo", "tiny"))
     (folder / ".gitignore").write_text((ROOT / ".gitignore").read_text())
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    commit(folder)
+
+
+def commit(folder):
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "tiny"]):
+    for command in (["add", "-A"], ["commit", "-q", "-m", "tiny"]):
         subprocess.run([*git, *command], cwd=folder, check=True, capture_output=True)
 
 
@@ -209,9 +213,7 @@ def test_a_clone_that_pulls_trains_nothing_and_one_new_seed_once(finished, tmp_p
         put_under_dvc(finished.folder)
     dvc(finished.folder, "remote", "add", "--default", "store", str(tmp_path / "store"))
     artifacts(finished.folder, "push")
-    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
-    subprocess.run([*git, "add", "-A"], cwd=finished.folder, check=True)
-    subprocess.run([*git, "commit", "-q", "-m", "results"], cwd=finished.folder, check=True)
+    commit(finished.folder)
     clone = Workspace.__new__(Workspace)
     clone.folder = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(finished.folder), str(clone.folder)], check=True)

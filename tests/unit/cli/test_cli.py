@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,15 +85,13 @@ def test_the_version_and_the_bare_command(capsys):
     "words, sentence",
     [
         ("trian", "recap: command 'trian' is unknown; did you mean 'train'?"),
-        ("data corpsu", "recap data: command 'corpsu' is unknown; did you mean 'corpus'?"),
         ("data card --corpsu x", "recap data card: there is no option --corpsu; did you mean '--corpus'?"),
         ("train --spec no.json", "recap train: argument --spec: no.json: cannot be read"),
         ("params list --params none", "none: there is no such folder"),
         (f"data vocabulary --spec {'[' * 100_000}", "--spec: nested too deeply"),
         ("data vocabulary --spec [1", "--spec: not valid JSON"),
-        ("data vocabulary --spec [1]", "--spec: expected a JSON object"),
     ],
-    ids=range(8),
+    ids=range(6),
 )
 def test_a_misspelt_word_is_one_sentence(capsys, words, sentence):
     assert sentence in refused(capsys, *words.split())
@@ -122,8 +121,10 @@ def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name
     assert not list(tmp_path.iterdir())
 
 
+@cache
 def complete_specs():
-    """Yield every spec of a run that the parameters of this repository can ask for, as the workflow passes it."""
+    """Return every spec of a run that the parameters of this repository can ask for, as the workflow passes it."""
+    specs = []
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
         models, recipes = (
             [load_named(params, section, name).model_dump(mode="json") for name in names(params, section)]
@@ -135,14 +136,15 @@ def complete_specs():
             stage, settings = stages[number % len(stages)]
             model = models[number % len(models)]
             if settings:
-                yield {**named_parts, "seed": 1, "stage": stage, "model_settings": model, "stage_settings": settings}
+                spec = {**named_parts, "seed": 1, "stage": stage}
+                specs.append({**spec, "model_settings": model, "stage_settings": settings})
+    return specs
 
 
 def test_a_complete_spec_comes_back_byte_for_byte():
     # It is hashed into the identity of a run.
-    specs = list(complete_specs())
-    assert len(specs) > 20
-    for spec in specs:
+    assert len(complete_specs()) > 20
+    for spec in complete_specs():
         passed = json.loads(json.dumps(spec))
         again = validate(RunSpec, passed, "--spec").model_dump(mode="json", by_alias=True)
         assert json.dumps(again, sort_keys=True) == json.dumps(passed, sort_keys=True)
@@ -153,17 +155,8 @@ def test_a_complete_spec_comes_back_byte_for_byte():
 def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeypatch, out, named):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
-    sentence = refused(
-        capsys,
-        "run-step",
-        "recap.report.figures:write_summary",
-        "--spec",
-        '{"rows": {}}',
-        "--scores",
-        ".",
-        "--out",
-        out,
-    )
+    words = ["run-step", "recap.report.figures:write_summary", "--spec", '{"rows": {}}', "--scores", "."]
+    sentence = refused(capsys, *words, "--out", out)
     assert sentence.startswith(f"recap: {named}")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -171,7 +164,7 @@ def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeyp
 def test_training_hears_at_once_of_a_wrong_spec_and_of_an_output_that_cannot_be_made(capsys, tmp_path):
     words = [f"--{option}={tmp_path}/x" for option in ("corpus", "vocabulary", "subset", "features", "state")]
     words += ["--out", "/proc/no/run"]
-    spec = json.dumps(next(complete_specs()))
+    spec = json.dumps(complete_specs()[0])
     assert refused(capsys, "train", "--spec", spec, *words).startswith("recap: /proc/no")
     assert "'kind'" in refused(capsys, "train", "--spec", '{"stage": "xe", "kind": "nonsense"}', *words)
     assert not list(tmp_path.iterdir())
@@ -266,13 +259,11 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("", "--row TABLE/ROW"),
         ("--spec {} --row a/b", "--row TABLE/ROW"),
         ("--spec {} --out o", "--corpus, --vocabulary, --subset, --features, --state"),
-        ("--spec {} --profile p.yaml --set xe.epochs=1", "--profile, --set"),
         ("--row a/b --state s --execution e.yaml", "--execution, --state"),
     ],
 )
 def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, named):
-    spec = json.dumps(next(complete_specs()))
+    spec = json.dumps(complete_specs()[0])
     assert named in refused(capsys, "train", *(spec if word == "{}" else word for word in words.split()))

@@ -21,6 +21,12 @@ REFERENCES = {
 SAID = {0: "a red ball", 1: "a blue dog on the grass", 2: "a green ball lies on the grass"}
 
 
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch):
+    """Words are told apart without Java, which takes a second to start."""
+    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
+
+
 @pytest.fixture
 def corpus(tmp_path):
     rows = [(i, text) for i, texts in REFERENCES.items() for text in texts]

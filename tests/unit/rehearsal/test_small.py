@@ -68,6 +68,7 @@ def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(pla
     assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))
 def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_that_are_left(own, tmp_path, paper):
     plan = planned(own, paper)

@@ -1,15 +1,17 @@
-"""Learning curves: the numbers as they stand in the histories, and a picture that names every run."""
+"""Learning curves of all runs, as numbers and as a picture that names each; the flat file of `dvc metrics diff`."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
-from PIL.ImageColor import getrgb
 
 from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MissingFile
-from recap.report.figures import draw_curves, write_curves
+from recap.report.figures import draw_curves, write_curves, write_summary
 from recap.tables.contact_sheet import COLOURS, colour_of
 
 pytestmark = pytest.mark.seconds
@@ -17,18 +19,11 @@ pytestmark = pytest.mark.seconds
 HEAD = "epoch,step,loss,learning_rate,val_cider_d,seconds\n"
 
 
-def curve(label, stage="xe", epochs=3, start=0):
+def curve(label, stage="xe", epochs=3, start=0, more=0.0):
     """Return the history of a run as it is drawn."""
     numbers = range(1, epochs + 1)
-    return pd.DataFrame({"epoch": numbers, "percent": [100.0 * n for n in numbers]}).assign(
-        label=label, stage=stage, start=start
-    )
-
-
-def draw(png, *curves, labels=None):
-    lines = pd.concat(curves)
-    draw_curves(lines, labels or lines.label, png)
-    return png.read_bytes()
+    history = pd.DataFrame({"epoch": numbers, "percent": [100.0 * n + more for n in numbers]})
+    return history.assign(label=label, stage=stage, start=start)
 
 
 def run(label, seed, stage="xe"):
@@ -83,44 +78,50 @@ def test_curves_of_all_runs_stand_below_each_other_under_readable_names(tmp_path
     assert again == {kind: figure.with_suffix(kind).read_bytes() for kind in again}
 
 
-def test_seeds_of_a_label_are_one_line_with_a_band(tmp_path, write):
-    def svg(values):
-        for seed, value in enumerate(values, start=1):
-            write_history(tmp_path, run("A", seed), f"{HEAD}1,5,3,0.1,{value},9\n2,10,3,0.1,{value},9\n")
-        return write(*(run("A", seed) for seed in range(1, len(values) + 1)))[1].with_suffix(".svg").read_text()
+@pytest.fixture
+def axes_of(tmp_path, monkeypatch):
+    """Return a function that returns the axes on which curves were drawn."""
 
-    assert svg([0.3, 0.7]) != svg([0.5, 0.5])  # equal means, another band
-    assert svg([0.3, 0.7]).count("FillBetweenPolyCollection") == 1
+    def savefig(drawing, path, **_):
+        Path(path).touch()
+        drawings.append(drawing)
+
+    def draw(*curves, labels=None):
+        draw_curves(pd.concat(curves), labels or pd.concat(curves).label, tmp_path / "curves.png")
+        return drawings[-1].axes[0]
+
+    drawings = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)
+    return draw
 
 
-def test_every_stage_and_epoch_leaves_its_mark_and_a_second_stage_follows_its_first(tmp_path):
-    png = tmp_path / "one.png"
-    several = [draw(png, curve("a")), draw(png, curve("a", "scst")), draw(png, curve("a", epochs=1))]
-    several += [draw(png, curve("a"), curve("b", "scst", start=start)) for start in (0, 3)]
-    assert len(set(several)) == 5
+def test_seeds_of_a_label_are_one_line_with_a_band(axes_of):
+    axes = axes_of(curve("a"), curve("a", more=100.0))
+    (line,) = (line for line in axes.lines if len(line.get_xdata()))
+    assert list(line.get_ydata()) == [150, 250, 350]
+    (band,) = axes.collections
+    assert {(1, 100), (1, 200), (3, 300), (3, 400)} <= {tuple(point) for point in band.get_paths()[0].vertices}
 
 
-def test_a_row_has_one_colour_in_every_figure(tmp_path):
+def test_a_second_stage_follows_its_first_with_another_mark(axes_of):
+    axes = axes_of(curve("a"), curve("a", "scst", epochs=2, start=3))
+    lines = [(list(line.get_xdata()), line.get_marker()) for line in axes.lines if len(line.get_xdata())]
+    assert lines == [([1, 2, 3], "o"), ([4, 5], "^")]
+
+
+def test_a_row_has_one_colour_in_every_figure_and_another_dash_where_colours_repeat(axes_of):
     assert colour_of(["Transformer", "ACF", "Transformer"]) == {"Transformer": COLOURS[0], "ACF": COLOURS[1]}
-    draw(tmp_path / "first.png", curve("ACF", epochs=1))
-    draw(tmp_path / "second.png", curve("ACF", epochs=1), labels=["Transformer", "ACF"])
-    result = [
-        {rgb for _, rgb in Image.open(tmp_path / name).convert("RGB").getcolors(2**20)}
-        for name in ("first.png", "second.png")
-    ]
-    assert [getrgb(COLOURS[1]) in colours for colours in result] == [False, True]
+    assert axes_of(curve("ACF"), labels=["Transformer", "ACF"]).lines[-1].get_color() == COLOURS[1]
+    first, *_, eighth = axes_of(*(curve(f"row {n}") for n in range(8))).get_legend_handles_labels()[0]
+    assert first.get_color() == eighth.get_color() and first.get_linestyle() != eighth.get_linestyle()
 
 
-def test_many_long_labels_are_neither_cut_nor_alike(tmp_path):
-    labels = [
-        f"VisualGPT (flickr8k/pair_20/mobilenetv2_grid/visual_gpt+tau=0.2@photos_pairs_20) {n}" for n in range(16)
-    ]
-    draw(tmp_path / "many.png", *(curve(label, epochs=2) for label in labels))
+def test_many_long_labels_are_not_cut(tmp_path):
+    setting = "VisualGPT (flickr8k/pair_20/mobilenetv2_grid/visual_gpt+tau=0.2@photos_pairs_20)"
+    lines = pd.concat(curve(f"{setting} {n}", epochs=2) for n in range(16))
+    draw_curves(lines, lines.label, tmp_path / "many.png")
     picture = np.asarray(Image.open(tmp_path / "many.png").convert("L"))
     assert all((edge == 255).all() for edge in (picture[0], picture[-1], picture[:, 0], picture[:, -1]))
-    # The eighth label has the first one's colour and another dash.
-    first, eighth = (draw(tmp_path / "one.png", curve(labels[n], epochs=2), labels=labels[:8]) for n in (0, 7))
-    assert first != eighth
 
 
 @pytest.mark.parametrize(
@@ -146,3 +147,12 @@ def test_a_history_that_changed_after_it_was_finished_is_refused(tmp_path, write
     history.write_text(f"{HEAD}1,5,3.0,0.1,0.9,9\n")
     with refused(ChangedFile, "history.csv"):
         write(named)
+
+
+def test_the_summary_is_the_mean_over_seeds_and_leaves_out_what_did_not_run(tmp_path):
+    rest = {"signature": "tok:ptb", "split": "test", "decoding": {}}
+    for seed, scores in (("1", {"CIDEr": 0.4, "METEOR": None}), ("2", {"CIDEr": 0.6, "METEOR": 0.2})):
+        (tmp_path / seed).mkdir()
+        (tmp_path / seed / "metrics.json").write_text(json.dumps({"scores": scores, **rest}))
+    write_summary(spec={"rows": {"table.row": ["1", "2"]}}, scores=tmp_path, out=tmp_path / "summary.json")
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"table.row.CIDEr": 50.0}

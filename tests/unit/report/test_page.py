@@ -1,5 +1,6 @@
-"""The one page of a profile: what it says while runs are missing; it needs no other file, and it is escaped."""
+"""The one page of a profile, and its page of docs: what they say while runs are missing, and that texts are escaped."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,17 +11,38 @@ from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
 from recap.core import checksums
-from recap.core.errors import RecapError
+from recap.core.errors import DataError, RecapError
+from recap.report.docs import EARLIER, write_docs
 from recap.report.page import make_report
 from recap.share.artifacts import problems
 
 pytestmark = pytest.mark.seconds
 
+PATH = os.environ["PATH"]
+
 
 @pytest.fixture
 def profile(tmp_path, monkeypatch):
+    """A profile without results, on a machine without LaTeX."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return ReportFolder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        ReportFolder(folder).write_all()
+    return folder
+
+
+@pytest.fixture
+def finished(profile, whole):
+    """The profile with all its results."""
+    shutil.copytree(whole, profile.folder, dirs_exist_ok=True)
+    return profile
 
 
 def page_of(profile):
@@ -47,13 +69,12 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     assert "Photo of image" in " ".join(image.get("alt", "") for image in page.all("img"))
 
 
-def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
-    write_claim(profile)
-    profile.write_all()
-    figures = profile.folder / "reports" / "tiny" / "figures"
+def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(finished):
+    write_claim(finished)
+    figures = finished.folder / "reports" / "tiny" / "figures"
     figures.mkdir(parents=True)
     Image.new("RGB", (40, 30)).save(figures / "curves.png")
-    text = make_report(profile.plan()).read_text()
+    text = make_report(finished.plan()).read_text()
     page = Page(text)
     assert "Partial" not in page.text and "Preliminary" not in page.text
     assert "Learning curves" in page.text and "c0ffee" in page.text and "ab" * 32 in page.text
@@ -72,39 +93,35 @@ def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(profile):
     assert all(region.get("tabindex") == "0" for region in page.all("div") if region.get("class") == "scroll")
 
 
-def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(profile):
-    profile.write_all()
-    path = profile.folder / "params" / "tables" / "tiny.yaml"
+def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(finished):
+    path = finished.folder / "params" / "tables" / "tiny.yaml"
     path.write_text(path.read_text().replace("baseline: transformer", "baseline: zodiac"))
-    assert "its statistics are of an earlier version of the table" in page_of(profile).text
+    assert "its statistics are of an earlier version of the table" in page_of(finished).text
 
 
 @pytest.mark.parametrize("file", ["statistics/tiny.json", "training.json"])
-def test_a_damaged_file_is_refused_and_no_page_is_written(file, profile):
-    profile.write_all()
+def test_a_damaged_file_is_refused_and_no_page_is_written(file, finished):
     path = next(Path("results").rglob(file.rpartition("/")[2]))
     path.write_text(path.read_text()[:-20])
     with refused(RecapError, str(path)):
-        make_report(profile.plan())
+        make_report(finished.plan())
     assert not Path("reports/tiny/report.html").exists()
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(profile, capfd):
-    profile.write_all()
-    make_report(profile.plan())
+def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(finished, monkeypatch, capfd):
+    monkeypatch.setenv("PATH", PATH)
+    make_report(finished.plan())
     assert Path("reports/tiny/report.pdf").read_bytes().startswith(b"%PDF"), capfd.readouterr().err
     assert not [each for each in problems(Path("reports/tiny")) if "report.pdf" in each]
 
 
 @pytest.mark.parametrize("program", [None, "#!/bin/sh\necho '! LaTeX Error: no booktabs.sty'\nexit 1\n"])
-def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profile, tmp_path, monkeypatch, capfd):
-    folder = tmp_path / "bin"
-    folder.mkdir()
+def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profile, tmp_path, capfd):
     if program:
-        (folder / "pdflatex").write_text(program)
-        (folder / "pdflatex").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/pdflatex").write_text(program)
+        (tmp_path / "bin/pdflatex").chmod(0o755)
     earlier = tmp_path / "reports" / "tiny" / "report.pdf"
     earlier.parent.mkdir(parents=True)
     earlier.write_bytes(b"%PDF")
@@ -114,3 +131,36 @@ def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profil
     assert ("no booktabs.sty" if program else "pdflatex is not installed") in output
     assert not earlier.exists() and earlier.with_suffix(".html").exists()
     assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
+
+
+def docs(profile):
+    return write_docs("tiny", [profile.plan()], Path("docs")).read_text()
+
+
+def test_docs_have_every_finished_table_with_seeds_signature_and_verdicts(finished):
+    write_claim(finished)
+    page = docs(finished)
+    lines = page.splitlines()
+    assert lines[0] == "# Results of tiny" and "recap report docs tiny --into docs" in page
+    headings = ["## Without a scale", "### Two models on twenty scenes", "### Claims of the paper"]
+    assert [line for line in lines if line.startswith("#")][1:] == headings
+    assert "| Transformer " in page and "35.5" in page and "45.5" in page
+    assert "One seed (1)" in page and "Signature: `pycocoevalcap" in page and "mine.c1" in page
+    assert "<script" not in page.replace("&lt;", "")
+
+
+def test_docs_leave_out_what_is_not_finished_and_take_one_paragraph_of_prose_and_earlier_runs(profile):
+    page = docs(profile)
+    assert "Left out until its runs are finished: Two models on twenty scenes." in page
+    assert "| Transformer" not in page and "Earlier" not in page
+    prose, earlier = Path("docs/prose/tiny.md"), Path("docs/prose/tiny_earlier.md")
+    prose.parent.mkdir()
+    prose.write_text("The second model\nis better.\n")
+    earlier.write_text("### On scenes\n\n| a |\n|---|\n| 1.5 |\n")
+    page = docs(profile)
+    assert "\nThe second model is better.\n" in page
+    assert page.endswith(f"\n## Earlier runs\n\n{EARLIER}\n\n{earlier.read_text()}")
+    for more in ("One.\n\nTwo.\n", "# A heading\nand text", "| a | b |\n"):
+        prose.write_text(more)
+        with refused(DataError, prose):
+            docs(profile)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
+from recap.core.documents import read_mapping
 from recap.settings import SECTIONS
 from recap.settings.params import files, load_named, names, profiles, write_schemas
 
@@ -32,15 +32,16 @@ def with_text_keys(value):
 @pytest.mark.parametrize("params", PARAMS, ids=["shipped", "tiny"])
 @pytest.mark.parametrize("section", SECTIONS)
 def test_every_parameter_file_fits_its_schema_and_loads(validators, params, section):
-    for name in names(params, section):
+    every = names(params, section)
+    for name in every:
         load_named(params, section, name)
-        for path in files(params, section, name):
-            validators[section].validate(with_text_keys(yaml.safe_load(path.read_text())))
+    for path in {path for name in every for path in files(params, section, name)}:
+        validators[section].validate(with_text_keys(read_mapping(path)))
 
 
 def test_every_profile_fits_its_schema(validators):
     for path in profiles(PARAMS[0]):
-        validators["profile"].validate(yaml.safe_load(path.read_text()))
+        validators["profile"].validate(read_mapping(path))
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ def connected(server, content):
     return connection
 
 
+@pytest.mark.slow  # uploads may go on for a quarter of a minute
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_though_uploads_are_unfinished(own, number):
     open_ones = [half_sent(own), connected(own, b"GET / HTTP/1.1\r\nHos"), connected(own, b"")]

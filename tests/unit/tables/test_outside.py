@@ -76,16 +76,8 @@ def test_captions_that_were_scored_in_another_way_are_refused(wrong, tmp_path):
         with_outside(tmp_path, outside_table(), **changes[wrong])
 
 
-@pytest.fixture
-def params(tmp_path):
-    import shutil
-
-    shutil.copytree(PARAMS, tmp_path / "params")
-    edited(tmp_path / "params", "recap/tables/demo.yaml", outside=[ROW])
-    return tmp_path / "params"
-
-
 def test_a_row_from_outside_is_planned_without_a_training(params):
+    edited(params, "recap/tables/demo.yaml", outside=[ROW])
     plain = planned(PARAMS, scale=None, tables=["recap/demo"], seeds=[1])
     plan = planned(params, scale=None, tables=["recap/demo"], seeds=[1])
     assert plan.trained() == plain.trained() and plan.scored() == plain.scored()

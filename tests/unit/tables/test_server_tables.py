@@ -35,9 +35,10 @@ TABLE = {
 }
 
 
-@pytest.fixture
-def written(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """Return the texts of all files of the table, by ending, after two of three rows were answered."""
+    tmp_path = tmp_path_factory.mktemp("table")
     table = validate(Table, TABLE, "table")
     folders = {}
     for number, row in enumerate(table.rows[:2]):
