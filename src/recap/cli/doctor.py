@@ -11,7 +11,6 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from recap.core.device import bf16_unit
 from recap.core.process import devices
 from recap.data.tokenizer import GET
 from recap.metrics.java import java_executable
@@ -58,17 +57,19 @@ def examine(folder: Path, names: Collection[str] | None = None) -> list[Tool]:
 
 def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, str]]:
     """Yield the name of everything, what finds its version, what is lost without it and how to get it."""
-    import torch
-
-    gpus = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    gpus = ""
     without = "trainings and extractors run on CPU cores: miniatures only, no paper's own scale"
     get = "a machine with an NVIDIA GPU and a CUDA build of torch"
-    if devices() and not gpus:
-        without = f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
-        get = "a CUDA build of torch that fits the driver (pytorch.org)"
+    if devices():  # without any, a plan needs no torch
+        import torch
+
+        gpus = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+        if not gpus:
+            without = f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
+            get = "a CUDA build of torch that fits the driver (pytorch.org)"
     yield "GPU", lambda: gpus or None, without, get
     without = "`precision: auto` is float32 on the CPU, up to twice as slow"
-    yield "bf16", lambda: bf16_unit(torch.device("cpu")), without, "another processor"
+    yield "bf16", _bf16, without, "another processor"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     yield "cores, memory", lambda: f"{os.cpu_count()}, {memory:.0f} GiB", "", ""
     free = shutil.disk_usage(folder).free / _GIB
@@ -84,6 +85,12 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     yield "SPICE's models", lambda: None if spice_models_missing() else models, "SPICE is 'not run' in every table", get
     for name, programs, without, get in _PROGRAMS:
         yield name, partial(version_of, next(filter(None, map(shutil.which, programs)), None)), without, get
+
+
+def _bf16() -> str | None:
+    from recap.core.device import bf16_unit, select_device
+
+    return bf16_unit(select_device("cpu"))
 
 
 def _installed(name: str) -> str | None:
