@@ -11,10 +11,29 @@ from recap.cli.options import mapping
 from recap.core import checksums
 from recap.core.process import claim
 
+TARGETS = (
+    "recap.cli.steps:claims",
+    "recap.cli.steps:table",
+    "recap.data.subsets:draw_subset",
+    "recap.data.subsets:write_used",
+    "recap.features.extraction:write_note",
+    "recap.features.training:pretrain",
+    "recap.features.training:tune",
+    "recap.report.figures:write_curves",
+    "recap.report.figures:write_summary",
+    "recap.report.figures:write_sweep",
+    "recap.share.tracking_store:init_store",
+    "recap.share.tracking_store:print_run_lists",
+    "recap.share.tracking_store:publish",
+    "recap.statistics.compare:compare_table",
+    "recap.statistics.compare:write_selections",
+    "recap.tables.samples:write_samples",
+)
+
 
 @command(hidden=True)
 def run_step(
-    target: Annotated[str, "module:function, as a rule of the workflow names it"],
+    target: Annotated[str, Option("the function", choices=TARGETS)],
     words: Annotated[Sequence[str], Option("its arguments as options", count=argparse.REMAINDER)],
 ) -> None:
     """Call a function; each option is an argument, and --spec an object: the argument `spec`, or several by name."""

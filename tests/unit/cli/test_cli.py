@@ -246,7 +246,7 @@ def test_a_step_takes_empty_lists_numbers_and_arguments_of_a_spec(tmp_path, monk
 
     taken = []
     monkeypatch.setattr("recap.settings.kinds.resolve", lambda target: stand_in)
-    main(["run-step", "a:step", "--files", "--number", "3", "--spec", '{"more": {"a": "b"}}'])
+    main(["run-step", "recap.cli.steps:table", "--files", "--number", "3", "--spec", '{"more": {"a": "b"}}'])
     assert taken == [(3, [], {"a": Path("b")})]
 
 
