@@ -15,6 +15,7 @@ from benchmarks.step import cross_entropy, floor, learner, plain_learner
 from helpers.model_cases import build_model
 from recap.models.images import InputSpec
 from recap.nn.fast import fixed_weights
+from recap.nn.rows import PackedIndex
 from recap.papers.m2.model import M2
 from recap.settings import CrossEntropy, SelfCritical
 from recap.training.objectives import SelfCriticalObjective, of_tokens
@@ -73,7 +74,7 @@ def scst() -> Case:
     with fixed_weights():
         memory = model.encode(data.images)
         said, _ = objective.draw(memory)
-        scored = of_tokens(objective.policy(memory, said)[0], said, said != PAD)
+        scored = of_tokens(objective.policy(memory, said, PackedIndex(said != PAD)), said, said != PAD)
         theirs, chosen = plain_m2.beam_search(slow, *vectors(data), CAPTIONS, LENGTH, NEVER)
     same = (said == theirs[..., : said.shape[-1]]).float().mean().item()
     difference = (scored.sum(-1) - chosen.sum(-1)).abs().max().item()

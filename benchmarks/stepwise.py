@@ -27,6 +27,7 @@ from helpers.model_cases import build_model
 from recap.models.base import Captioner
 from recap.models.images import InputSpec
 from recap.nn.fast import fixed_weights
+from recap.nn.rows import PackedIndex
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer
@@ -150,7 +151,7 @@ def scst(kind: str) -> Case:
     with fixed_weights():
         memory = model.encode(data.images)
         said, best = objective.draw(memory)
-        scored = of_tokens(objective.policy(memory, said)[0], said, said != PAD).flatten(0, 1)
+        scored = of_tokens(objective.policy(memory, said, PackedIndex(said != PAD)), said, said != PAD).flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()

@@ -14,6 +14,7 @@ from benchmarks.step import Step, floor
 from recap.models.base import Captioner
 from recap.models.images import Images
 from recap.nn.fast import fixed_weights
+from recap.nn.rows import PackedIndex
 from recap.settings import CrossEntropy, SelfCritical, Stage
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
@@ -117,7 +118,7 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
 def _same_loss(model: Captioner, slow: Captioner, data) -> str:
     model.eval(), slow.eval()
     inputs, real = data.tokens[..., :-1], data.tokens[..., 1:] != plain.PAD
-    hidden = model.decode_words(inputs, real, model.encode(data.images))
+    hidden = model.decode_words(inputs, PackedIndex(real), model.encode(data.images))
     ours = torch.nn.functional.cross_entropy(model.logits(hidden), data.tokens[..., 1:][real])
     theirs = plain.cross_entropy(slow, *vectors(data), data.tokens)
     return f"losses without dropout differ by {abs(ours - theirs).item():.1e}"

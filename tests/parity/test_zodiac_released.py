@@ -12,6 +12,7 @@ from torch.nn.functional import gelu
 
 from helpers.golden import close
 from helpers.model_cases import PAD, T, built, log_probabilities, random_images, random_tokens, stepwise
+from recap.nn.rows import PackedIndex
 from recap.settings.models import model_configs
 
 EXAMPLE = model_configs()["zodiac"].example()
@@ -133,5 +134,5 @@ def test_what_training_reads_gives_the_released_numbers(pair):
     images, tokens = random_images(EXAMPLE), random_tokens()
     tokens[0, 0, 4:], tokens[1, 1, 2:] = PAD, PAD
     words = tokens != PAD
-    hidden = model.decode_words(tokens, words, model.encode(images))
+    hidden = model.decode_words(tokens, PackedIndex(words), model.encode(images))
     close(model.log_probabilities(hidden), released.teacher_forced(images, tokens)[words])

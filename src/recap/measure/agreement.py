@@ -13,13 +13,13 @@ from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import Captioner
+from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
 from recap.settings import CrossEntropy, DecodingSettings, ModelConfig
 from recap.settings.models import model_configs
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective
-from recap.training.run import compile_passes
 
 IMAGES, CAPTIONS, TOKENS, VECTORS, IDS = 4, 3, 7, 9, 40
 # The relative error of loss and gradient that a precision may have in models so small, whose roundings do not average

@@ -21,6 +21,7 @@ from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.measure.agreement import random_images
 from recap.measure.operations import Operations
 from recap.models.base import Captioner
+from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec
 from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
@@ -35,7 +36,6 @@ from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.loop import Objective, OptimizerStep
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
-from recap.training.run import compile_passes
 
 # Sizes of a step of COCO: a grid of 7 x 7 vectors, five captions an image, a vocabulary of words that occur five times.
 IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488, 5, 12, 17, 5

@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from recap.data.vocabulary import PAD
 from recap.models.images import Images, InputSpec
 from recap.models.state import MemoryT, StateT
+from recap.nn.rows import PackedIndex
 
 
 def token_mask(tokens: Tensor) -> Tensor:
@@ -40,6 +41,10 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     #: whether the model's streams must come with boxes and image sizes; or the names of those that must
     reads_boxes: bool | Sequence[str] = False
+    #: passes that `recap.models.compiled` compiles
+    compiled_passes: Sequence[str] = ("encode", "decode")
+    #: whether more padding at the end of captions changes nothing
+    takes_padding = True
     #: keep only the inputs of layers for the backward pass and compute the rest again, in models with such layers
     activation_checkpointing = False
 
@@ -62,9 +67,9 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
         """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B, C, T, D]."""
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: MemoryT) -> Tensor:
-        """As `decode`, but for the R tokens where `token_mask` [B, C, T] is True: [R, D]; the others may be skipped."""
-        return self.decode(tokens, memory)[token_mask]
+    def decode_words(self, tokens: Tensor, index: PackedIndex, memory: MemoryT) -> Tensor:
+        """As `decode`, but for the R tokens [B, C, T] that `index` names: [R, D]; the others may be skipped."""
+        return index.pack(self.decode(tokens, memory))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V] scores before the softmax; by default of the layer `output`."""

@@ -198,12 +198,11 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""
         return self.decode_padded(tokens, token_mask(tokens), memory)
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: MemoryT) -> Tensor:
+    def decode_words(self, tokens: Tensor, index: PackedIndex, memory: MemoryT) -> Tensor:
         """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
         if not self.packs or not fast():
-            return self.decode_padded(tokens, token_mask, memory)[token_mask]
+            return index.pack(self.decode_padded(tokens, index.token_mask, memory))
         self.check_length(tokens.shape[-1])
-        index = PackedIndex(token_mask)
         return self._run(Rows(self.embed(index.pack(tokens), index.positions), index), memory)
 
     def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:

@@ -92,11 +92,11 @@ def unbroken(matrix: Tensor) -> Tensor:
 def suits_onednn(x: Tensor, weight: Tensor) -> bool:
     """Return whether both are float32 on a CPU and this torch can multiply them by oneDNN."""
     return (
-        weight.device.type == "cpu"
+        fast()
+        and weight.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
         and not weight.is_inference()
-        and fast()
         and has_onednn()
     )
 

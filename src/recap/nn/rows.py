@@ -7,6 +7,7 @@ is boolean, True = may attend, and broadcasts to [B, C, T, N]; the caller of an 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -23,8 +24,14 @@ class PackedIndex:
     """Positions of the R unmasked tokens of captions, [B, C, T], True where a token is not padding."""
 
     def __init__(self, token_mask: Tensor) -> None:
-        self.shape = token_mask.shape
-        self.rows = token_mask.flatten().nonzero()[:, 0]  # [R]
+        self.token_mask, self.shape = token_mask, token_mask.shape
+        self.rows = token_mask.flatten().nonzero()[:, 0]  # [R]; of a mask on a GPU this waits
+
+    def to(self, device: torch.device) -> PackedIndex:
+        """Return the index on a device."""
+        moved = copy(self)
+        moved.token_mask, moved.rows = (x.to(device, non_blocking=True) for x in (self.token_mask, self.rows))
+        return moved
 
     @property
     def positions(self) -> Tensor:

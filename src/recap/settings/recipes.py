@@ -23,7 +23,7 @@ class Execution(Strict):
     threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
     nodes: PositiveInt = Field(1, description="machines of a Slurm cluster that share the `processes` of a training")
     tf32: bool = Field(True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)")
-    compile: bool = Field(False, description="torch.compile the model (worth it on a GPU)")
+    compile: Literal["auto"] | bool = Field("auto", description="torch.compile of trainings; auto: on a GPU")
     activation_checkpointing: bool = Field(False, description="compute activations again: less memory, more time")
     trainings_per_gpu: PositiveInt = Field(1, description="jobs of a workflow that share a GPU; not of a cluster's")
     features_in_memory: bool = Field(False, description="training features on the GPU; refused if they do not fit")

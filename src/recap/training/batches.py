@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from recap.core.hashing import generator
-from recap.data.vocabulary import CaptionIds
+from recap.data.vocabulary import PAD, CaptionIds
 from recap.features.ahead import prefetch
 from recap.models.images import Images
+from recap.nn.rows import PackedIndex
 from recap.runs.inputs import ReadsImages, batch_tensor
 
 
@@ -25,10 +26,12 @@ class Batch:
     image_ids: list[int]
     images: Images
     tokens: Tensor
+    index: PackedIndex | None = None  # of the targets, tokens [..., 1:], that are not padding; None before `to`
 
     def to(self, device: torch.device) -> Batch:
-        """Move the tensors to a device."""
-        return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True))
+        """Move the tensors to a device; which targets there are is asked on the CPU, so that no step waits for it."""
+        index = PackedIndex(self.tokens[..., 1:] != PAD).to(device)
+        return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True), index)
 
 
 @dataclass(kw_only=True, eq=False)

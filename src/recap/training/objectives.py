@@ -19,6 +19,7 @@ from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies
 from recap.models.base import Captioner
 from recap.models.state import Memory
 from recap.nn.fast import fixed_weights
+from recap.nn.rows import PackedIndex
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.training.batches import Batch
 
@@ -95,16 +96,18 @@ class CrossEntropyObjective:
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Return the mean loss per token; logits are made for real tokens only."""
         self.model.train()
-        tokens = batch.tokens if self.begins_word is None else truncated_to_words(batch.tokens, self.begins_word)
+        tokens, index = batch.tokens, batch.index
+        if self.begins_word is not None:
+            tokens, index = truncated_to_words(tokens, self.begins_word), None
         inputs, targets = tokens[..., :-1], tokens[..., 1:]
+        index = index or PackedIndex(targets != PAD)
         memory = self.model.encode(batch.images)
         rate = self.sampling.rate(epoch) if self.sampling else 0.0
         if rate:
             inputs = sampled_inputs(self.model, memory, inputs, rate)
-        token_mask = targets != PAD
-        hidden = self.model.decode_words(inputs, token_mask, memory)  # [R, D]
+        hidden = self.model.decode_words(inputs, index, memory)  # [R, D]
         logits = self.model.logits(hidden)  # [R, V]
-        return Logged(smoothed_cross_entropy(logits.float(), targets[token_mask], self.smoothing), len(hidden))
+        return Logged(smoothed_cross_entropy(logits.float(), index.pack(targets), self.smoothing), len(hidden))
 
 
 @torch.no_grad()
@@ -177,25 +180,26 @@ class SelfCriticalObjective:
             sampled, greedy = self.draw(memory)  # [B, S, T]
             rewards = self.reward(batch.image_ids, sampled)
             baseline = self.baseline(batch.image_ids, memory, rewards, greedy)
-        num_tokens = int((sampled != PAD).sum())  # the tokens are known by now: no wait for the pass below
+        index = PackedIndex(sampled != PAD)
+        num_tokens = len(index.rows)  # known by now: no wait for the pass below
         model.train(stage.dropout)
         advantage = advantages(rewards, baseline, own=stage.baseline == "mean").to(batch.images.device)
-        policy, token_mask = self.policy(memory, sampled)
-        log_probabilities = of_tokens(policy, sampled, token_mask)
-        captions = token_mask[..., 0].numel()
+        policy = self.policy(memory, sampled, index)
+        log_probabilities = of_tokens(policy, sampled, index.token_mask)
+        captions = advantage.numel()
         count = num_tokens if stage.loss_over == "tokens" else captions * self.max_length
-        loss = policy_loss(log_probabilities, token_mask, advantage.to(log_probabilities.dtype), count)
+        loss = policy_loss(log_probabilities, index.token_mask, advantage.to(log_probabilities.dtype), count)
         numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
-        numbers |= policy_numbers(policy.detach(), sampled[token_mask])
+        numbers |= policy_numbers(policy.detach(), index.pack(sampled))
         if baseline is not None:
             numbers["reward_greedy" if stage.baseline == "greedy" else "reward_beam"] = baseline.mean().item()
         numbers["length"] = num_tokens / captions
         if not stage.cross_entropy:
             return Logged(loss, count, numbers)
         inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
-        token_mask = targets != PAD
-        logits = model.logits(model.decode_words(inputs, token_mask, memory))
-        added = cross_entropy(logits.float(), targets[token_mask])
+        index = batch.index or PackedIndex(targets != PAD)
+        logits = model.logits(model.decode_words(inputs, index, memory))
+        added = cross_entropy(logits.float(), index.pack(targets))
         return Logged(loss, count, numbers, stage.cross_entropy * added, len(logits))
 
     def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
@@ -245,14 +249,13 @@ class SelfCriticalObjective:
             raise TrainingError(f"the reward of image {owners[int(lost[0])]} is NaN or infinite")
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
-    def policy(self, memory: Memory, sampled: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities [R, V] of what may stand at each of R sampled tokens, and where these are (True)."""
+    def policy(self, memory: Memory, sampled: Tensor, index: PackedIndex) -> Tensor:
+        """Log-probabilities [R, V] of what may stand at each of R sampled tokens, whose positions are the index."""
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
-        token_mask = sampled != PAD
-        hidden = self.model.decode_words(inputs, token_mask, memory)
+        hidden = self.model.decode_words(inputs, index, memory)
         allowed = ban_tokens(self.model.logits(hidden).float(), BANNED)  # [R, V]
         if self.stage.top_p < 1:  # the policy is the nucleus
-            chosen = sampled[token_mask][:, None]
+            chosen = index.pack(sampled)[:, None]
             allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True))
-        return allowed, token_mask
+        return allowed

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from recap.data.vocabulary import CaptionIds, load_vocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
+from recap.models.compiled import compile_passes, compiler_works
 from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
@@ -74,6 +74,7 @@ def train(
         torch.set_num_threads(execution.threads)
         if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
             prepare_gpu(tf32=execution.tf32)
+        compiled = compiler_works(execution.compile, group.device)
         torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
 
         # What is read: captions of the images as token ids, and their features.
@@ -109,7 +110,7 @@ def train(
         sources.choose([model], inputs)
         if init is not None:
             load_weights(model, init / "model.safetensors")
-        if execution.compile:
+        if compiled:
             compile_passes(model)
         validate = validator(model, stage, sources, validation, max_length, group, name)
         if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
@@ -178,7 +179,7 @@ def train(
             write_run(
                 out,
                 made_from={"stage": spec.stage, "spec": settings, **hashes, "code": source},
-                execution=execution,
+                execution=execution.model_copy(update={"compile": compiled}),
                 counters=counters,
                 weights=training.best_weights,
                 model=model,
@@ -210,16 +211,6 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
         write_json(path, {"spec": settings, "chosen": chosen})
     (chosen,) = group.of_main([chosen])
     return with_stage(spec, precision=chosen)
-
-
-def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Compile, in place, what a training step runs: encoding and teacher forcing, one graph for batches of all sizes.
-
-    `inductor` needs a C++ compiler on a CPU and Triton on a GPU. Padding is computed, for its places are unknown there.
-    """
-    model.encode = torch.compile(model.encode, dynamic=True, backend=backend)  # type: ignore[method-assign]
-    model.decode = torch.compile(model.decode, dynamic=True, backend=backend)  # type: ignore[method-assign]
-    model.decode_words = partial(Captioner.decode_words, model)  # type: ignore[method-assign]
 
 
 def validator(

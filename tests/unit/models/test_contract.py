@@ -33,6 +33,7 @@ from recap.models.explained import attention_maps
 from recap.models.images import Stream
 from recap.models.state import PER_BEAM, State
 from recap.nn import fast
+from recap.nn.rows import PackedIndex
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 
 pytestmark = pytest.mark.seconds
@@ -146,7 +147,7 @@ def test_more_padding_of_captions_changes_nothing(model, images, captions):
     memory = model.encode(images)
     longer = torch.nn.functional.pad(tokens, (0, 4), value=PAD)
     close(model.decode(longer, memory)[:, :, :T][mask], model.decode(tokens, memory)[mask])
-    targets = [torch.nn.functional.pad(mask[..., 1:], (0, end)) for end in (1, 5)]  # as training asks
+    targets = [PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)]  # as training asks
     found = [model.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)]
     close(*found)
 
@@ -160,7 +161,7 @@ def gradients(model, loss):
 def test_packed_tokens_equal_padded_ones_in_value_and_gradient(model, either, captions):
     tokens, mask = captions
     padded = model.decode(tokens, model.encode(either))[mask]
-    packed = model.decode_words(tokens, mask, model.encode(either))
+    packed = model.decode_words(tokens, PackedIndex(mask), model.encode(either))
     close(packed, padded)
     weights = torch.randn_like(padded)
     ours, theirs = gradients(model, (packed * weights).sum()), gradients(model, (padded * weights).sum())
@@ -170,10 +171,10 @@ def test_packed_tokens_equal_padded_ones_in_value_and_gradient(model, either, ca
 
 
 def test_recomputed_activations_give_the_same_gradient_also_with_dropout(model, either, captions):
-    found = []
+    found, (tokens, mask) = [], captions
     for model.activation_checkpointing in (False, True):
         torch.manual_seed(4)
-        hidden = model.train().decode_words(*captions, model.encode(either))
+        hidden = model.train().decode_words(tokens, PackedIndex(mask), model.encode(either))
         found.append(gradients(model, hidden.square().sum()))
     for name, expected in found[0].items():
         close(found[1][name], expected)
@@ -239,7 +240,7 @@ def test_decoding_keeps_rare_tokens_under_bf16(model, images, tokens):
 
 def test_a_caption_of_padding_alone_gives_finite_gradients(model, images, tokens):
     tokens[2, 1] = PAD
-    model.decode_words(tokens, tokens != PAD, model.encode(images)).sum().backward()
+    model.decode_words(tokens, PackedIndex(tokens != PAD), model.encode(images)).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 

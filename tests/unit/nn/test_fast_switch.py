@@ -9,6 +9,7 @@ from torch import nn
 from helpers.model_cases import B, C, T, built, cases, random_images, random_tokens
 from recap.nn import fast
 from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights
+from recap.nn.rows import PackedIndex
 from recap.papers.xlan import model as xlan
 from recap.papers.xlan.model import HeadNorm, bilinear_pool
 
@@ -34,7 +35,7 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     monkeypatch.setattr("recap.nn.fast.onednn_product", never)
     monkeypatch.setattr(fast, "DeferredWeightGrad", never)
     monkeypatch.setattr(xlan, "_Pool", never)
-    monkeypatch.setattr("recap.nn.rows.PackedIndex.__init__", never)
+    monkeypatch.setattr("recap.nn.rows.Rows.pack", never)
     layer = Linear(512, fast.MIN_PREPACK_SIZE // 512)
     with fixed_weights():
         layer(torch.randn(4, 512))
@@ -42,10 +43,10 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
         layer(torch.randn(4, 512))
     q, k = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)
     bilinear_pool(q, k, torch.randn(2, 3), torch.randn(2), torch.randn(2), torch.full((1, 1, 1, 4), 0.25), dropout=0.5)
-    tokens, mask = random_tokens(), torch.rand(B, C, T) < 0.5
+    tokens, index = random_tokens(), PackedIndex(torch.rand(B, C, T) < 0.5)
     for name, config in cases():
         model = built(config).train()
-        assert model.decode_words(tokens, mask, model.encode(random_images(config))).dim() == 2, name
+        assert model.decode_words(tokens, index, model.encode(random_images(config))).dim() == 2, name
 
 
 @pytest.mark.parametrize("missing", ["_reorder_linear_weight", "_linear_pointwise"])

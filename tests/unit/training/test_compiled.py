@@ -8,16 +8,21 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from helpers.model_cases import build_model
+from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec
 from recap.papers.xlan.model import bilinear_pool
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective
-from recap.training.run import compile_passes
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
-SIZES = [(3, 2, 4), (4, 3, 7), (2, 2, 5), (5, 4, 9)]  # images, captions, longest caption
+PLAIN = ("feature_dropout", "word_dropout", "attention_dropout", "joint_dropout", "mix_dropout", "context_dropout")
+KINDS = {
+    "transformer": {**SMALL, "kind": "transformer", "feature_dropout": 0.0},
+    "xlan": {"kind": "xlan", "d_model": 16, "d_joint": 8, "heads": 2, "encoder_layers": 1, **dict.fromkeys(PLAIN, 0.0)},
+}
+SIZES = [(3, 2, 9), (4, 3, 12), (2, 2, 10), (5, 4, 14)]  # images, captions, longest caption: one bucket
 
 
 def batch(images, captions, longest):
@@ -42,10 +47,11 @@ def losses(model, sizes):
 
 
 @pytest.mark.slow
-def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss():
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss(kind):
     torch._dynamo.reset()
     torch.manual_seed(0)
-    config = {**SMALL, "kind": "transformer", "feature_dropout": 0.0}
+    config = KINDS[kind]
     plain, compiled = (build_model(config, InputSpec.of(7, 11)) for _ in range(2))
     compiled.load_state_dict(plain.state_dict())
     counter = CompileCounterWithBackend("aot_eager")

@@ -13,6 +13,7 @@ from recap.decoding.beam import beam_search
 from recap.decoding.sampling import nucleus, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
 from recap.models.images import Images, InputSpec
+from recap.nn.rows import PackedIndex
 from recap.runs.inputs import caption_tensor
 from recap.settings.recipes import CrossEntropy, DecodingSettings, ScheduledSampling, SelfCritical
 from recap.training.batches import Batch
@@ -64,7 +65,8 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
         DecodingBatch(2, BOS, EOS, PAD, torch.device("cpu")),
         DecodingSettings(beam=3, max_length=4),
     ).scores
-    policy, real = objective.policy(memory, sampled)
+    index = PackedIndex(sampled != PAD)
+    policy, real = objective.policy(memory, sampled, index), index.token_mask
     log_probabilities = of_tokens(policy, sampled, real)
     torch.testing.assert_close((log_probabilities * real).sum(-1), scores, atol=1e-5, rtol=0)
 
@@ -79,7 +81,8 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
         step = with_banned_tokens(objective.model.step, BANNED)
         first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)  # [2, V]
     sampled, _ = objective.draw(memory)
-    policy, real = objective.policy(memory, sampled)
+    index = PackedIndex(sampled != PAD)
+    policy, real = objective.policy(memory, sampled, index), index.token_mask
     found = of_tokens(policy, sampled, real)
     expected = first.log_softmax(-1).gather(-1, sampled[..., 0])
     torch.testing.assert_close(found[..., 0].double(), expected, atol=1e-6, rtol=0)
@@ -132,7 +135,7 @@ def test_a_weight_of_the_cross_entropy_adds_its_gradient(tmp_path):
     policy, mixed = (gradients(loop, stage.model_copy(update={"cross_entropy": w}), batch) for w in (0.0, 0.3))
     loop.model.zero_grad()
     targets = batch.tokens[..., 1:]
-    hidden = loop.model.decode_words(batch.tokens[..., :-1], targets != 0, loop.model.encode(batch.images))
+    hidden = loop.model.decode_words(batch.tokens[..., :-1], PackedIndex(targets != 0), loop.model.encode(batch.images))
     (0.3 * torch.nn.functional.cross_entropy(loop.model.logits(hidden), targets[targets != 0])).backward()
     for ours, plain, parameter in zip(mixed, policy, loop.model.parameters(), strict=True):
         torch.testing.assert_close(ours, plain + parameter.grad)

@@ -419,11 +419,9 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
             summaries.append(g.values)
         return self._readout(summaries)
 
-    def decode_words(self, tokens: Tensor, token_mask: Tensor, memory: GlobalMemory) -> Tensor:
+    def decode_words(self, tokens: Tensor, index: PackedIndex, memory: GlobalMemory) -> Tensor:
         """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in pairs of tokens only."""
-        return (
-            self.decode(tokens, memory, PackedIndex(token_mask)) if fast() else self.decode(tokens, memory)[token_mask]
-        )
+        return self.decode(tokens, memory, index) if fast() else super().decode_words(tokens, index, memory)
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the image blocks pass their weights; see `recap.models.explained`."""

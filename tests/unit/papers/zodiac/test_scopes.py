@@ -14,6 +14,7 @@ from helpers.model_cases import (
     wider,
 )
 from recap.models import transformer as shared_transformer
+from recap.nn.rows import PackedIndex
 from recap.papers.transformer import model as transformer
 from recap.settings.models import model_configs
 
@@ -69,7 +70,7 @@ def test_more_padding_of_captions_changes_nothing_but_the_released_average(scope
     longer = torch.nn.functional.pad(tokens, (0, 4), value=PAD)
     mask, memory = tokens != PAD, scoped.encode(images)
     padded = [scoped.decode(some, memory)[:, :, :T][mask] for some in (tokens, longer)]
-    targets = [torch.nn.functional.pad(mask[..., 1:], (0, end)) for end in (1, 5)]  # as training asks
+    targets = [PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)]  # as training asks
     packed = [scoped.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)]
     assert [same(*padded), same(*packed)] == [not scoped.keep_masks] * 2
 
@@ -81,7 +82,7 @@ def test_more_padding_of_images_changes_nothing_but_the_released_average(scoped,
 
 def test_a_caption_of_padding_alone_gives_finite_gradients(scoped, images, tokens):
     tokens[2, 1] = PAD
-    scoped.decode_words(tokens, tokens != PAD, scoped.encode(images)).sum().backward()
+    scoped.decode_words(tokens, PackedIndex(tokens != PAD), scoped.encode(images)).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in scoped.parameters() if p.grad is not None)
 
 

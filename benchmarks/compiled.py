@@ -1,0 +1,96 @@
+"""Kernels of a cross-entropy step under torch.compile, counted from the code that the inductor generates on this CPU.
+
+    python benchmarks/compiled.py [KIND ...]
+
+Forward and backward; clipping and the optimizer are a few fused kernels on a GPU either way. Plain launches are torch's
+operators that compute. Compiled ones are the calls of generated and of library kernels in the code of each graph, times
+the calls of the graph, and the operators outside of graphs (output layer, loss, a recurrent model's projections). Of
+these, products and attentions are the library's and cannot become fewer. Triton on a GPU fuses otherwise than g++ here.
+Sizes are the papers', but for the number of images, on which no count depends.
+"""
+
+import re
+import sys
+import time
+
+import torch
+from torch._inductor.utils import run_and_get_code
+
+from recap.measure.operations import Operations
+from recap.measure.steps import _captions, _images, _objective, paper_shapes
+from recap.models.compiled import BUCKET, compile_passes
+from recap.models.images import InputSpec
+from recap.models.registry import build_model
+from recap.runs.inputs import caption_tensor
+from recap.training.batches import Batch
+
+FUSED = re.compile(r"^\s+cpp_fused\w*\(", re.MULTILINE)
+LIBRARY = re.compile(r"extern_kernels\.\w+\(|(?:= |^\s+)torch\.ops\.[\w.]+\(", re.MULTILINE)
+IMAGES = 2
+
+
+def count(shape) -> str:
+    """Return the row of one kind."""
+    spec = InputSpec({name: stream.width for name, stream in shape.inputs.streams.items()}, shape.inputs.ids)
+    torch.manual_seed(0)
+    model = build_model(shape.model, spec)
+    captions = {image: _captions(shape) for image in range(IMAGES)}
+    images = _images(shape, model, spec, IMAGES)
+    batch = Batch(list(captions), images, caption_tensor(list(captions.values()))).to(torch.device("cpu"))
+    objective = _objective(model, shape, captions)
+
+    def run() -> None:
+        torch.manual_seed(1)
+        model.zero_grad()
+        objective(batch).loss.backward()
+
+    run()
+    with Operations() as step:
+        run()
+    plain = timed(run)
+    compile_passes(model)
+    length = batch.tokens.shape[-1] - 1
+    words = length + -length % BUCKET
+    # Within such a mode compiled passes run as they are, so that what they compute is counted here and taken off.
+    with Operations() as padded:
+        run()
+    with Operations() as passes:
+        tokens = torch.nn.functional.pad(batch.tokens[..., :-1], (0, words - length))
+        model.decode(tokens, model.encode(batch.images)).sum().backward()
+    outside = padded.launches - passes.launches
+    begun = time.process_time()
+    _, codes = run_and_get_code(run)
+    took = time.process_time() - begun  # of this process; the C++ compilers' seconds come to it
+    codes = [code.partition("def call(")[2] for code in codes]
+    fused, library = ([len(kind.findall(code)) for code in codes] for kind in (FUSED, LIBRARY))
+    # Of a recurrent model the first graph is the encoder's forward pass, the last its backward pass.
+    calls = [
+        words if "advance" in model.compiled_passes and 0 < index < len(codes) - 1 else 1 for index in range(len(codes))
+    ]
+    inside = sum(each * (a + b) for each, a, b in zip(calls, fused, library, strict=True))
+    compiled = timed(run)
+    total = outside + inside
+    counts = f"{step.launches} | {outside} | {fused} | {library} | {total} | {total / step.launches:.2f}"
+    return (
+        f"| {shape.model.kind} | {counts} | {took:.0f} s | {plain:.2f} s | {compiled:.2f} s | {abs(loss - same):.0e} |"
+    )
+
+
+def timed(run) -> float:
+    """Return the least CPU seconds of three steps."""
+    least = float("inf")
+    for _ in range(3):
+        begun = time.process_time()
+        run()
+        least = min(least, time.process_time() - begun)
+    return least
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print("| kind | plain | outside of graphs | fused | library | compiled | ratio | compile | step | compiled |")
+    print("|---|--:|--:|---|---|--:|--:|--:|--:|--:|")
+    for shape in paper_shapes(tiny=False, precisions=["float32"]):
+        if shape.work == "xe" and shape.model.kind in (sys.argv[1:] or [shape.model.kind]):
+            torch._dynamo.reset()
+            print(count(shape), flush=True)

@@ -1,0 +1,74 @@
+"""The passes of a training step under `torch.compile`: few kernels, which CUDA graphs replay without the host.
+
+Captions are padded to whole buckets of tokens, so that there are few shapes. A recurrent model compiles one word, which
+its loop calls. Searches and validations, which have other shapes at every word, take the plain passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from recap.core.errors import ConfigError, first_line
+from recap.core.log import log
+from recap.data.vocabulary import PAD
+from recap.models.base import Captioner
+from recap.nn.rows import PackedIndex
+
+BUCKET = 8  # tokens
+
+
+def compiler_works(wanted: bool | Literal["auto"], device: torch.device) -> bool:
+    """Return whether passes are compiled: with 'auto' on a GPU, unless the compiler fails there, which is said."""
+    if not wanted or (wanted == "auto" and device.type != "cuda"):
+        return False
+    try:
+        x = torch.ones(8, device=device, requires_grad=True)
+        torch.compile(lambda x: (x * x).sum())(x).backward()
+    except Exception as error:  # whatever Triton, a C++ compiler or torch raises
+        if wanted == "auto":
+            log.warning(f"execution.compile: torch.compile fails here ({first_line(error)}); trained without it")
+            return False
+        raise ConfigError(f"execution.compile: torch.compile fails here ({first_line(error)}); say false") from error
+    return True
+
+
+def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
+    """Compile, in place, the passes that have a gradient; values differ from plain ones by rounding.
+
+    A pass that the compiler cannot take is plain from then on, which is said.
+    """
+    on_gpu = any(parameter.is_cuda for parameter in model.parameters())
+    options = {"mode": "reduce-overhead"} if on_gpu and backend == "inductor" else {}
+    for name in model.compiled_passes:
+        setattr(model, name, _with_gradient(getattr(model, name), name, backend=backend, **options))
+
+    def decode_words(tokens: Tensor, index: PackedIndex, memory: Any) -> Tensor:
+        longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.takes_padding else 0), value=PAD)
+        return index.pack(model.decode(longer, memory)[..., : tokens.shape[-1], :])
+
+    model.decode_words = decode_words  # type: ignore[method-assign]
+
+
+def _with_gradient(plain: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
+    """Return a pass that is compiled where a gradient is asked for."""
+    compiled, works = torch.compile(plain, **options), True
+
+    def run(*inputs: Any) -> Any:
+        nonlocal works
+        if not works or not torch.is_grad_enabled():
+            return plain(*inputs)
+        if name == "encode":  # a step begins: what graphs of the step before have written is no longer read
+            torch.compiler.cudagraph_mark_step_begin()
+        try:
+            return compiled(*inputs)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            works = False
+            log.warning(f"execution.compile: `{name}` does not compile ({first_line(error)}) and runs without")
+            return plain(*inputs)
+
+    return run
