@@ -70,6 +70,7 @@ class OptimizerStep:
         rate = learning_rate(self.stage.schedule, **at, d_model=self.d_model, steps=steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)  # before the graphs of a compiled pass write over gradients
         try:
             if batch.image_ids:
                 with mixed(self.stage.precision, self.group.device):
@@ -81,7 +82,6 @@ class OptimizerStep:
             loss = logged.loss * weight  # the mean over the tokens of all processes; one alone multiplies by 1
             if logged.added is not None:
                 loss = loss + logged.added * (logged.num_added / num_added)
-            self.optimizer.zero_grad(set_to_none=True)
             if batch.image_ids:
                 loss.backward()
                 loss = loss / weight
