@@ -6,7 +6,7 @@
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
-# make results  score all published captions again and make all pages of docs/results again; fails where one differs
+# make results  score all published captions again, make all pages of docs/results again; fails if one differs
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
 # make repro    the demo through DVC, which keeps every version of the results; another profile or paper as with make run,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from typing import Any
 
 from recap.core.errors import DataError, counted
-from recap.core.files import reading, write_text
+from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.amounts import UnknownSize
 from recap.plan.costs import ONE_CORE, TABLE, Costs, inputs_of, read_costs
@@ -22,6 +23,7 @@ from recap.report.figures import write_curves
 from recap.report.page import shown_tables
 from recap.report.published import PUBLISHED, Header, Training, restored
 from recap.settings.tables import STAGE_NAMES
+from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
 from recap.tables.claims import claim_line
 from recap.tables.formats import markdown_table, markdown_text
@@ -59,24 +61,28 @@ def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> 
 
 def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is missing."""
+    from PIL import Image
+
     results, name = Path(Paths(copy).results), plan.profile.name
     behind = {training.path: training for header in headers.values() for training in header.trainings}
-    finished = {path: day for header in headers.values() for path, day in header.finished.items()}
     shown = list[TextTable]()
     for table_id, table in zip(copy.tables, shown_tables(copy), strict=True):
         if {run.path for run in plan.table_runs(table_id)} & headers.keys():
             shown.append(replace(table.paper, signatures=table.full.signatures if table.full else []))
-    yield f"{next((table.scale for table in shown if table.scale), '')} {_summary(headers, behind, finished)}".strip()
+    scale = next((table.scale for table in shown if table.scale), "")
+    yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
     yield from ("", _paragraph(into / PROSE / f"{name}.md"), "")
-    yield from (markdown_table(table, level=3) for table in shown)
+    for each in shown:
+        yield markdown_table(replace(each, scale="" if each.scale == scale else each.scale), level=3)
     runs = [run for run in plan.trained() if run.path in behind]
     if runs:
         curves = results / "curves.csv"
         write_curves(
             spec={"runs": curve_runs(plan, runs)}, runs=results / "runs", out=curves, figure=curves.with_suffix(".png")
         )
-        images.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(curves.with_suffix(".png"), images / f"{name}.png")
+        # 64 colors take a third of the bytes.
+        with Image.open(curves.with_suffix(".png")) as picture, atomic_path(images / f"{name}.png") as temporary:
+            picture.convert("RGB").quantize(64).save(temporary, format="PNG", optimize=True)
         yield from ("", f"![Validation CIDEr-D after each epoch, by model and stage]({IMAGES}/{name}.png)", "")
     if claims := planned_claims(copy):
         verdicts = judge_claims(claims, results / "scores")
@@ -85,90 +91,92 @@ def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: 
         yield from ("### Claims of the paper", "")
         yield from (f"- {markdown_text(line)}" for line in [*judged, *([f"Not run: {waiting}"] if waiting else [])])
     if runs:
-        yield from ("", markdown_table(_runs_table(plan, runs, behind, finished), level=3))
+        yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
     yield from _missing(plan, headers, behind)
+    yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
 
 
-def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training], finished: Mapping[str, str]) -> str:
+def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
+    """Return the published data sets with the terms of their files."""
+    listed = list_of(plan.params)
+    files, sources = read_versions(listed) if listed.is_file() else {}, []
+    for dataset in sorted({path.partition("/")[0] for path in headers}):
+        entries = (entry_of(name, files) for name in plan.get("datasets", dataset).outside_files())
+        terms = dict.fromkeys(entry.licence for entry in entries if entry and entry.licence)
+        sources.append(f"{dataset} ({'; '.join(terms) or 'made by recap'})")
+    return markdown_text(", ".join(sources))
+
+
+def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> str:
     """Return what was run in one sentence."""
-    seeds = ", ".join(map(str, sorted({header.seed for header in headers.values() if header.seed is not None})))
-    hours = sum(training.cpu_seconds for training in behind.values()) / _HOUR
-    took = f" that took {hours:,.1f} CPU hours and ended {_days(finished.values())}" if behind else ""
-    of_seeds = f" with seeds {seeds}" if "," in seeds else f" with seed {seeds}" if seeds else ""
+    seeds = sorted({str(header.seed) for header in headers.values() if header.seed is not None}, key=int)
+    of_seeds = f" with {_seeds(seeds)}" if seeds else ""
+    took = (
+        f" that took {_hours_of(behind.values()):,.1f} CPU hours and ended {_days(behind.values())}" if behind else ""
+    )
     return f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of {counted(len(behind), 'training')}{took}."
 
 
-def _days(dates: Collection[str]) -> str:
-    return " to ".join(dict.fromkeys([min(dates), max(dates)]))
+def _seeds(seeds: Sequence[str]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
 
 
-def _runs_table(
-    plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training], finished: Mapping[str, str]
-) -> TextTable:
+def _hours_of(trainings: Iterable[Training]) -> float:
+    return sum(training.cpu_seconds for training in trainings) / _HOUR
+
+
+def _days(trainings: Iterable[Training]) -> str:
+    dates = sorted(training.finished for training in trainings)
+    return " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+
+
+def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
     """Return a line for each training stage of a row: its seeds, CPU hours, and days."""
-    series: dict[str, list[Run]] = {}
+    series, lines, labels = dict[str, list[Run]](), list[Line](), plan.labels()
     for run in runs:
         series.setdefault(series_of(run.path), []).append(run)
-    lines, labels = list[Line](), plan.labels()
     for key in sorted(series, key=list(labels).index):
-        hours = sum(behind[run.path].cpu_seconds for run in series[key]) / _HOUR
+        of_row = [behind[run.path] for run in series[key]]
         seeds = ", ".join(str(run.seed) for run in series[key])
-        texts = [
-            STAGE_NAMES[series[key][0].stage],
-            seeds,
-            f"{hours:.2f}",
-            _days([finished[run.path] for run in series[key]]),
-        ]
+        texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{_hours_of(of_row):.2f}", _days(of_row)]
         lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
     table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
-    table.notes = ["CPU hours: hours of training times threads, without features, validation captions among them."]
+    table.notes = ["CPU hours: hours of training, with validations, times threads."]
     return table
 
 
 def _missing(plan: RunPlan, headers: Mapping[str, Header], behind: Mapping[str, Training]) -> Iterator[str]:
     """Yield the rows that are not published with their hours, the shortest first: what more computing would tell."""
-    # Parameters only scale steps that were not measured at their very size, whose hours are not shown.
-    built = {
-        inputs_of(run): int(behind[run.path].training["parameters"]) for run in plan.trained() if run.path in behind
-    }
-    parameters = {inputs_of(run): built.get(inputs_of(run), 1) for run in [*plan.trained(), *plan.scored()]}
-    costs = Costs(plan, parameters, read_costs(*(path for path in [plan.params / TABLE] if path.exists())))
-    took: dict[str, list[float]] = {}
-    for path, training in behind.items():
-        took.setdefault(series_of(path), []).append(training.cpu_seconds)
-    labels, done, rows = plan.labels(), set(behind), list[tuple[float, str]]()
-    for table_id, table in plan.tables.items():
-        for row in table.rows:
-            missing = [run for run in row_runs(row, plan.seeds[table_id]) if run.path not in headers]
-            stages = dict.fromkeys(stage for run in missing for part in run.parts() for stage in plan.stages(part))
-            todo = [stage for stage in stages if stage.path not in done]
-            done |= {stage.path for stage in todo}
-            if not missing:
-                continue
-            each = [
-                fmean(took[series_of(run.path)]) if series_of(run.path) in took else _planned(costs, run)
-                for run in todo
-            ]
-            hours = None if None in each else sum(filter(None, each)) / _HOUR
-            seeds = ", ".join("ensemble" if run.members else str(run.seed) for run in missing)
-            label = f"{plain(labels[series_of(missing[0].path)])}, {STAGE_NAMES[row.stage]} ({table_id}), seeds {seeds}"
-            estimate = (
-                "hours not known" if hours is None else f"{hours:.1f} CPU hours" if todo else "trained; to be scored"
-            )
-            rows.append((float("inf") if hours is None else hours, f"- {markdown_text(label)}: {estimate}"))
+    labels, hours, done, rows = plan.labels(), _planned_hours(plan), set(behind), list[tuple[float, str]]()
+    for table_id, row in ((table_id, row) for table_id, table in plan.tables.items() for row in table.rows):
+        missing = [run for run in row_runs(row, plan.seeds[table_id]) if run.path not in headers]
+        todo = {stage.path for run in missing for part in run.parts() for stage in plan.stages(part)} - done
+        done |= todo
+        if missing:
+            seeds = "ensemble" if missing[0].members else _seeds([str(run.seed) for run in missing])
+            label = f"{plain(labels[series_of(missing[0].path)])}, {STAGE_NAMES[row.stage]} ({table_id}), {seeds}"
+            rows.append((sum(hours.get(path, math.inf) for path in todo), markdown_text(label)))
     if rows:
         yield from ("", "### What more computing would tell", "")
-        yield "Rows that are planned and not published, the shortest first. Trainings that rows share count once."
-        yield from ("", *(line for _, line in sorted(rows)))
+        yield "Planned rows that are not published, the shortest first; a training that rows share counts once."
+        yield from ("", *(f"- {label}: {took:.1f} CPU hours" for took, label in sorted(rows) if took < math.inf))
+        if unknown := [label for took, label in rows if took == math.inf]:
+            yield f"- Hours by `recap plan`: {'; '.join(unknown)}"
 
 
-def _planned(costs: Costs, run: Run) -> float | None:
-    """Return the seconds of a training on one core by the table of measured steps, where its very steps are in it."""
-    try:
-        cost = costs.training(run)
-    except UnknownSize:
-        return None
-    return next((each for name, each in cost.seconds.items() if cost.measured and name.endswith(ONE_CORE)), None)
+def _planned_hours(plan: RunPlan) -> dict[str, float]:
+    """Return the hours on one core, as `recap plan` counts them, of trainings whose very steps were measured."""
+    measured = read_costs(*(path for path in [plan.params / TABLE] if path.exists()))
+    sizes, parameters, hours = {row.key: row.parameters for row in measured}, dict[Any, int](), dict[str, float]()
+    costs = Costs(plan, parameters, measured)
+    for run in plan.trained():
+        with suppress(UnknownSize):
+            key = costs.training_shape(run).key
+            if key in sizes:  # so that no model is built, which takes torch
+                parameters[inputs_of(run)] = sizes[key]
+                seconds = costs.training(run).seconds
+                hours[run.path] = next((each / _HOUR for name, each in seconds.items() if ONE_CORE in name), math.inf)
+    return hours
 
 
 def _paragraph(path: Path) -> str:
