@@ -8,13 +8,17 @@ from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from recap.core.documents import parse
 from recap.core.errors import MetricError
 from recap.core.files import reading
 from recap.metrics.scores import score
+from recap.plan.jobs import run_spec
 from recap.plan.profiles import named_plan
+from recap.plan.run_plan import RunPlan
 from recap.report.docs import IMAGES, docs_page
-from recap.report.published import PUBLISHED, metrics_of, published_files, read_published, read_references
+from recap.report.published import ENDING, PUBLISHED, metrics_of, published_files, read_published, read_references
 from recap.settings.metrics import COCO, METRICS
+from recap.settings.params import flat
 
 TOLERANCE = 1e-9
 _MADE_BY = re.compile(r"^Made by `recap report docs (\S+)(?: --scale ([^`]+?))? --into ", re.MULTILINE)
@@ -22,8 +26,7 @@ _MADE_BY = re.compile(r"^Made by `recap report docs (\S+)(?: --scale ([^`]+?))? 
 
 def published_runs(into: Path) -> list[Path]:
     """Return the files of all published runs."""
-    folders = [folder for folder in (into / PUBLISHED).glob("*") if folder.is_dir()]
-    return [file for folder in sorted(folders) for file in published_files(folder).values()]
+    return sorted((into / PUBLISHED).glob(f"*/**/*{ENDING}"))
 
 
 def changed_scores(file: Path, into: Path) -> Iterator[str]:
@@ -47,8 +50,23 @@ def changed_scores(file: Path, into: Path) -> Iterator[str]:
                 yield f"{file}: {where}: {name} is {before!r}, and scored again it is {now!r}"
 
 
+def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
+    """Yield a sentence for each published training whose settings are no longer those of its row."""
+    runs = {run.path: run for run in plan.trained()}
+    trainings = dict[str, str]()
+    for file in published_files(into / PUBLISHED / plan.profile.name).values():
+        trainings |= {each.path: each.texts["config.yaml"] for each in read_published(file)[0].trainings}
+    for path in sorted(trainings.keys() & runs.keys()):
+        before = flat(dict(parse(trainings[path], f"{path}/config.yaml") or {}))
+        now = flat(run_spec(plan, runs[path]).model_dump(mode="json"))
+        # `auto` became a precision when the training began.
+        changed = [key for key in now if key != "stage_settings.precision" and now[key] != before.get(f"spec.{key}")]
+        if changed:
+            yield f"{plan.profile.name}/{path}: was published with another {' and '.join(changed)}; run it again"
+
+
 def changed_pages(into: Path, params: Path) -> Iterator[str]:
-    """Make each page again in a temporary folder, and yield a sentence for each that differs or lacks its figures."""
+    """Make each page again in a temporary folder; yield a sentence for each that differs, or is of other settings."""
     for page in sorted(into.glob("*.md")):
         with reading(page, damaged="make it again"):
             text = page.read_text(encoding="utf-8")
@@ -58,6 +76,7 @@ def changed_pages(into: Path, params: Path) -> Iterator[str]:
             continue
         scales = (command[2] or "").split()
         plans = [named_plan(params, command[1], scale=scale) for scale in scales or [None]]
+        yield from (sentence for plan in plans for sentence in changed_settings(plan, into))
         with TemporaryDirectory(prefix="recap-pages-") as name:
             again = docs_page(command[1], plans, into, Path(name)).splitlines()
             # Bytes of figures differ between versions of Matplotlib.

@@ -37,7 +37,7 @@ from recap.statistics.scores import Metrics, read_captions, read_image_scores, r
 
 PUBLISHED = "published"  # folder below that of the pages
 ENDING = ".jsonl.gz"
-_AGAIN = "restore it from git, or publish its run again"
+_AGAIN = "restore it from git, or delete it and publish its run again"
 _TEXTS = ("config.yaml", "history.csv")
 
 
@@ -151,8 +151,10 @@ def _write_references(corpus: Path, split: str, into: Path) -> str:
     table = Corpus.read(corpus)
     name, files = f"references.{table.dataset}.{split}.{table.split_hash}{ENDING}", table.files()
     references = [References(each, files[each], texts) for each, texts in table.captions(split).items()]
-    if not (into / name).is_file() or _read(into / name, References) != references:
+    if not (into / name).is_file():
         _write(into / name, references)
+    elif _read(into / name, References) != references:
+        raise DataError(f"{into / name}: {corpus} has other references of the same images; delete one of both")
     return name
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from helpers.refusals import refused
 from helpers.report_results import ReportFolder, write_claim
@@ -18,6 +19,7 @@ from recap.core import checksums
 from recap.core.errors import DataError, RecapError
 from recap.data.corpus import Corpus
 from recap.metrics.scores import evaluate_captions
+from recap.plan.jobs import run_spec
 from recap.plan.paths import RUN_FILES, Paths
 from recap.report.check import changed_pages, changed_scores, published_runs
 from recap.report.docs import NONE_PUBLISHED, write_docs
@@ -45,7 +47,8 @@ def write_results(profile):
     for run in plan.trained():
         profile.write_training(run)
         folder = Path(Paths(plan).results) / "runs" / run.path
-        (folder / "config.yaml").write_text("stage: xe\n")
+        spec = run_spec(plan, run).model_dump(mode="json")
+        (folder / "config.yaml").write_text(yaml.safe_dump({"stage": run.stage, "spec": spec}))
         (folder / "history.csv").write_text(HISTORY)
         checksums.record(*(folder / name for name in RUN_FILES if name != "model.safetensors"))
     for number, run in enumerate(plan.scored(), 1):
@@ -200,6 +203,23 @@ def test_a_changed_page_or_missing_figure_is_noticed(profile):
     (INTO / "other.md").write_text("# By hand\n")
     other, figure, line = changed_pages(INTO, Path("params"))
     assert str(INTO / "other.md") in other and "images/tiny.png" in figure and f"{page}: line " in line
+
+
+def test_settings_that_changed_since_are_noticed(profile):
+    recipe = Path("params/recipes/other.yaml")
+    text = recipe.read_text()
+    assert not list(changed_pages(INTO, Path("params")))
+    recipe.write_text(text.replace("2.0e-3", "3.0e-3"))
+    (sentence,) = changed_pages(INTO, Path("params"))
+    assert "zodiac@other" in sentence and "another stage_settings.schedule.learning_rate" in sentence
+
+
+def test_other_references_of_the_same_images_are_refused(profile):
+    shutil.move("elsewhere", "results")
+    (file,) = PUBLISHED.glob("references.*")
+    changed(file, lambda lines: lines.__setitem__(0, lines[0].replace("alert", "warn")))
+    with refused(DataError, file):
+        publish(profile.plan(), PUBLISHED)
 
 
 @pytest.mark.parametrize(
