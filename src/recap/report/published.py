@@ -1,4 +1,4 @@
-"""Published runs: a small file for each scored run, kept in git, from which the files of its results are made again.
+"""Published runs: a small file for each scored run, kept in git, from which the files of its results are restored.
 
 The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The references of a split are
 one file for all of its runs, because scoring again needs them.
