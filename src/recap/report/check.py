@@ -52,17 +52,15 @@ def changed_scores(file: Path, into: Path) -> Iterator[str]:
 
 def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
     """Yield a sentence for each published training whose settings are no longer those of its row."""
-    runs = {run.path: run for run in plan.trained()}
-    trainings = dict[str, str]()
-    for file in published_files(into / PUBLISHED / plan.profile.name).values():
-        trainings |= {each.path: each.texts["config.yaml"] for each in read_published(file)[0].trainings}
-    for path in sorted(trainings.keys() & runs.keys()):
-        before = flat(dict(parse(trainings[path], f"{path}/config.yaml") or {}))
-        now = flat(run_spec(plan, runs[path]).model_dump(mode="json"))
+    headers = [read_published(file)[0] for file in published_files(into / PUBLISHED / plan.profile.name).values()]
+    texts = {each.path: each.texts["config.yaml"] for header in headers for each in header.trainings}
+    for run in (run for run in plan.trained() if run.path in texts):
+        before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))
+        now = flat(run_spec(plan, run).model_dump(mode="json"))
         # `auto` became a precision when the training began.
         changed = [key for key in now if key != "stage_settings.precision" and now[key] != before.get(f"spec.{key}")]
         if changed:
-            yield f"{plan.profile.name}/{path}: was published with another {' and '.join(changed)}; run it again"
+            yield f"{plan.profile.name}/{run.path}: was published with another {' and '.join(changed)}; run it again"
 
 
 def changed_pages(into: Path, params: Path) -> Iterator[str]:

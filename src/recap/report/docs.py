@@ -98,8 +98,8 @@ def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: 
 
 def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
     """Return the published data sets with the terms of their files."""
-    listed = list_of(plan.params)
-    files, sources = read_versions(listed) if listed.is_file() else {}, []
+    files = read_versions(list_of(plan.params)) if list_of(plan.params).is_file() else {}
+    sources = []
     for dataset in sorted({path.partition("/")[0] for path in headers}):
         entries = (entry_of(name, files) for name in plan.get("datasets", dataset).outside_files())
         terms = dict.fromkeys(entry.licence for entry in entries if entry and entry.licence)

@@ -17,8 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from recap.core.checksums import check, record
 from recap.core.documents import parse_json, read_json, write_json
 from recap.core.errors import DataError, counted
@@ -233,7 +231,7 @@ def _restore(file: Path, path: str, results: Path) -> Header:
     scores, captions = folder / f"scores.{metrics.split}.parquet", folder / f"captions.{metrics.split}.json"
     columns: dict[str, Any] = {"image_id": pa.array([each.id for each in images], pa.int64())}
     for name in images[0].scores:
-        columns[name] = pa.array(np.array([each.scores[name] for each in images], np.float64))
+        columns[name] = pa.array([each.scores[name] for each in images], pa.float64())
     write_json(captions, [{"image_id": each.id, "caption": each.caption} for each in images])
     with atomic_path(scores) as temporary:
         pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
@@ -241,7 +239,7 @@ def _restore(file: Path, path: str, results: Path) -> Header:
     record(captions, scores, folder / "metrics.json")
     runs = (results / "runs").resolve()
     for training in header.trainings:
-        of_run = (runs / training.path).resolve()
+        of_run = (runs / training.path).resolve()  # a path of another's file may lead elsewhere
         if not of_run.is_relative_to(runs) or training.texts.keys() != set(_TEXTS):
             raise DataError(f"{file}: {training.path!r} is no training with {' and '.join(_TEXTS)}; {_AGAIN}")
         write_json(of_run / "training.json", training.training)
