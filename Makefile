@@ -6,6 +6,7 @@
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
+# make results  score all published captions again, make all pages of docs/results again; fails if one differs
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
 # make repro    the demo through DVC, which keeps every version of the results; another profile or paper as with make run,
@@ -16,7 +17,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run rehearse repro install test quick test-all lint types style schema docs bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all lint types style schema docs results bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -126,6 +127,9 @@ $(DOCUMENTING): $(INSTALLED)
 docs: $(DOCUMENTING)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -c docs/_sphinx -d build/docs/doctrees docs build/docs/html
 	@echo "open       build/docs/html/index.html"
+
+results: $(INSTALLED)
+	$(BIN)/python -P -m recap report check
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

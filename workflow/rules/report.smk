@@ -1,6 +1,7 @@
 """What a reader sees beside tables: sample captions, figures, the report's page, and the lists of runs in MLflow."""
 
-from recap.plan.run import baseline, row_runs, series_of
+from recap.plan.jobs import curve_runs
+from recap.plan.run import baseline, row_runs
 
 FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
@@ -22,16 +23,6 @@ def reader_files():
     files += [f"{FIGURES}/{file}" for figure in PLAN.model_figures for file in figure.files]
     files += CLAIM_FILES.values() if CLAIMS else []
     return [*files, *expand(SWEEP_FILES.values(), figure=PLOTS), *list(CURVES.values())[1:]]
-
-
-def curve_runs():
-    """Return every training stage with the label that a reader knows it by, in the order of the tables' rows."""
-    order = list(dict.fromkeys(LABELS.values()))
-    curves = []
-    for run in sorted(TRAINED, key=lambda run: order.index(LABELS[series_of(run.path)])):
-        own = {"label": LABELS[series_of(run.path)], "seed": run.seed, "stage": run.stage, "path": run.path}
-        curves.append({**own, "after": PLAN.first_stage(run).path if run.stage == "scst" else None})
-    return curves
 
 
 def sample_dataset(w):
@@ -149,7 +140,7 @@ rule curves:
     log:
         f"{LOGS}/curves.log",
     params:
-        spec=lambda w: as_json({"runs": curve_runs()}),
+        spec=lambda w: as_json({"runs": curve_runs(PLAN, TRAINED)}),
         code=code_digest("recap.report.figures:write_curves"),
         runs=f"{R}/runs",
     shell:

@@ -30,7 +30,10 @@ OutsideFiles = Annotated[
     str | None, "folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER"
 ]
 Other = Annotated[str, "as for `recap runs show`", "RUN"]
+PUBLISHED = "folder of the published runs (docs/results/published)"
+PAGES = "folder of the pages, with published/, prose/ and images/ (docs/results)"
 RESULTS = Path("results")
+RESULT_PAGES = Path("docs/results")
 PARAMS = Path("params")
 
 
@@ -118,20 +121,52 @@ def make(profile: str, *, scale: str | None = None, inputs: InputsFolder = None,
     print(make_report(named_plan(params, profile, scale=scale, inputs=inputs)))
 
 
-@REPORT.command("recap report docs demo --into docs/results", "recap report docs scenes --into docs/results")
+@REPORT.command("recap report publish demo", "recap report publish mine --scale photos")
+def publish(
+    profile: Annotated[str, "name of a paper or profile (demo)"],
+    *,
+    scale: str | None = None,
+    into: Annotated[Path, PUBLISHED] = Path("docs/results/published"),
+    params: Path = PARAMS,
+) -> None:
+    """Add the scored runs of a profile to the published ones, which stay in git."""
+    from recap.plan.profiles import named_plan
+    from recap.report import published
+
+    for file in published.publish(named_plan(params, profile, scale=scale), into):
+        print(file)
+
+
+@REPORT.command("recap report docs demo --into docs/results", "recap report docs mine --scale photos")
 def docs(
     profile: Annotated[str, "name of a paper or profile (demo)"],
     *,
     scale: Annotated[Sequence[str], "scales of the profile, one section each"] = (),
-    into: Annotated[Path, "folder of the page PROFILE.md, with a folder prose/ of paragraphs"],
+    into: Annotated[Path, PAGES] = RESULT_PAGES,
     params: Path = PARAMS,
 ) -> None:
-    """Write a page of docs from the statistics of a paper's scales."""
+    """Write a page of docs from the published runs of a paper's scales."""
     from recap.plan.profiles import named_plan
     from recap.report.docs import write_docs
 
     plans = [named_plan(params, profile, scale=each) for each in scale] or [named_plan(params, profile)]
     print(write_docs(profile, plans, into))
+
+
+@REPORT.command("recap report check", name="check")
+def check_published(*, into: Annotated[Path, PAGES] = RESULT_PAGES, params: Path = PARAMS) -> None:
+    """Score all published captions again and make all pages again; fail where one is not what it was."""
+    from recap.core.log import progress
+    from recap.report.check import changed_pages, changed_scores, published_runs
+
+    files, count = published_runs(into), 0
+    scored = (changed_scores(file, into) for file in progress(files, name="scored again", unit="run"))
+    for sentence in chain(chain.from_iterable(scored), changed_pages(into, params)):
+        print(sentence)
+        count += 1
+    if count:
+        raise RecapError(f"{into}: {counted(count, 'difference')}")
+    print(f"{into}: {counted(len(files), 'published run')} and all pages are what they were")
 
 
 @REPORT.command("recap report show reports/demo", name="show")

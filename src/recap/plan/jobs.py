@@ -9,7 +9,7 @@ from typing import Any
 
 from recap.core.documents import read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
-from recap.plan.run import Run, ScoredFile, file_name, row_runs
+from recap.plan.run import Run, ScoredFile, file_name, row_runs, series_of
 from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.plan.source import EVALUATION, job_code
 from recap.settings import Row, Study
@@ -84,6 +84,16 @@ def training_files(plan: RunPlan, table_id: str) -> list[str]:
     stages = {path for paths in trainings(plan, table_id).values() for path in paths}
     files = {RUN_COLUMNS[column].file for column in plan.tables[table_id].columns if column in RUN_COLUMNS}
     return [f"{path}/{file}" for path in sorted(stages) for file in sorted(files)]
+
+
+def curve_runs(plan: RunPlan, runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return trainings with the labels that a reader knows them by, in the order of the tables' rows."""
+    labels = plan.labels()
+    order, curves = list(dict.fromkeys(labels.values())), list[dict[str, Any]]()
+    for run in sorted(runs, key=lambda run: order.index(labels[series_of(run.path)])):
+        own = {"label": labels[series_of(run.path)], "seed": run.seed, "stage": run.stage, "path": run.path}
+        curves.append({**own, "after": plan.first_stage(run).path if run.stage == "scst" else None})
+    return curves
 
 
 def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:

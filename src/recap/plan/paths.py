@@ -30,7 +30,9 @@ class Paths:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         kinds = ("results", "reports", "logs", "work")
-        self.results, self.reports, self.logs, self.work = (f"{kind}/{plan.profile.name}" for kind in kinds)
+        self.results, self.reports, self.logs, self.work = (
+            f"{plan.folder}{kind}/{plan.profile.name}" for kind in kinds
+        )
 
     def outside(self, name: str) -> str:
         """Return the path of a file that the profile's `inputs` folder must hold."""
@@ -92,6 +94,10 @@ class Paths:
     def scores(self, scored: Run | ScoredFile) -> list[str]:
         """Return what an evaluation leaves."""
         return [f"{self.results}/scores/{scored.path}/{name}" for name in SCORE_FILES]
+
+    def is_scored(self, scored: Run | ScoredFile) -> bool:
+        """Return whether the scores of a run are there."""
+        return all(Path(file).is_file() for file in self.scores(scored))
 
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
         """Return the files that a training stage reads, as the inputs of its rule: one or a list by name."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -34,6 +35,7 @@ class RunPlan:
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
         self.profile, self.params, self.row_id = profile, params, row
+        self.folder = ""  # that results are below, with its slash; "": the working folder
         self._settings: dict[tuple[str, str], Any] = {}  # section and part of a path -> config object
         self._variants: dict[tuple[str, str], Variant] = {}  # the same of models and recipes of rows
         self._of_variants: dict[str, Any] = {}  # rows that name the same variant share its config object
@@ -83,6 +85,12 @@ class RunPlan:
     def variant(self, section: str, name: str) -> Variant:
         """Return a part of a path as file and changes."""
         return self._variants.get((section, name), Variant(section, name))
+
+    def below(self, folder: Path, seeds: Mapping[str, list[int]]) -> RunPlan:
+        """Return the plan with results below another folder, and with other seeds of its tables."""
+        plan = copy(self)
+        plan.folder, plan.seeds = f"{folder}/", {**self.seeds, **seeds}
+        return plan
 
     def _load(self, section: str, name: str, who: str) -> Any:
         with asked_for_by(who):

@@ -1,68 +1,188 @@
-"""Pages of docs made from the statistics of profiles, so that no number in them is typed by hand."""
+"""Pages of docs made from published runs alone, so that no number in them is typed by hand."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from recap.core.errors import DataError, counted
-from recap.core.files import reading, write_text
+from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
+from recap.plan.amounts import UnknownSize
+from recap.plan.costs import ONE_CORE, TABLE, Costs, inputs_of, read_costs
+from recap.plan.jobs import curve_runs, planned_claims
+from recap.plan.paths import Paths
+from recap.plan.run import Run, row_runs, series_of
 from recap.plan.run_plan import RunPlan
-from recap.report.page import judged_claims, shown_tables
-from recap.report.progress import progress
-from recap.tables.formats import markdown_table
+from recap.report.figures import write_curves
+from recap.report.page import shown_tables
+from recap.report.published import PUBLISHED, Header, Training, restored
+from recap.settings.tables import STAGE_NAMES
+from recap.settings.versions import entry_of, list_of, read_versions
+from recap.statistics.claims import NOT_RUN, judge_claims
+from recap.tables.claims import claim_line
+from recap.tables.formats import markdown_table, markdown_text
+from recap.tables.text import Block, Cell, Line, TextTable, plain
 
-PROSE = "prose"  # folder below that of the pages
-EARLIER = (
-    "Runs of earlier versions, whose result files were not kept. "
-    "This section is written by hand; no command can make its numbers again."
-)
+PROSE, IMAGES = "prose", "images"  # folders below that of the pages
+NONE_PUBLISHED = "No run at this scale is published."
+_HOUR = 3600
+_COLUMNS = ("Stage", "Seeds", "CPU hours", "Finished")
 
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
-    """Write ``<name>.md``: for each scale its finished tables, verdicts on claims, and a paragraph of prose if any.
-
-    The prose of a scale is ``prose/<profile>.md`` in the same folder. ``prose/<name>_earlier.md`` is the page's last
-    section: runs of earlier versions whose files are gone.
-    """
-    scales = [plan.profile.scale for plan in plans if plan.profile.scale]
-    words = ["--scale", *scales] if scales else []
-    command = " ".join(["recap report docs", name, *words, "--into", into.as_posix()])
-    made_by = f"Made by `{command}` from `results/` and `{PROSE}/`. A change by hand is lost."
-    lines = [f"# Results of {name}", "", made_by, ""]
-    for plan in plans:
-        lines += _section(plan, into)
-    if earlier := _by_hand(into / PROSE / f"{name}_earlier.md"):
-        lines += ["## Earlier runs", "", EARLIER, "", earlier]
+    """Write ``<name>.md`` from ``published/`` in the same folder: a section for each scale, with a figure."""
     page = into / f"{name}.md"
-    write_text(page, "\n".join(lines).rstrip("\n") + "\n")
+    write_text(page, docs_page(name, plans, into, into / IMAGES))
     log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page
 
 
-def _section(plan: RunPlan, into: Path) -> Iterator[str]:
-    """Yield the lines of a scale: how far its runs are, its finished tables with their signatures, and its claims."""
-    tables = shown_tables(plan)
-    yield from (f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale", "")
-    if prose := _by_hand(into / PROSE / f"{plan.profile.name}.md", paragraph=True):
-        yield from (prose, "")
-    waiting = [table.paper.title for table in tables if not table.full]
-    left_out = f" Left out until its runs are finished: {'; '.join(waiting)}." if waiting else ""
-    yield from (f"{progress(plan).sentence}{left_out}", "")
-    for table in tables:
-        if table.full:
-            yield markdown_table(replace(table.paper, signatures=table.full.signatures), level=3)
-    for claims in judged_claims(plan):
-        yield markdown_table(claims, level=3)
+def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> str:
+    """Return the text of a page, and write its figures into the folder ``images``."""
+    scales = [plan.profile.scale for plan in plans if plan.profile.scale]
+    words = ["--scale", *scales] if scales else []
+    command = " ".join(["recap report docs", name, *words, "--into", into.as_posix()])
+    made_by = (
+        f"Made by `{command}` from `{PUBLISHED}/` and `{PROSE}/`; `make results` checks it. A change by hand is lost."
+    )
+    lines = [f"# Results of {name}", "", made_by, ""]
+    for plan in plans:
+        lines += ["", f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale", ""]
+        with restored(plan, into / PUBLISHED) as (copy, headers):
+            lines += _section(plan, copy, headers, into, images) if headers else [NONE_PUBLISHED]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
-def _by_hand(path: Path, *, paragraph: bool = False) -> str:
-    """Return a text that is kept by hand, or one paragraph on one line; nothing where there is no such file."""
+def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path) -> Iterator[str]:
+    """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is missing."""
+    from PIL import Image
+
+    results, name = Path(Paths(copy).results), plan.profile.name
+    behind = {training.path: training for header in headers.values() for training in header.trainings}
+    shown = list[TextTable]()
+    for table_id, table in zip(copy.tables, shown_tables(copy), strict=True):
+        if {run.path for run in plan.table_runs(table_id)} & headers.keys():
+            shown.append(replace(table.paper, signatures=table.full.signatures if table.full else []))
+    scale = next((table.scale for table in shown if table.scale), "")
+    yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
+    yield from ("", _paragraph(into / PROSE / f"{name}.md"), "")
+    for each in shown:
+        yield markdown_table(replace(each, scale="" if each.scale == scale else each.scale), level=3)
+    runs = [run for run in plan.trained() if run.path in behind]
+    if runs:
+        curves = results / "curves.csv"
+        write_curves(
+            spec={"runs": curve_runs(plan, runs)}, runs=results / "runs", out=curves, figure=curves.with_suffix(".png")
+        )
+        # 64 colors take a third of the bytes.
+        with Image.open(curves.with_suffix(".png")) as picture, atomic_path(images / f"{name}.png") as temporary:
+            picture.convert("RGB").quantize(64).save(temporary, format="PNG", optimize=True)
+        yield from ("", f"![Validation CIDEr-D after each epoch, by model and stage]({IMAGES}/{name}.png)", "")
+    if claims := planned_claims(copy):
+        verdicts = judge_claims(claims, results / "scores")
+        judged = [claim_line(verdict, claims.scale) for verdict in verdicts if verdict.verdict != NOT_RUN]
+        waiting = ", ".join(verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN)
+        yield from ("### Claims of the paper", "")
+        yield from (f"- {markdown_text(line)}" for line in [*judged, *([f"Not run: {waiting}"] if waiting else [])])
+    if runs:
+        yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
+    yield from _missing(plan, headers, behind)
+    yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
+
+
+def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
+    """Return the published data sets with the terms of their files."""
+    files = read_versions(list_of(plan.params)) if list_of(plan.params).is_file() else {}
+    sources = []
+    for dataset in sorted({path.partition("/")[0] for path in headers}):
+        entries = (entry_of(name, files) for name in plan.get("datasets", dataset).outside_files())
+        terms = dict.fromkeys(entry.licence for entry in entries if entry and entry.licence)
+        sources.append(f"{dataset} ({'; '.join(terms) or 'made by recap'})")
+    return markdown_text(", ".join(sources))
+
+
+def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> str:
+    """Return what was run in one sentence."""
+    seeds = sorted({str(header.seed) for header in headers.values() if header.seed is not None}, key=int)
+    of_seeds = f" with {_seeds(seeds)}" if seeds else ""
+    took = (
+        f" that took {_hours_of(behind.values()):,.1f} CPU hours and ended {_days(behind.values())}" if behind else ""
+    )
+    return f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of {counted(len(behind), 'training')}{took}."
+
+
+def _seeds(seeds: Sequence[str]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
+
+
+def _hours_of(trainings: Iterable[Training]) -> float:
+    return sum(training.cpu_seconds for training in trainings) / _HOUR
+
+
+def _days(trainings: Iterable[Training]) -> str:
+    dates = sorted(training.finished for training in trainings)
+    return " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+
+
+def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
+    """Return a line for each training stage of a row: its seeds, CPU hours, and days."""
+    series, lines, labels = dict[str, list[Run]](), list[Line](), plan.labels()
+    for run in runs:
+        series.setdefault(series_of(run.path), []).append(run)
+    for key in sorted(series, key=list(labels).index):
+        of_row = [behind[run.path] for run in series[key]]
+        seeds = ", ".join(str(run.seed) for run in series[key])
+        texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{_hours_of(of_row):.2f}", _days(of_row)]
+        lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
+    table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
+    table.notes = ["CPU hours: hours of training, with validations, times threads."]
+    return table
+
+
+def _missing(plan: RunPlan, headers: Mapping[str, Header], behind: Mapping[str, Training]) -> Iterator[str]:
+    """Yield the rows that are not published with their hours, the shortest first: what more computing would tell."""
+    labels, hours, done, rows = plan.labels(), _planned_hours(plan), set(behind), list[tuple[float, str]]()
+    for table_id, row in ((table_id, row) for table_id, table in plan.tables.items() for row in table.rows):
+        missing = [run for run in row_runs(row, plan.seeds[table_id]) if run.path not in headers]
+        todo = {stage.path for run in missing for part in run.parts() for stage in plan.stages(part)} - done
+        done |= todo
+        if missing:
+            seeds = "ensemble" if missing[0].members else _seeds([str(run.seed) for run in missing])
+            label = f"{plain(labels[series_of(missing[0].path)])}, {STAGE_NAMES[row.stage]} ({table_id}), {seeds}"
+            rows.append((sum(hours.get(path, math.inf) for path in todo), markdown_text(label)))
+    if rows:
+        yield from ("", "### What more computing would tell", "")
+        yield "Planned rows that are not published, the shortest first; a training that rows share counts once."
+        yield from ("", *(f"- {label}: {took:.1f} CPU hours" for took, label in sorted(rows) if took < math.inf))
+        if unknown := [label for took, label in rows if took == math.inf]:
+            yield f"- Hours by `recap plan`: {'; '.join(unknown)}"
+
+
+def _planned_hours(plan: RunPlan) -> dict[str, float]:
+    """Return the hours on one core, as `recap plan` counts them, of trainings whose very steps were measured."""
+    measured = read_costs(*(path for path in [plan.params / TABLE] if path.exists()))
+    sizes, parameters, hours = {row.key: row.parameters for row in measured}, dict[Any, int](), dict[str, float]()
+    costs = Costs(plan, parameters, measured)
+    for run in plan.trained():
+        with suppress(UnknownSize):
+            key = costs.training_shape(run).key
+            if key in sizes:  # so that no model is built, which takes torch
+                parameters[inputs_of(run)] = sizes[key]
+                seconds = costs.training(run).seconds
+                hours[run.path] = next((each / _HOUR for name, each in seconds.items() if ONE_CORE in name), math.inf)
+    return hours
+
+
+def _paragraph(path: Path) -> str:
+    """Return the paragraph of prose on one line; nothing where there is no such file."""
     with reading(path, damaged="save it as UTF-8"):
         text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-    if paragraph and re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
+    if re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
         raise DataError(f"{path}: more than a paragraph; keep one, without headings and tables")
-    return " ".join(text.split()) if paragraph else text
+    return " ".join(text.split())

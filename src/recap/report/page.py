@@ -22,7 +22,7 @@ from recap.plan.paths import Paths
 from recap.plan.run import file_name, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.report.pictures import figures, sampled_table
-from recap.report.progress import is_scored, origins, progress
+from recap.report.progress import origins, progress
 from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
 from recap.statistics.scores import read_metrics
@@ -135,7 +135,7 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     rows, tags = [], []
     for row in table.rows:
         runs = row_runs(row, plan.seeds[table_id])
-        done = [run for run in runs if is_scored(paths, run)]
+        done = [run for run in runs if paths.is_scored(run)]
         partial = f"{len(done)} of {counted(len(runs), 'run')}" if done else NOT_YET
         tags.append("" if len(done) == len(runs) else partial)
         rows.append(_row(table, row, [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]))

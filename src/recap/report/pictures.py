@@ -11,7 +11,6 @@ from recap.data.files.images import ImageSource
 from recap.plan.paths import Paths
 from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_plan import RunPlan
-from recap.report.progress import is_scored
 from recap.tables.contact_sheet import data_address, photo_address, read_photo
 from recap.tables.samples import choose_samples
 from recap.tables.text import plain
@@ -71,7 +70,7 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
     paths, table, seeds, name = Paths(plan), plan.tables[table_id], plan.seeds[table_id], file_name(table_id)
     sheet, dataset = Path(paths.reports) / "figures" / f"{name}_captions.png", baseline(table).dataset
     shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
-    rows = [row for row in table.rows if is_scored(paths, row_runs(row, seeds)[0])]
+    rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
     if not rows:
         return shown | {"why": "no row is scored yet"}
     if len(rows) < len(table.rows):

@@ -18,7 +18,7 @@ from recap.core.hashing import commit
 from recap.data.corpus import SPLITS, Corpus
 from recap.models.check import costs_of
 from recap.plan.amounts import UnknownSize
-from recap.plan.paths import SCORE_FILES, Paths
+from recap.plan.paths import Paths
 from recap.plan.run import Run, series_of
 from recap.plan.run_plan import RunPlan
 from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
@@ -80,13 +80,8 @@ def progress(plan: RunPlan) -> Progress:
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
     cost.blocks = [Block("", lines)]
     scored = plan.scored()
-    evaluated = sum(is_scored(paths, run) for run in scored)
+    evaluated = sum(paths.is_scored(run) for run in scored)
     return Progress(cost, list(records.values()), len(plan.trained()), evaluated, len(scored))
-
-
-def is_scored(paths: Paths, run: Run) -> bool:
-    """Return whether the scores of a run are there."""
-    return all((Path(paths.results) / "scores" / run.path / name).is_file() for name in SCORE_FILES)
 
 
 def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:

@@ -1,4 +1,4 @@
-"""The one page of a profile, and its page of docs: what they say while runs are missing, and that texts are escaped."""
+"""The one page of a profile: what it says while runs are missing, and that texts are escaped."""
 
 import os
 import shutil
@@ -11,8 +11,7 @@ from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.report_results import HOSTILE, ReportFolder, write_claim
 from recap.core import checksums
-from recap.core.errors import DataError, RecapError
-from recap.report.docs import EARLIER, write_docs
+from recap.core.errors import RecapError
 from recap.report.page import make_report
 from recap.share.artifacts import problems
 
@@ -131,36 +130,3 @@ def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profil
     assert ("no booktabs.sty" if program else "pdflatex is not installed") in output
     assert not earlier.exists() and earlier.with_suffix(".html").exists()
     assert not [each for each in problems(earlier.parent) if "report.pdf" in each]
-
-
-def docs(profile):
-    return write_docs("tiny", [profile.plan()], Path("docs")).read_text()
-
-
-def test_docs_have_every_finished_table_with_seeds_signature_and_verdicts(finished):
-    write_claim(finished)
-    page = docs(finished)
-    lines = page.splitlines()
-    assert lines[0] == "# Results of tiny" and "recap report docs tiny --into docs" in page
-    headings = ["## Without a scale", "### Two models on twenty scenes", "### Claims of the paper"]
-    assert [line for line in lines if line.startswith("#")][1:] == headings
-    assert "| Transformer " in page and "35.5" in page and "45.5" in page
-    assert "One seed (1)" in page and "Signature: `pycocoevalcap" in page and "mine.c1" in page
-    assert "<script" not in page.replace("&lt;", "")
-
-
-def test_docs_leave_out_what_is_not_finished_and_take_one_paragraph_of_prose_and_earlier_runs(profile):
-    page = docs(profile)
-    assert "Left out until its runs are finished: Two models on twenty scenes." in page
-    assert "| Transformer" not in page and "Earlier" not in page
-    prose, earlier = Path("docs/prose/tiny.md"), Path("docs/prose/tiny_earlier.md")
-    prose.parent.mkdir()
-    prose.write_text("The second model\nis better.\n")
-    earlier.write_text("### On scenes\n\n| a |\n|---|\n| 1.5 |\n")
-    page = docs(profile)
-    assert "\nThe second model is better.\n" in page
-    assert page.endswith(f"\n## Earlier runs\n\n{EARLIER}\n\n{earlier.read_text()}")
-    for more in ("One.\n\nTwo.\n", "# A heading\nand text", "| a | b |\n"):
-        prose.write_text(more)
-        with refused(DataError, prose):
-            docs(profile)

@@ -1,0 +1,273 @@
+"""Published runs: a small file for each scored run, kept in git, from which the files of its results are restored.
+
+The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The references of a split are
+one file for all of its runs, because scoring again needs them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from recap.core.checksums import check, record
+from recap.core.documents import parse_json, read_json, write_json
+from recap.core.errors import DataError, counted
+from recap.core.files import atomic_path, reading, write_text
+from recap.core.hashing import parse_signature
+from recap.core.log import log
+from recap.data.corpus import Corpus
+from recap.plan.jobs import selection_spec, trainings
+from recap.plan.paths import Paths
+from recap.plan.run import Run, ScoredFile, file_name
+from recap.plan.run_plan import RunPlan
+from recap.settings.params import validate
+from recap.settings.specs import SelectedRows
+from recap.statistics.compare import compare_table, write_selections
+from recap.statistics.scores import Metrics, read_captions, read_image_scores, read_metrics
+
+PUBLISHED = "published"  # folder below that of the pages
+ENDING = ".jsonl.gz"
+_AGAIN = "restore it from git, or delete it and publish its run again"
+_TEXTS = ("config.yaml", "history.csv")
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training behind a scored run, with its files as they are."""
+
+    path: str  #: folder below ``runs/``
+    cpu_seconds: float  #: seconds times threads
+    training: dict[str, Any]  #: ``training.json``: seconds, threads, versions, digests
+    texts: dict[str, str]  #: ``config.yaml`` and ``history.csv``
+    finished: str = field(compare=False)  #: day of its record; a copy of a run may have another
+
+
+@dataclass(frozen=True)
+class Header:
+    """All that tables, statistics, claims and curves need of a run beside its images."""
+
+    metrics: dict[str, Any]  #: ``metrics.json``: corpus scores, signature, decoding
+    seed: int | None  #: of one training; ensembles and captions of others have none
+    references: str  #: file of the references, beside the folders of profiles
+    trainings: list[Training]
+    versions: dict[str, str] = field(compare=False)  #: Python published; recap and pycocoevalcap scored; torch trained
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of a run."""
+
+    id: int
+    caption: str
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class References:
+    """The reference captions of one image, as the scorer gets them."""
+
+    id: int
+    file: str
+    captions: list[str]
+
+
+def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
+    """Return all that is scored for some tables, or for a plan."""
+    runs = [run for table_id in table_ids for run in plan.table_runs(table_id)] if table_ids else plan.scored()
+    return [*runs, *plan.scored_files(*table_ids)]
+
+
+# ----------------------------------------------------------------------------------------------- publish
+
+
+def publish(plan: RunPlan, into: Path) -> list[Path]:
+    """Write a file for each scored run of a plan, and the references; return the files of these runs.
+
+    Files of runs that are not here stay, because the runs of a profile are made in several places.
+    """
+    paths, files = Paths(plan), []
+    for scored in filter(paths.is_scored, _evaluations(plan)):
+        file = into / plan.profile.name / f"{scored.path}{ENDING}"
+        header, images = _content(plan, scored, into)
+        if not file.is_file() or read_published(file) != (header, images):
+            _write(file, [header, *images])
+        files.append(file)
+    log.info(f"{into / plan.profile.name}: {counted(len(files), 'run')} of {len(_evaluations(plan))} published")
+    return files
+
+
+def _content(plan: RunPlan, scored: Run | ScoredFile, into: Path) -> tuple[Header, list[Image]]:
+    paths = Paths(plan)
+    folder = Path(paths.results) / "scores" / scored.path
+    metrics = read_metrics(folder)
+    captions, columns = read_captions(folder, metrics.split), read_image_scores(folder, metrics.split)
+    ids, values = columns.pop("image_id").tolist(), zip(*(column.tolist() for column in columns.values()), strict=True)
+    scores = {each: dict(zip(columns, of_image, strict=True)) for each, of_image in zip(ids, values, strict=True)}
+    if scores.keys() != captions.keys():
+        raise DataError(f"{folder}: its captions and scores are of other images; evaluate this run again")
+    parts = scored.parts() if isinstance(scored, Run) else []
+    stages = dict.fromkeys(stage.path for part in parts for stage in plan.stages(part))
+    behind = [_training(Path(paths.results) / "runs", path) for path in stages]
+    signature, versions = parse_signature(metrics.signature), {"python": platform.python_version()}
+    for name, source in [
+        ("recap", signature),
+        ("pycocoevalcap", signature),
+        *(("torch", each.training) for each in behind),
+    ]:
+        versions[name] = str(source.get(name, "unknown"))
+    header = Header(
+        metrics=read_json(folder / "metrics.json"),
+        seed=parts[0].seed if len(parts) == 1 else None,
+        references=_write_references(Path(paths.of_dataset(scored, "corpus.parquet")), metrics.split, into),
+        trainings=behind,
+        versions=versions,
+    )
+    return header, [Image(each, captions[each], scores[each]) for each in ids]
+
+
+def _training(runs: Path, path: str) -> Training:
+    file = runs / path / "training.json"
+    for name in (file.name, *_TEXTS):
+        check(file.with_name(name))
+    values = read_json(file, dict[str, Any])
+    with reading(file.with_name(_TEXTS[0]), missing="train this run first"):
+        texts = {name: file.with_name(name).read_text(encoding="utf-8") for name in _TEXTS}
+    finished = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
+    return Training(path, values["seconds"] * values.get("threads", 1), values, texts, finished)
+
+
+def _write_references(corpus: Path, split: str, into: Path) -> str:
+    """Write the references of a split, which its hash names, and return the name of the file."""
+    table = Corpus.read(corpus)
+    name, files = f"references.{table.dataset}.{split}.{table.split_hash}{ENDING}", table.files()
+    references = [References(each, files[each], texts) for each, texts in table.captions(split).items()]
+    if not (into / name).is_file():
+        _write(into / name, references)
+    elif _read(into / name, References) != references:
+        raise DataError(f"{into / name}: {corpus} has other references of the same images; delete one of both")
+    return name
+
+
+def _write(path: Path, lines: Sequence[Any]) -> None:
+    texts = (json.dumps(asdict(line), ensure_ascii=False, allow_nan=False) for line in lines)
+    content = "".join(f"{text}\n" for text in texts).encode("utf-8")
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(gzip.compress(content, compresslevel=9, mtime=0))
+
+
+# ----------------------------------------------------------------------------------------------- read and restore
+
+
+def _read(path: Path, *kinds: Any) -> list[Any]:
+    """Return the lines of a file, which are of these kinds; the further ones are of the last."""
+    with reading(path, missing=_AGAIN, damaged=_AGAIN):
+        lines = gzip.decompress(path.read_bytes()).splitlines()
+    numbered = enumerate(lines)
+    return [parse_json(text, f"{path}: line {at + 1}", kinds[min(at, len(kinds) - 1)]) for at, text in numbered]
+
+
+def read_published(path: Path) -> tuple[Header, list[Image]]:
+    """Return what is published of a run."""
+    lines = _read(path, Header, Image)
+    if len(lines) < 2 or any(image.scores.keys() != lines[1].scores.keys() for image in lines[2:]):
+        raise DataError(f"{path}: has no images, or not the same scores of each; {_AGAIN}")
+    return lines[0], lines[1:]
+
+
+def metrics_of(header: Header, file: Path) -> Metrics:
+    """Return the corpus scores of a published run."""
+    metrics: Metrics = parse_json(json.dumps(header.metrics).encode(), f"{file}: line 1: metrics", Metrics)
+    return metrics
+
+
+def read_references(published: Path, header: Header, file: Path) -> list[References]:
+    """Return the references of a published run's images."""
+    path = published / header.references
+    if path.parent != published:
+        raise DataError(f"{file}: its references {header.references!r} are no name of a file; {_AGAIN}")
+    return _read(path, References)
+
+
+def published_files(folder: Path) -> dict[str, Path]:
+    """Return the files of a profile's published runs by the path of the run."""
+    files = sorted(folder.rglob(f"*{ENDING}"))
+    return {file.relative_to(folder).as_posix().removesuffix(ENDING): file for file in files}
+
+
+@contextmanager
+def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str, Header]]]:
+    """Yield a plan with results made from published files, in a temporary folder, and the headers of its runs by path.
+
+    A table has the seeds that all of its rows are published with, and statistics where there are any.
+    """
+    files = published_files(published / plan.profile.name)
+    seeds = dict(plan.seeds)
+    for table_id, table in plan.tables.items():
+        missing = {run.seed for run in plan.table_runs(table_id) if run.path not in files}
+        if not any(row.ensemble for row in table.rows):
+            seeds[table_id] = [seed for seed in seeds[table_id] if seed not in missing] or seeds[table_id]
+    with TemporaryDirectory(prefix="recap-published-") as name:
+        copy, paths = plan.below(Path(name), seeds), [each.path for each in _evaluations(plan)]
+        headers = {path: _restore(files[path], path, Path(Paths(copy).results)) for path in paths if path in files}
+        _write_statistics(copy)
+        yield copy, headers
+
+
+def _restore(file: Path, path: str, results: Path) -> Header:
+    """Write the files of a run and of its trainings as jobs leave them, and return its header."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    header, images = read_published(file)
+    metrics, folder = metrics_of(header, file), results / "scores" / path
+    scores, captions = folder / f"scores.{metrics.split}.parquet", folder / f"captions.{metrics.split}.json"
+    columns: dict[str, Any] = {"image_id": pa.array([each.id for each in images], pa.int64())}
+    for name in images[0].scores:
+        columns[name] = pa.array([each.scores[name] for each in images], pa.float64())
+    write_json(captions, [{"image_id": each.id, "caption": each.caption} for each in images])
+    with atomic_path(scores) as temporary:
+        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
+    write_json(folder / "metrics.json", header.metrics)
+    record(captions, scores, folder / "metrics.json")
+    runs = (results / "runs").resolve()
+    for training in header.trainings:
+        of_run = (runs / training.path).resolve()  # a path of another's file may lead elsewhere
+        if not of_run.is_relative_to(runs) or training.texts.keys() != set(_TEXTS):
+            raise DataError(f"{file}: {training.path!r} is no training with {' and '.join(_TEXTS)}; {_AGAIN}")
+        write_json(of_run / "training.json", training.training)
+        for name, text in training.texts.items():
+            write_text(of_run / name, text)
+        record(*(of_run / name for name in ("training.json", *_TEXTS)))
+    return header
+
+
+def _write_statistics(plan: RunPlan) -> None:
+    """Write the statistics of the tables whose runs are all here, as the workflow does."""
+    paths = Paths(plan)
+    results = Path(paths.results)
+    for table_id, table in plan.tables.items():
+        if not all(map(paths.is_scored, _evaluations(plan, table_id))):
+            continue
+        name, selection = file_name(table_id), None
+        if table.selections:
+            selection = results / "statistics" / "selections" / f"{name}.json"
+            spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
+            write_selections(spec, runs=results / "runs", out=selection)
+        behind = trainings(plan, table_id).items()
+        compare_table(
+            table=table,
+            name=name,
+            seeds=plan.seeds[table_id],
+            scores_root=results / "scores",
+            statistics_out=results / "statistics" / f"{name}.json",
+            trainings={run: [results / "runs" / path for path in stages] for run, stages in behind},
+            selection=selection,
+        )

@@ -1,0 +1,271 @@
+"""Published runs: equal bytes, results made again from them, pages from them alone, and what a check notices."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from helpers.refusals import refused
+from helpers.report_results import ReportFolder, write_claim
+from helpers.tiny_workspace import ROOT
+from recap.core import checksums
+from recap.core.errors import DataError, RecapError
+from recap.data.corpus import Corpus
+from recap.metrics.scores import evaluate_captions
+from recap.plan.jobs import run_spec
+from recap.plan.paths import RUN_FILES, Paths
+from recap.report.check import changed_pages, changed_scores, published_runs
+from recap.report.docs import NONE_PUBLISHED, write_docs
+from recap.report.published import publish, read_published, restored
+from recap.settings.recipes import DecodingSettings
+
+pytestmark = pytest.mark.seconds
+
+INTO = Path("docs/results")
+PUBLISHED = INTO / "published"
+PAGES = ROOT / "docs" / "results"
+MOST = 10_000_000  # bytes of all published runs
+# A metric with a decimal number in the same sentence, or a mean with its spread.
+SCORE = re.compile(
+    r"(?:BLEU|METEOR|ROUGE|CIDEr|SPICE)\b[^.|]*?\b\d+\.\d|"
+    r"\b\d+\.\d[^.|]*?(?:BLEU|METEOR|ROUGE|CIDEr|SPICE)\b|\d\.\d ± \d"
+)
+HISTORY = "epoch,step,loss,val_cider_d,seconds\n1,5,2.5,0.25,3.0\n2,10,1.5,0.5,3.0\n"
+
+
+def write_results(profile):
+    """Write scored miniature runs: their captions are references of other images, which the scorers score."""
+    plan = profile.plan()
+    profile.write_data()
+    for run in plan.trained():
+        profile.write_training(run)
+        folder = Path(Paths(plan).results) / "runs" / run.path
+        spec = run_spec(plan, run).model_dump(mode="json")
+        (folder / "config.yaml").write_text(yaml.safe_dump({"stage": run.stage, "spec": spec}))
+        (folder / "history.csv").write_text(HISTORY)
+        checksums.record(*(folder / name for name in RUN_FILES if name != "model.safetensors"))
+    for number, run in enumerate(plan.scored(), 1):
+        corpus = Path(Paths(plan).of_dataset(run, "corpus.parquet"))
+        references = Corpus.read(corpus).captions("test")
+        words = [f"script alert both {image} or {image % number}" for image in references]
+        evaluate_captions(
+            references=references,
+            hypotheses=dict(zip(references, words, strict=True)),
+            metrics=["BLEU", "METEOR", "ROUGE-L", "CIDEr"],
+            split="test",
+            split_hash=Corpus.read(corpus).split_hash,
+            decoding=DecodingSettings(),
+            out=Path(Paths(plan).results) / "scores" / run.path,
+            dataset=corpus.parent,
+        )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        profile = ReportFolder(folder)
+        write_claim(profile)
+        write_results(profile)
+        publish(profile.plan(), PUBLISHED)
+        (INTO / "prose").mkdir()
+        (INTO / "prose/tiny.md").write_text("Two models\nof twenty scenes.\n")
+        write_docs("tiny", [profile.plan()], INTO)
+    return folder
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch, whole):
+    """A clone with published runs and without results."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("params"))
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(tmp_path / "params", ignore_errors=True)
+    folder = ReportFolder(tmp_path)
+    write_claim(folder)
+    shutil.move("results", "elsewhere")
+    return folder
+
+
+def contents():
+    return {file: file.read_bytes() for file in PUBLISHED.rglob("*.gz")}
+
+
+def changed(file, change):
+    """Change the lines of a published file."""
+    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    change(lines)
+    file.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+
+
+def test_publishing_twice_gives_equal_bytes_and_keeps_runs_that_are_elsewhere(profile):
+    before = contents()
+    shutil.move("elsewhere", "results")
+    for file in Path("results").rglob("training.json"):
+        os.utime(file, (0, 0))  # a copy without its times
+    publish(profile.plan(), PUBLISHED)
+    assert contents() == before and len(before) == 1 + len(profile.plan().scored())
+    for file in before:
+        file.unlink()
+    publish(profile.plan(), PUBLISHED)
+    assert contents().keys() == before.keys()
+    shutil.rmtree("results")
+    assert publish(profile.plan(), PUBLISHED) == [] and contents().keys() == before.keys()
+    header, images = read_published(published_runs(INTO)[0])
+    assert header.versions["torch"] == "2.13.0" and header.versions["pycocoevalcap"] == "1.2" and header.seed == 1
+    assert all(len(repr(image.scores["CIDEr"])) > 3 and image.caption for image in images)
+
+
+def test_results_are_restored_as_they_were(profile):
+    with restored(profile.plan(), PUBLISHED) as (copy, headers):
+        assert headers.keys() == {run.path for run in profile.plan().scored()}
+        results = Path(Paths(copy).results)
+        files = [file for file in Path("elsewhere/tiny").rglob("*") if {"runs", "scores"} & set(file.parts)]
+        files = [file for file in files if file.is_file() and not file.name.startswith(".")]
+        for file in files:
+            again = results / file.relative_to("elsewhere/tiny")
+            if file.suffix == ".json":
+                assert json.loads(again.read_text()) == json.loads(file.read_text())
+            elif file.name != checksums.NAME:
+                assert again.read_bytes() == file.read_bytes(), file
+            checksums.check(again)
+        assert len(files) > 10 and (results / "statistics/tiny.json").is_file()
+    assert not results.exists()
+
+
+def test_a_page_has_what_was_run_tables_a_figure_verdicts_and_runs(profile):
+    text = write_docs("tiny", [profile.plan()], INTO).read_text()
+    assert f"recap report docs tiny --into {INTO}" in text and "\nTwo models of twenty scenes.\n" in text
+    trained = len(profile.plan().trained())
+    assert f"Published: 2 scored runs with seed 1, of {trained} trainings that took {trained / 2:.1f} CPU hours" in text
+    headings = ["### Two models on twenty scenes", "### Claims of the paper", "### Runs"]
+    assert [line for line in text.splitlines() if line.startswith("###")] == headings
+    assert "| Transformer" in text and "- mine.c1: " in text and "![Validation" in text
+    assert 0 < (INTO / "images/tiny.png").stat().st_size < 100_000
+    assert "<script" not in text.replace("&lt;", "")
+
+
+def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile):
+    first, *_ = (file for file in published_runs(INTO) if "transformer" in str(file))
+    first.unlink()
+    text = write_docs("tiny", [profile.plan()], INTO).read_text()
+    assert "Means of the runs that are finished" in text and "not run yet" in text
+    assert "### What more computing would tell" in text
+    assert "- Hours by `recap plan`: Transformer, self-critical training (tiny), seed 1\n" in text
+    shutil.rmtree(PUBLISHED)
+    text = write_docs("tiny", [profile.plan()], INTO).read_text()
+    assert text.endswith(f"## Without a scale\n\n{NONE_PUBLISHED}\n")
+
+
+def test_prose_is_one_paragraph(profile):
+    for more in ("One.\n\nTwo.\n", "# A heading\nand text", "| a | b |\n"):
+        (INTO / "prose/tiny.md").write_text(more)
+        with refused(DataError, INTO / "prose/tiny.md"):
+            write_docs("tiny", [profile.plan()], INTO)
+
+
+def test_the_check_passes_without_torch_and_without_results(profile):
+    code = "import sys; from recap.cli import main; main(['report', 'check']); sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 published runs and all pages are what they were" in done.stdout
+
+
+def test_a_changed_caption_or_digit_is_noticed_with_file_image_and_metric(profile):
+    file = published_runs(INTO)[0]
+    text = file.read_bytes()
+    changed(file, lambda lines: lines.__setitem__(3, lines[3].replace("both", "cat")))
+    sentences = list(changed_scores(file, INTO))
+    image = json.loads(gzip.decompress(text).splitlines()[3])
+    assert any(f"{file}: image {image['id']}: BLEU-1 is " in each for each in sentences)
+    assert any(f"{file}: corpus: CIDEr is " in each for each in sentences)
+    file.write_bytes(text)
+    image["scores"]["METEOR"] += 2e-9
+    changed(file, lambda lines: lines.__setitem__(3, json.dumps(image)))
+    (sentence,) = changed_scores(file, INTO)
+    assert f"{file}: image {image['id']}: METEOR is {image['scores']['METEOR']!r}" in sentence
+    changed(file, lambda lines: lines.pop(3))
+    (sentence,) = changed_scores(file, INTO)
+    assert f"image {image['id']} has no caption" in sentence
+
+
+def test_a_changed_page_or_missing_figure_is_noticed(profile):
+    page = INTO / "tiny.md"
+    page.write_text(page.read_text().replace("Mean", "Median").replace("One seed", "No seed"))
+    (INTO / "images/tiny.png").unlink()
+    (INTO / "other.md").write_text("# By hand\n")
+    other, figure, line = changed_pages(INTO, Path("params"))
+    assert str(INTO / "other.md") in other and "images/tiny.png" in figure and f"{page}: line " in line
+
+
+def test_settings_that_changed_since_are_noticed(profile):
+    recipe = Path("params/recipes/other.yaml")
+    text = recipe.read_text()
+    assert not list(changed_pages(INTO, Path("params")))
+    recipe.write_text(text.replace("2.0e-3", "3.0e-3"))
+    (sentence,) = changed_pages(INTO, Path("params"))
+    assert "zodiac@other" in sentence and "another stage_settings.schedule.learning_rate" in sentence
+
+
+def test_other_references_of_the_same_images_are_refused(profile):
+    shutil.move("elsewhere", "results")
+    (file,) = PUBLISHED.glob("references.*")
+    changed(file, lambda lines: lines.__setitem__(0, lines[0].replace("alert", "warn")))
+    with refused(DataError, file):
+        publish(profile.plan(), PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: lines.__setitem__(0, "{"),
+        lambda lines: lines.__setitem__(2, '{"id": 1}'),
+        lambda lines: lines.__setitem__(2, '{"id": 1, "caption": "a", "scores": {}}'),
+        lambda lines: lines.__setitem__(0, lines[0].replace('"path": "', '"path": "../../../../../../../../')),
+        lambda lines: lines.clear(),
+    ],
+)
+def test_a_damaged_file_is_refused(damage, profile):
+    file = published_runs(INTO)[0]
+    changed(file, damage)
+    with refused(RecapError, file), restored(profile.plan(), PUBLISHED):
+        pass
+    file.write_bytes(file.read_bytes()[:-9])
+    with refused(RecapError, file), restored(profile.plan(), PUBLISHED):
+        pass
+
+
+def test_all_published_runs_are_small_and_each_has_its_references():
+    files = list(PAGES.glob("published/**/*.gz"))
+    assert sum(file.stat().st_size for file in files) < MOST
+    for file in published_runs(PAGES):
+        assert (PAGES / "published" / read_published(file)[0].references).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_all_published_scores_and_pages_are_what_they_were(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    into = Path("docs/results")
+    assert not [sentence for file in published_runs(into) for sentence in changed_scores(file, into)]
+    assert not list(changed_pages(into, Path("params")))
+
+
+@pytest.mark.parametrize(
+    "text", ["CIDEr is 25.7 ± 0.5", "CIDEr 31.8 (Transformer)", "has 22.0 ± 1.0", "reaches 31.8 CIDEr"]
+)
+def test_a_score_is_recognized(text):
+    assert SCORE.search(text)
+
+
+def test_no_score_is_typed_by_hand():
+    pages = [ROOT / "README.md", *(ROOT / "docs" / "papers").glob("*.md"), *(PAGES / "prose").glob("*.md")]
+    scores = {(page.name, match[0]) for page in pages for match in SCORE.finditer(" ".join(page.read_text().split()))}
+    assert not scores
