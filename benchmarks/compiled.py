@@ -50,7 +50,7 @@ def count(shape) -> str:
     plain = timed(run)
     compile_passes(model)
     length = batch.tokens.shape[-1] - 1
-    words = length + -length % BUCKET
+    words = length + (-length % BUCKET if model.in_buckets else 0)
     # Within such a mode compiled passes run as they are, so that what they compute is counted here and taken off.
     with Operations() as padded:
         run()
@@ -64,9 +64,11 @@ def count(shape) -> str:
     took = time.process_time() - begun  # of this process; the C++ compilers' seconds come to it
     codes = [code.partition("def call(")[2] for code in codes]
     fused, library = ([len(kind.findall(code)) for code in codes] for kind in (FUSED, LIBRARY))
-    # Of a recurrent model the first graph is the encoder's forward pass, the last its backward pass.
-    in_loop = len(codes) - 2 if "advance" in model.compiled_passes else 0
-    calls = [words if 0 < index <= in_loop else 1 for index in range(len(codes))]
+    # Forward and backward in pairs: of the encoder, then of all captions or of a word. The first word has graphs of its
+    # own where its state has other types.
+    calls = [1] * len(codes)
+    if "advance" in model.compiled_passes:
+        calls[-2:] = [words - (len(codes) - 4) // 2] * 2
     inside = sum(each * (a + b) for each, a, b in zip(calls, fused, library, strict=True))
     compiled = timed(run)
     total = outside + inside

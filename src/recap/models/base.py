@@ -43,8 +43,9 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     reads_boxes: bool | Sequence[str] = False
     #: passes that `recap.models.compiled` compiles
     compiled_passes: Sequence[str] = ("encode", "decode")
-    #: whether more padding at the end of captions changes nothing
-    takes_padding = True
+    #: whether compiled captions are padded to buckets of tokens; not where padding changes results or a loop takes any
+    #: number of tokens
+    in_buckets = True
     #: keep only the inputs of layers for the backward pass and compute the rest again, in models with such layers
     activation_checkpointing = False
 

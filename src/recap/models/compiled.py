@@ -48,7 +48,7 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
         setattr(model, name, _with_gradient(getattr(model, name), name, backend=backend, **options))
 
     def decode_words(tokens: Tensor, index: PackedIndex, memory: Any) -> Tensor:
-        longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.takes_padding else 0), value=PAD)
+        longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.in_buckets else 0), value=PAD)
         return index.pack(model.decode(longer, memory)[..., : tokens.shape[-1], :])
 
     model.decode_words = decode_words  # type: ignore[method-assign]

@@ -37,7 +37,7 @@ RecurrentT = TypeVar("RecurrentT", bound=RecurrentState)
 class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
     """Base of recurrent captioners."""
 
-    compiled_passes = ("encode", "advance")
+    compiled_passes, in_buckets = ("encode", "advance"), False
     d_model: int  #: D, width of the LSTM that reads the words
     attention: Attention  #: over the image
     output_dropout: nn.Module  #: before the output layer, under teacher forcing

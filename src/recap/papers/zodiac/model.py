@@ -226,7 +226,7 @@ class Zodiac(Transformer):
         super().__init__(inputs, settings, make_attention=attention)
         # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
         self.keep_masks = rap_scope == "as_released"
-        self.takes_padding = not self.keep_masks
+        self.in_buckets = not self.keep_masks
         # Only a prefix holds no padding and can be cached: other scopes average over padded and later rows, too.
         self.packs = rap_scope == "head"
 
