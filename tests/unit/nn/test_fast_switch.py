@@ -35,7 +35,7 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     monkeypatch.setattr("recap.nn.fast.onednn_product", never)
     monkeypatch.setattr(fast, "DeferredWeightGrad", never)
     monkeypatch.setattr(xlan, "_Pool", never)
-    monkeypatch.setattr("recap.nn.rows.Rows.pack", never)
+    monkeypatch.setattr("recap.nn.rows.PackedIndex.unpack", never)
     layer = Linear(512, fast.MIN_PREPACK_SIZE // 512)
     with fixed_weights():
         layer(torch.randn(4, 512))
