@@ -113,7 +113,7 @@ style: $(INSTALLED)
 	@# beside the only rules that use them; folders that hold files of many rules.
 	LINTS=$$($(BIN)/python -P -m snakemake --lint 2>&1 || true); grep -q '^Lints for ' <<< "$$LINTS" && \
 	    ! grep '^    \* ' <<< "$$LINTS" | grep -v --file workflow/lint.txt
-	grep -rnEi --file docs/english.txt --include='*.md' --include='*.py' README.md CONTRIBUTING.md docs src workflow && exit 1 || test $$? -eq 1
+	grep -rnEi --file docs/english.txt --include='*.md' --include='*.ipynb' --include='*.py' README.md CONTRIBUTING.md docs src workflow && exit 1 || test $$? -eq 1
 
 schema: $(INSTALLED)
 	$(BIN)/python -P -m recap config schema --out workflow/schemas

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import mlflow.pyfunc  # noqa: F401  # autodoc imports with TYPE_CHECKING true, under which fastapi and pyfunc fail
+from docutils import nodes
+from myst_parser.parsers.sphinx_ import MystParser
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
 from diagrams import draw_diagrams  # noqa: E402
+from notebooks import as_markdown  # noqa: E402
 from reference import write_reference  # noqa: E402
 
 from recap import __version__  # noqa: E402
@@ -64,8 +67,20 @@ def _escaped(match: re.Match[str]) -> str:
     return f"{text[:-1]}\\_" if text.endswith("_") else f"\\{text}"
 
 
+class Notebook(MystParser):
+    """Shows a notebook as the page of Markdown that its cells make."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring: str, document: nodes.document) -> None:
+        """Parse the JSON of a notebook."""
+        super().parse(as_markdown(inputstring), document)
+
+
 def setup(app: Sphinx) -> None:
     """Write the reference before Sphinx reads the pages; show what it cannot color as plain text."""
+    app.add_source_suffix(".ipynb", "notebook")
+    app.add_source_parser(Notebook)
     app.add_lexer("csv", TextLexer)
     app.connect("doctree-read", draw_diagrams)
     app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "reference" / "generated"))

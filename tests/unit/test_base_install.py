@@ -67,3 +67,9 @@ def test_a_command_that_needs_more_says_so(without, results):
     assert done.stderr.endswith(
         "is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'\n"
     )
+
+
+def test_the_doctor_needs_no_extras(without):
+    done = run(f"{without}sys.argv = ['recap', 'doctor']\nfrom recap.cli import main\nmain()\n")
+    assert done.returncode == 0, done.stderr
+    assert "SPICE is 'not run' in every table" in done.stdout

@@ -15,10 +15,14 @@ from helpers.backbones import backbone, tensors_of
 from helpers.clip import save_clip
 from helpers.tiny_workspace import ROOT
 
+sys.path.insert(0, str(ROOT / "docs" / "_sphinx"))
+from notebooks import as_markdown  # noqa: E402
+
 GUIDES = sorted((ROOT / "docs" / "guides").glob("add_*.md"))
-PAGES = [*GUIDES, ROOT / "docs" / "tutorial" / "fifty_photos.md"]
+PAGES = [*GUIDES, ROOT / "docs" / "tutorial" / "fifty_photos.ipynb"]
 WEIGHTS = "tiny.safetensors"
 BLOCK = re.compile(r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S)
+RUN = {"sh": "{}", "python": "python - <<'END'\n{}END"}  # a cell of Python needs no cell before it
 GRID = "kind: grid, backbone: test_resnet, image_size: 64, grid: 2"
 # What guides name, so small that it is made in seconds.
 TINY = {
@@ -38,10 +42,16 @@ class Block:
     path: str | None
 
 
+def text_of(page):
+    """Return a page, or a notebook as one."""
+    text = page.read_text(encoding="utf-8")
+    return as_markdown(text) if page.suffix == ".ipynb" else text
+
+
 def blocks(page):
     """Return the blocks of a guide; the line above a file begins with its path."""
     found = []
-    for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
+    for match in BLOCK.finditer(text_of(page)):
         path = re.match(r"`([^`]+)`", match["above"])
         found.append(Block(match["language"], bool(match["slow"]), match["text"], path and path[1]))
     return found
@@ -66,26 +76,25 @@ class Guide:
 
     def follow(self, page, *, slow):
         """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""
-        if "RECAP_CLIP" in page.read_text(encoding="utf-8"):
+        if "RECAP_CLIP" in text_of(page):
             save_clip(self.folder / "clip")
         script, shown, last = ["set -e -o pipefail"], {}, 0
         for number, block in enumerate(blocks(page)):
             if block.language == "text":
                 if last in shown:
                     shown[last] = block.text
-            elif block.language != "sh":
+            elif block.path and block.language != "sh":
                 script.append(self._write(block, number))
             else:
                 last = number
                 if slow or not block.slow:
-                    script += [f"echo @block {number}", block.text]
+                    script += [f"echo @block {number}", RUN[block.language].format(block.text)]
                     shown[number] = ""
         printed = self._run("\n".join(script))
         return [(text, printed[number]) for number, text in shown.items()]
 
     def _write(self, block, number):
         """Return the command that puts a file where the guide has it."""
-        assert block.path, f"there is no path above the block that begins with {block.text[:60]!r}"
         copy = self.folder / ".blocks" / str(number)
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(block.text)
@@ -129,5 +138,5 @@ def test_all_commands_of_a_guide_run(page, tmp_path):
 
 def test_no_block_of_a_guide_is_overlooked():
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+        text = text_of(page)
         assert len(blocks(page)) * 2 == len(re.findall("^```", text, re.M)), page.name

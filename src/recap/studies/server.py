@@ -79,9 +79,9 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         # The file is opened for each response, so that one that was removed or replaced meanwhile receives none.
-        existing = f"{self.path.absolute().as_uri()}?mode=rw"
+        file = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(sqlite3.connect(existing, LOCKED_SECONDS, isolation_level=None, uri=True)) as connection:
+            with closing(sqlite3.connect(file, timeout=LOCKED_SECONDS, isolation_level=None, uri=True)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")  # each commit is synced
                 connection.execute("BEGIN IMMEDIATE")
