@@ -32,7 +32,7 @@ from recap.tables.text import Block, Cell, Line, TextTable, plain
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 NONE_PUBLISHED = "No run at this scale is published."
 _HOUR = 3600
-_COLUMNS = ("Stage", "Seeds", "CPU hours", "Finished")
+_COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
@@ -112,7 +112,7 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
     seeds = sorted({str(header.seed) for header in headers.values() if header.seed is not None}, key=int)
     of_seeds = f" with {_seeds(seeds)}" if seeds else ""
     took = (
-        f" that took {_hours_of(behind.values()):,.1f} CPU hours and ended {_days(behind.values())}" if behind else ""
+        f" that took {_hours_of(behind.values()):,.1f} core hours and ended {_days(behind.values())}" if behind else ""
     )
     return f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of {counted(len(behind), 'training')}{took}."
 
@@ -131,7 +131,7 @@ def _days(trainings: Iterable[Training]) -> str:
 
 
 def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
-    """Return a line for each training stage of a row: its seeds, CPU hours, and days."""
+    """Return a line for each training stage of a row: its seeds, core hours, and days."""
     series, lines, labels = dict[str, list[Run]](), list[Line](), plan.labels()
     for run in runs:
         series.setdefault(series_of(run.path), []).append(run)
@@ -141,7 +141,7 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
         texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{_hours_of(of_row):.2f}", _days(of_row)]
         lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
     table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
-    table.notes = ["CPU hours: hours of training, with validations, times threads."]
+    table.notes = ["Core hours: by the clock, with validations, times threads."]
     return table
 
 
@@ -159,7 +159,7 @@ def _missing(plan: RunPlan, headers: Mapping[str, Header], behind: Mapping[str, 
     if rows:
         yield from ("", "### What more computing would tell", "")
         yield "Planned rows that are not published, the shortest first; a training that rows share counts once."
-        yield from ("", *(f"- {label}: {took:.1f} CPU hours" for took, label in sorted(rows) if took < math.inf))
+        yield from ("", *(f"- {label}: {took:.1f} core hours" for took, label in sorted(rows) if took < math.inf))
         if unknown := [label for took, label in rows if took == math.inf]:
             yield f"- Hours by `recap plan`: {'; '.join(unknown)}"
 
