@@ -144,7 +144,8 @@ def test_a_page_has_what_was_run_tables_a_figure_verdicts_and_runs(profile):
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
     assert f"recap report docs tiny --into {INTO}" in text and "\nTwo models of twenty scenes.\n" in text
     trained = len(profile.plan().trained())
-    assert f"Published: 2 scored runs with seed 1, of {trained} trainings that took {trained / 2:.1f} core hours" in text
+    took = f"of {trained} trainings that took {trained / 2:.1f} core hours"
+    assert f"Published: 2 scored runs with seed 1, {took}" in text
     headings = ["### Two models on twenty scenes", "### Claims of the paper", "### Runs"]
     assert [line for line in text.splitlines() if line.startswith("###")] == headings
     assert "| Transformer" in text and "- mine.c1: " in text and "![Validation" in text
