@@ -123,7 +123,7 @@ def _batch() -> Batch:
     words = captions()
     values = torch.randn(IMAGES, CELLS, FEATURES, generator=torch.Generator().manual_seed(1))
     images = Images.of(values, torch.ones(IMAGES, CELLS, dtype=torch.bool))
-    return Batch(list(range(IMAGES)), images, caption_tensor([words[i] for i in range(IMAGES)]))
+    return Batch.of(list(range(IMAGES)), images, caption_tensor([words[i] for i in range(IMAGES)]))
 
 
 def xe() -> Case:

@@ -36,7 +36,7 @@ def count(shape) -> str:
     model = build_model(shape.model, spec)
     captions = {image: _captions(shape) for image in range(IMAGES)}
     images = _images(shape, model, spec, IMAGES)
-    batch = Batch(list(captions), images, caption_tensor(list(captions.values()))).to(torch.device("cpu"))
+    batch = Batch.of(list(captions), images, caption_tensor(list(captions.values()))).to(torch.device("cpu"))
     objective = _objective(model, shape, captions)
 
     def run() -> None:
@@ -59,21 +59,33 @@ def count(shape) -> str:
         tokens = torch.nn.functional.pad(batch.tokens[..., :-1], (0, words - length))
         model.decode(tokens, model.encode(batch.images)).sum().backward()
     outside = padded.launches - passes.launches
+
+    def encode() -> None:
+        values = model.encode(batch.images).values
+        if values.requires_grad:  # an encoder may have no weights
+            values.sum().backward()
+
     begun = time.process_time()
-    _, codes = run_and_get_code(run)
+    encoder, graphs = (kernels(run_and_get_code(function)[1]) for function in (encode, run))
     took = time.process_time() - begun  # of this process; the C++ compilers' seconds come to it
-    codes = [code.partition("def call(")[2] for code in codes]
-    fused, library = ([len(kind.findall(code)) for code in codes] for kind in (FUSED, LIBRARY))
-    # Forward and backward in pairs: of the encoder, then of all captions or of a word. The first word has graphs of its
-    # own where its state has other types.
-    calls = [1] * len(codes)
-    if "advance" in model.compiled_passes:
-        calls[-2:] = [words - (len(codes) - 4) // 2] * 2
-    inside = sum(each * (a + b) for each, a, b in zip(calls, fused, library, strict=True))
+    words_graphs = graphs.copy()
+    for graph in encoder:
+        words_graphs.remove(graph)
+    # The first word of a loop has graphs of its own where its state has other types, with nearly as many kernels.
+    calls = words / (len(words_graphs) // 2) if "advance" in model.compiled_passes else 1
+    inside = sum(map(sum, encoder)) + round(calls * sum(map(sum, words_graphs)))
+    fused, library = zip(*graphs, strict=True)
     compiled = timed(run)
     total = outside + inside
-    counts = f"{step.launches} | {outside} | {fused} | {library} | {total} | {total / step.launches:.2f}"
+    graph_counts = f"{str(fused)[1:-1]} | {str(library)[1:-1]}"
+    counts = f"{step.launches} | {outside} | {graph_counts} | {total} | {total / step.launches:.2f}"
     return f"| {shape.model.kind} | {counts} | {took:.0f} s | {plain:.2f} s | {compiled:.2f} s |"
+
+
+def kernels(codes) -> list[tuple[int, int]]:
+    """Return the fused and the library kernels that the code of each graph calls."""
+    bodies = [code.partition("def call(")[2] for code in codes]
+    return [(len(FUSED.findall(body)), len(LIBRARY.findall(body))) for body in bodies]
 
 
 def timed(run) -> float:

@@ -48,4 +48,4 @@ def batch(images: int = IMAGES) -> Batch:
     features = torch.randn(images, REGIONS, FEATURES, generator=generator)
     words = captions(images=images)
     mask = torch.ones(images, REGIONS, dtype=torch.bool)
-    return Batch(list(range(images)), Images.of(features, mask), caption_tensor([words[i] for i in range(images)]))
+    return Batch.of(list(range(images)), Images.of(features, mask), caption_tensor([words[i] for i in range(images)]))

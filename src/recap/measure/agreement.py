@@ -77,7 +77,7 @@ def _computed(settings: ModelConfig, device: torch.device, precision: str) -> tu
     model = model.to(device)
     if precision == "compiled":
         compile_passes(model)
-    batch = Batch(list(range(IMAGES)), images, tokens).to(device)
+    batch = Batch.of(list(range(IMAGES)), images, tokens).to(device)
     with mixed("bf16" if precision == "bf16" else "float32", device):
         loss = CrossEntropyObjective(model, CrossEntropy(epochs=1, learning_rate=0.1))(batch).loss
     loss.backward()

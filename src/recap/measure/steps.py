@@ -139,7 +139,7 @@ def _step(
     if isinstance(shape.settings, DecodingSettings):
         return _decoding(model, features, shape.settings.model_copy(update={"max_length": shape.inputs.longest}))
     captions = {image: _captions(shape) for image in range(images)}
-    batch = Batch(list(captions), features, caption_tensor(list(captions.values())))
+    batch = Batch.of(list(captions), features, caption_tensor(list(captions.values())))
     step = OptimizerStep(
         model=model,
         objective=_objective(model, shape, captions),

@@ -7,10 +7,10 @@ its loop calls. Searches and validations, which have other shapes at every word,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from recap.core.errors import ConfigError, first_line
@@ -38,14 +38,13 @@ def compiler_works(wanted: bool | Literal["auto"], device: torch.device) -> bool
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Compile, in place, the passes that have a gradient; values differ from plain ones by rounding.
-
-    A pass that the compiler cannot take is plain from then on, which is said.
-    """
+    """Compile, in place, the passes that have a gradient; values differ from plain ones by rounding."""
     on_gpu = any(parameter.is_cuda for parameter in model.parameters())
-    options = {"mode": "reduce-overhead"} if on_gpu and backend == "inductor" else {}
+    mode = "reduce-overhead" if on_gpu and backend == "inductor" else None
     for name in model.compiled_passes:
-        setattr(model, name, _with_gradient(getattr(model, name), name, backend=backend, **options))
+        plain = getattr(model, name)
+        compiled = torch.compile(plain, backend=backend, mode=mode)
+        setattr(model, name, _with_gradient(plain, compiled, begins=name == "encode"))
 
     def decode_words(tokens: Tensor, index: PackedIndex, memory: Any) -> Tensor:
         longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.in_buckets else 0), value=PAD)
@@ -54,21 +53,25 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
     model.decode_words = decode_words  # type: ignore[method-assign]
 
 
-def _with_gradient(plain: Callable[..., Any], name: str, **options: Any) -> Callable[..., Any]:
-    """Return a pass that is compiled where a gradient is asked for."""
-    compiled, works = torch.compile(plain, **options), True
+def _with_gradient(plain: Callable[..., Any], compiled: Callable[..., Any], *, begins: bool) -> Callable[..., Any]:
+    """Return a pass that is compiled where a gradient is asked for; `begins`: each call begins a step."""
 
     def run(*inputs: Any) -> Any:
-        nonlocal works
-        if not works or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return plain(*inputs)
-        if name == "encode":  # a step begins: what graphs of the step before have written is no longer read
+        if begins:  # what graphs of the step before have written is no longer read
             torch.compiler.cudagraph_mark_step_begin()
-        try:
-            return compiled(*inputs)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            works = False
-            log.warning(f"execution.compile: `{name}` does not compile ({first_line(error)}) and runs without")
-            return plain(*inputs)
+        return compiled(*inputs)
 
     return run
+
+
+def is_compiled(model: nn.Module) -> TypeGuard[Captioner[Any, Any]]:
+    """Return whether the passes of a model are compiled."""
+    return "decode_words" in vars(model)
+
+
+def plain_passes(model: Captioner) -> None:
+    """Undo `compile_passes`."""
+    for name in (*model.compiled_passes, "decode_words"):
+        delattr(model, name)  # the class has the plain one

@@ -37,7 +37,8 @@ RecurrentT = TypeVar("RecurrentT", bound=RecurrentState)
 class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
     """Base of recurrent captioners."""
 
-    compiled_passes, in_buckets = ("encode", "advance"), False
+    compiled_passes = ("encode", "advance")
+    in_buckets = False
     d_model: int  #: D, width of the LSTM that reads the words
     attention: Attention  #: over the image
     output_dropout: nn.Module  #: before the output layer, under teacher forcing

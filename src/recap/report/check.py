@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from recap.core.documents import parse
+from recap.core.documents import parse, read_json
 from recap.core.errors import MetricError
 from recap.core.files import reading
 from recap.metrics.scores import score
 from recap.plan.jobs import run_spec
 from recap.plan.profiles import named_plan
 from recap.plan.run_plan import RunPlan
-from recap.report.docs import IMAGES, docs_page
+from recap.report.docs import IMAGES, PAGES, docs_page
 from recap.report.published import ENDING, PUBLISHED, metrics_of, published_files, read_published, read_references
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.params import flat
 
 TOLERANCE = 1e-9
-_MADE_BY = re.compile(r"^Made by `recap report docs (\S+)(?: --scale ([^`]+?))? --into ", re.MULTILINE)
 
 
 def published_runs(into: Path) -> list[Path]:
@@ -65,20 +63,16 @@ def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
 
 def changed_pages(into: Path, params: Path) -> Iterator[str]:
     """Make each page again in a temporary folder; yield a sentence for each that differs, or is of other settings."""
-    for page in sorted(into.glob("*.md")):
-        with reading(page, damaged="make it again"):
+    for name, scales in read_json(into / PAGES, dict[str, list[str]]).items():
+        page = into / f"{name}.md"
+        with reading(page, missing="make it again", damaged="make it again"):
             text = page.read_text(encoding="utf-8")
-        command = _MADE_BY.search(text)
-        if command is None:
-            yield f"{page}: does not say which command made it; make it with `recap report docs`"
-            continue
-        scales = (command[2] or "").split()
-        plans = [named_plan(params, command[1], scale=scale) for scale in scales or [None]]
+        plans = [named_plan(params, name, scale=scale) for scale in scales or [None]]
         yield from (sentence for plan in plans for sentence in changed_settings(plan, into))
-        with TemporaryDirectory(prefix="recap-pages-") as name:
-            again = docs_page(command[1], plans, into, Path(name)).splitlines()
+        with TemporaryDirectory(prefix="recap-pages-") as images:
+            again = docs_page(name, plans, into, Path(images)).splitlines()
             # Bytes of figures differ between versions of Matplotlib.
-            missing = [file.name for file in Path(name).iterdir() if not (into / IMAGES / file.name).is_file()]
+            missing = [file.name for file in Path(images).iterdir() if not (into / IMAGES / file.name).is_file()]
         yield from (f"{page}: has no figure {IMAGES}/{file}; make the page again" for file in missing)
         pairs = zip_longest(text.splitlines(), again)
         if line := next((number for number, (before, now) in enumerate(pairs, 1) if before != now), None):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recap.core.documents import read_json, write_json
 from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
@@ -30,6 +31,7 @@ from recap.tables.formats import markdown_table, markdown_text
 from recap.tables.text import Block, Cell, Line, TextTable, plain
 
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
+PAGES = "pages.json"  # the scales of each page, for `recap report check`
 NONE_PUBLISHED = "No run at this scale is published."
 _HOUR = 3600
 _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
@@ -37,7 +39,9 @@ _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     """Write ``<name>.md`` from ``published/`` in the same folder: a section for each scale, with a figure."""
-    page = into / f"{name}.md"
+    page, pages = into / f"{name}.md", into / PAGES
+    others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
+    write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
     write_text(page, docs_page(name, plans, into, into / IMAGES))
     log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page

@@ -26,12 +26,17 @@ class Batch:
     image_ids: list[int]
     images: Images
     tokens: Tensor
-    index: PackedIndex | None = None  # of the targets, tokens [..., 1:], that are not padding; None before `to`
+    index: PackedIndex  # of the targets, tokens [..., 1:], that are not padding
+
+    @classmethod
+    def of(cls, image_ids: list[int], images: Images, tokens: Tensor) -> Batch:
+        """Return a batch with its index, which is asked on the CPU, so that no step waits for it."""
+        return cls(image_ids, images, tokens, PackedIndex(tokens[..., 1:] != PAD))
 
     def to(self, device: torch.device) -> Batch:
-        """Move the tensors to a device; which targets there are is asked on the CPU, so that no step waits for it."""
-        index = PackedIndex(self.tokens[..., 1:] != PAD).to(device)
-        return Batch(self.image_ids, self.images.to(device), self.tokens.to(device, non_blocking=True), index)
+        """Move the tensors to a device."""
+        tokens = self.tokens.to(device, non_blocking=True)
+        return Batch(self.image_ids, self.images.to(device), tokens, self.index.to(device))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,12 +73,12 @@ class CaptionBatches:
     def batch(self, image_ids: Sequence[int]) -> Batch:
         """Read one batch; of no images it is empty."""
         if not image_ids:
-            return Batch([], Images({}), torch.empty(0, 0, 0).long())
+            return Batch.of([], Images({}), torch.empty(0, 0, 0).long())
         images = self.features.read(image_ids) if self.features else Images({})
         tokens = batch_tensor(self._captions, image_ids)
         if self.pin:
             images, tokens = images.pinned(), tokens.pin_memory()
-        return Batch(list(image_ids), images, tokens)
+        return Batch.of(list(image_ids), images, tokens)
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""

@@ -22,6 +22,7 @@ from recap.core.log import duration, log
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
+from recap.models.compiled import is_compiled, plain_passes
 from recap.runs.folder import Counters, plain_weights, save_weights
 from recap.settings import Stage
 from recap.training.batches import Batch, CaptionBatches
@@ -88,6 +89,10 @@ class OptimizerStep:
         except NonFiniteLogits as error:
             raise self._lost(str(error), [batch.image_ids[index] for index in error.images]) from error
         except RuntimeError as error:
+            if is_compiled(self.model):
+                log.warning(f"execution.compile: the compiled step fails ({first_line(error)}); trained without it")
+                plain_passes(self.model)
+                return self(batch, progress, steps=steps)
             if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
                 raise
             raise TrainingError(

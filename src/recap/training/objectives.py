@@ -98,9 +98,9 @@ class CrossEntropyObjective:
         self.model.train()
         tokens, index = batch.tokens, batch.index
         if self.begins_word is not None:
-            tokens, index = truncated_to_words(tokens, self.begins_word), None
+            tokens = truncated_to_words(tokens, self.begins_word)
+            index = PackedIndex(tokens[..., 1:] != PAD)
         inputs, targets = tokens[..., :-1], tokens[..., 1:]
-        index = index or PackedIndex(targets != PAD)
         memory = self.model.encode(batch.images)
         rate = self.sampling.rate(epoch) if self.sampling else 0.0
         if rate:
@@ -197,9 +197,8 @@ class SelfCriticalObjective:
         if not stage.cross_entropy:
             return Logged(loss, count, numbers)
         inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
-        index = batch.index or PackedIndex(targets != PAD)
-        logits = model.logits(model.decode_words(inputs, index, memory))
-        added = cross_entropy(logits.float(), index.pack(targets))
+        logits = model.logits(model.decode_words(inputs, batch.index, memory))
+        added = cross_entropy(logits.float(), batch.index.pack(targets))
         return Logged(loss, count, numbers, stage.cross_entropy * added, len(logits))
 
     def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:

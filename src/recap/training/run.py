@@ -23,7 +23,7 @@ from recap.data.vocabulary import CaptionIds, load_vocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
-from recap.models.compiled import compile_passes, compiler_works
+from recap.models.compiled import compile_passes, compiler_works, is_compiled
 from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
@@ -74,7 +74,6 @@ def train(
         torch.set_num_threads(execution.threads)
         if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
             prepare_gpu(tf32=execution.tf32)
-        compiled = compiler_works(execution.compile, group.device)
         torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
 
         # What is read: captions of the images as token ids, and their features.
@@ -110,7 +109,7 @@ def train(
         sources.choose([model], inputs)
         if init is not None:
             load_weights(model, init / "model.safetensors")
-        if compiled:
+        if compiler_works(execution.compile, group.device):
             compile_passes(model)
         validate = validator(model, stage, sources, validation, max_length, group, name)
         if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
@@ -179,7 +178,7 @@ def train(
             write_run(
                 out,
                 made_from={"stage": spec.stage, "spec": settings, **hashes, "code": source},
-                execution=execution.model_copy(update={"compile": compiled}),
+                execution=execution.model_copy(update={"compile": is_compiled(model)}),
                 counters=counters,
                 weights=training.best_weights,
                 model=model,

@@ -58,7 +58,7 @@ def test_a_step_in_bf16_is_one_in_float32_up_to_rounding(config, stage, enabled,
     monkeypatch.setattr(fast, "_enabled", enabled)
     model = built(config).float()
     begin, end = torch.full((B, C, 1), BOS), torch.full((B, C, 1), EOS)
-    batch = Batch([*range(B)], changed(random_images(config), single), torch.cat([begin, random_tokens(), end], -1))
+    batch = Batch.of([*range(B)], changed(random_images(config), single), torch.cat([begin, random_tokens(), end], -1))
     draws = []
 
     def step(precision):

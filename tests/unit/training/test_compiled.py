@@ -5,15 +5,20 @@ Traced and differentiated as for `inductor`, but run by torch itself: writing an
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from helpers.model_cases import build_model
-from recap.models.compiled import compile_passes
+from recap.core.errors import ConfigError
+from recap.models.compiled import compile_passes, compiler_works, is_compiled
 from recap.models.images import Images, InputSpec
 from recap.papers.xlan.model import bilinear_pool
+from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy
 from recap.training.batches import Batch
+from recap.training.distributed import Group
+from recap.training.loop import OptimizerStep
 from recap.training.objectives import CrossEntropyObjective
 
 SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
@@ -33,7 +38,7 @@ def batch(images, captions, longest):
     mask = torch.ones(images, 9, dtype=torch.bool)
     mask[1, 5:] = False
     features = Images.of(torch.randn(images, 9, 7, generator=generator), mask)
-    return Batch(list(range(images)), features, caption_tensor(words))
+    return Batch.of(list(range(images)), features, caption_tensor(words))
 
 
 def losses(model, sizes):
@@ -72,3 +77,41 @@ def test_a_compiled_pooling_takes_no_function_with_a_gradient_by_hand():
     q, k = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)
     compiled = torch.compile(bilinear_pool, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(q, k, *pooling), bilinear_pool(q, k, *pooling))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["fw_compiler", "bw_compiler"])
+def test_a_step_that_does_not_compile_is_done_plainly(part, caplog):
+    def refuses(*_):
+        raise RuntimeError("no such kernel")
+
+    torch._dynamo.reset()
+    stage = CrossEntropy(epochs=1, learning_rate=1e-3)
+    weights = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = build_model(KINDS["transformer"], InputSpec.of(7, 11))
+        if compiled:
+            compile_passes(model, backend=aot_autograd(**{"fw_compiler": lambda graph, _: graph, part: refuses}))
+            assert is_compiled(model)
+        objective = CrossEntropyObjective(model, stage)
+        step = OptimizerStep(
+            model=model, objective=objective, stage=stage, d_model=16, group=Group(device=torch.device("cpu"))
+        )
+        step(batch(*SIZES[0]), Counters(), steps=1)
+        weights.append([*model.parameters()])
+    torch.testing.assert_close(*weights)
+    assert "the compiled step fails" in caplog.text and not is_compiled(model)
+    torch._dynamo.reset()
+
+
+def test_a_compiler_that_fails_is_left_out_or_refused(caplog, monkeypatch):
+    def missing(*_):
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(torch, "compile", missing)
+    assert not compiler_works("auto", torch.device("cpu")) and not compiler_works(False, torch.device("cuda"))
+    assert not caplog.text
+    assert not compiler_works("auto", torch.device("cuda")) and "execution.compile" in caplog.text
+    with pytest.raises(ConfigError, match="no compiler here"):
+        compiler_works(True, torch.device("cpu"))

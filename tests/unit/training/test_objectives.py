@@ -186,17 +186,17 @@ def test_captions_of_only_an_end_token_give_finite_losses():
     with torch.no_grad():
         drawing.model.output.bias[EOS] = 100.0
     images = Store().read([0, 1])
-    logged = drawing(Batch([0, 1], images, torch.empty(0)))
+    logged = drawing(Batch.of([0, 1], images, torch.empty(0)))
     assert logged.loss.item() == 0 and logged.numbers["length"] == 1 and logged.numbers["reward"] == 0
     said = caption_tensor([[[]], [[]]])  # <bos> <eos>
     teaching = CrossEntropyObjective(drawing.model, CrossEntropy(epochs=1, learning_rate=0.01))
-    logged = teaching(Batch([0, 1], images, said))
+    logged = teaching(Batch.of([0, 1], images, said))
     assert 0 <= logged.loss.item() < 1e-3 and logged.num_tokens == 2
 
 
 def test_a_loss_over_positions_is_the_one_over_tokens_thinned_by_the_places_after_the_end():
     """M2's and DLCT's mean over all places: sum(A log p) / (captions x longest) beside sum(A log p) / tokens."""
-    batch = Batch([0, 1], Store().read([0, 1]), torch.empty(0))
+    batch = Batch.of([0, 1], Store().read([0, 1]), torch.empty(0))
     torch.manual_seed(1)
     tokens = of_beams()(batch)
     torch.manual_seed(1)

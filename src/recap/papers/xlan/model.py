@@ -486,17 +486,15 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         q, k, weight, bias, spatial, mean_weights, dropout = inputs
-        threshold = round(dropout * 2**16)
-        scale = 1 / (1 - threshold / 2**16)
+        scale = 1 / (1 - dropout)
         scaled, shift = weight * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
         joint = []  # B' of each chunk
         scores, means = q.new_empty(*q.shape[:3], k.shape[2]), q.new_empty(*q.shape[:3], len(weight))
         for part in _chunks(q, k):
             pair = q[part][:, :, :, None] * k[part][:, :, None]  # [B, H, R, N, K]
             flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
-            if threshold:  # 16 random bits an entry: torch's own draw of a number for each is a seventh of a step
-                bits = torch.empty(-(-flat.numel() // 4), dtype=torch.long, device=q.device).random_(-(2**63), None)
-                flat.mul_((bits.view(torch.int16)[: flat.numel()] >= threshold - 2**15).view(flat.shape))
+            if dropout:
+                flat.mul_(torch.empty_like(flat).bernoulli_(1 - dropout))
             chunk = flat.view(*pair.shape[:-1], len(weight))
             torch.mv(flat, spatial, out=scores[part].view(-1))
             rows = mean_weights[part][:, :, :, None].expand(*pair.shape[:3], 1, -1)
