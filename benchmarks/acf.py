@@ -115,7 +115,7 @@ def _models() -> tuple[Captioner, Captioner]:
     """Return Ada-ClustFormer and the Transformer of the same sizes."""
     torch.manual_seed(0)
     kinds = ({"kind": "acf"}, {"kind": "transformer"})
-    acf, transformer = (build_model(kind, InputSpec.of(FEATURES, WORDS)) for kind in kinds)
+    acf, transformer = (build_model(kind, InputSpec({"main": FEATURES}, WORDS)) for kind in kinds)
     return acf, transformer
 
 

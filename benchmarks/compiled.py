@@ -1,6 +1,6 @@
 """Kernels of a cross-entropy step under torch.compile, counted from the code that the inductor generates on this CPU.
 
-    python benchmarks/compiled.py [KIND ...]
+    python -m benchmarks.compiled [KIND ...]
 
 Forward and backward; clipping and the optimizer are a few fused kernels on a GPU either way. Plain launches are torch's
 operators that compute. Compiled ones are the calls of generated and of library kernels in the code of each graph, times

@@ -37,7 +37,7 @@ SCST = SelfCritical(
 def model_of() -> M2:
     """Return the released sizes, which are the defaults, with the same random weights at each call."""
     torch.manual_seed(0)
-    model = build_model({"kind": "m2"}, InputSpec.of(FEATURES, WORDS))
+    model = build_model({"kind": "m2"}, InputSpec({"main": FEATURES}, WORDS))
     assert isinstance(model, M2)
     return model
 

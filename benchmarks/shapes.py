@@ -22,7 +22,7 @@ def models(kind: str, words: int = WORDS) -> tuple[Captioner, Captioner]:
     """Return a model of the papers' size with random weights, and a plain one with the same weights."""
     torch.manual_seed(0)
     config = {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}
-    model = build_model(config, InputSpec.of(FEATURES, words))
+    model = build_model(config, InputSpec({"main": FEATURES}, words))
     return model, plainly(copy.deepcopy(model))
 
 

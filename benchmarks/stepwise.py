@@ -69,7 +69,7 @@ ENDED = {image: [[*words, EOS] for words in rows] for image, rows in captions(se
 def model_of(kind: str) -> Captioner:
     """Return the released sizes, which are the defaults, with the same random weights at each call."""
     torch.manual_seed(0)
-    return build_model({"kind": kind}, InputSpec.of(FEATURES, WORDS))
+    return build_model({"kind": kind}, InputSpec({"main": FEATURES}, WORDS))
 
 
 def stage_of(name: str, kind: str) -> Stage:

@@ -34,7 +34,7 @@ def model_of(layers: int = LAYERS) -> VisualGpt:
     """Return a model with the same random weights at each call."""
     torch.manual_seed(0)
     config = {"kind": "visual_gpt", "decoder_layers": layers, "pretrained": False, "copy_layers": False}
-    model = build_model(config, InputSpec.of(FEATURES, WORDS))
+    model = build_model(config, InputSpec({"main": FEATURES}, WORDS))
     assert isinstance(model, VisualGpt)
     return model
 

@@ -92,11 +92,11 @@ def test_a_run_folder_is_verified(prepared, unbroken):
     run = prepared.folder / "unbroken" / "run"
     assert set(recorded(run)) == {"config.yaml", "history.csv", "training.json"}
     words = load_vocabulary(prepared.folder / "vocabulary.json")
-    load_model(run, InputSpec.of(6, len(words)))
+    load_model(run, InputSpec({"main": 6}, len(words)))
     config = (run / "config.yaml").read_bytes()
     (run / "config.yaml").write_bytes(config.replace(b"heads: 2", b"heads: 4"))
     with refusals.refused(ChangedFile, "config.yaml"):
-        load_model(run, InputSpec.of(6, len(words)))
+        load_model(run, InputSpec({"main": 6}, len(words)))
     (run / "config.yaml").write_bytes(config)
 
 

@@ -48,7 +48,7 @@ def official_state(linears):
 
 def built(kind, state, **changes):
     sizes = {"d_model": D, "heads": HEADS, "d_feed_forward": HIDDEN, "encoder_layers": 1, "decoder_layers": 1}
-    model = build_model({"kind": kind, **sizes, "layer_norm": "unbiased", **changes}, InputSpec.of(FEATURES, V))
+    model = build_model({"kind": kind, **sizes, "layer_norm": "unbiased", **changes}, InputSpec({"main": FEATURES}, V))
     model.double().eval().load_state_dict(imported(kind, state))
     return model
 

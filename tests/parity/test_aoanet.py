@@ -34,7 +34,7 @@ def test_block():
 
 def built(refiner_layers):
     config = {"kind": "aoanet", "d_model": 12, "heads": 4, "refiner_layers": refiner_layers}
-    return build_model(config, InputSpec.of(20, 12)).double().eval()
+    return build_model(config, InputSpec({"main": 20}, 12)).double().eval()
 
 
 def test_decoder_step():

@@ -74,7 +74,7 @@ def whole():
     golden, official = with_parameters("m2_beam_search")
     config = {"kind": "m2", "d_model": 12, "heads": 3, "d_feed_forward": 16, "memory_slots": 3}
     config |= {"positions": "noise", "max_tokens": 12}
-    model = build_model(config, InputSpec.of(10, 14)).double().eval()
+    model = build_model(config, InputSpec({"main": 10}, 14)).double().eval()
     model.load_state_dict(imported("m2", official))
     regions = golden["in/regions"]
     return model, golden, model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))

@@ -21,7 +21,7 @@ SIZES = {"d_model": D, "heads": HEADS, "d_feed_forward": 64, "decoder_layers": 1
 def block(official, **changes):
     """Return the first decoder block with the official weights."""
     config = VisualGptModel(kind="visual_gpt", positions=9, encoder_layers=LEVELS, **SIZES, **changes)
-    model = build_model(config, InputSpec.of(5, 9)).double().eval()
+    model = build_model(config, InputSpec({"main": 5}, 9)).double().eval()
     found = model.decoder.blocks[0]
     named = {name.removeprefix("decoder.blocks.0."): value for name, value in renamed(official, "h.0.").items()}
     found.load_state_dict(named)
@@ -92,7 +92,7 @@ def test_decoder_equals_gpt2_where_nothing_comes_from_the_image(fusion):
     golden, official = with_parameters("gpt2_language_model")
     sizes = {"d_model": 12, "heads": 3, "d_feed_forward": 48, "decoder_layers": 3, "positions": 12}
     config = VisualGptModel(kind="visual_gpt", fusion=fusion, encoder_layers=2, d_encoder_feed_forward=8, **sizes)
-    model = build_model(config, InputSpec.of(5, 13)).double().eval()
+    model = build_model(config, InputSpec({"main": 5}, 13)).double().eval()
     model.decoder.load_state_dict(rename_gpt2(official), strict=False)
     for block in model.decoder.blocks:
         closed = block.fusion.aoa.linear if fusion == "aoa" else block.cross.output
@@ -157,7 +157,7 @@ def test_complementary_gates_sum_to_one_and_normalized_ones_too():
 def counted(**changes):
     with torch.device("meta"):
         config = VisualGptModel(kind="visual_gpt", **changes)
-        return build_model(config, InputSpec.of(2048, 50_257))
+        return build_model(config, InputSpec({"main": 2048}, 50_257))
 
 
 def numel(module):

@@ -56,7 +56,7 @@ def test_block_with_a_query_a_word():
 def xlan_model(official):
     """An X-LAN in the sizes of the vectors; parameters that the file lacks keep their random start."""
     config = {"kind": "xlan", "d_model": D, "heads": HEADS, "d_joint": JOINT}
-    model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
+    model = build_model(config, InputSpec({"main": 20}, VOCABULARY)).double().eval()
     missing, unexpected = model.load_state_dict(imported("xlan", official), strict=False)
     assert unexpected == []
     return model, missing
@@ -96,7 +96,7 @@ def test_xlan_decoder_step():
 def test_up_down_decoder_step(activation):
     golden, official = with_parameters("updown_decoder_step")
     config = {"kind": "up_down", "d_model": 16, "d_word": 14, "d_attention": 10, "attention_activation": activation}
-    model = build_model(config, InputSpec.of(20, VOCABULARY)).double().eval()
+    model = build_model(config, InputSpec({"main": 20}, VOCABULARY)).double().eval()
     model.load_state_dict(imported("up_down", official))
     regions = golden["in/regions"]
     state = model.start(model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool))))
@@ -174,12 +174,12 @@ def test_x_transformer_names_are_complete():
     official = official_x_transformer()
     sizes = {"d_model": D, "heads": HEADS, "d_joint": JOINT, "d_feed_forward": 64}
     config = {"kind": "x_transformer", **sizes, "encoder_layers": 2, "decoder_layers": 2}
-    model = build_model(config, InputSpec.of(20, VOCABULARY)).double()
+    model = build_model(config, InputSpec({"main": 20}, VOCABULARY)).double()
     model.load_state_dict(imported("x_transformer", official))
     released = with_parameters("positional_tables")[0]["out/xtransformer_16"]
     assert torch.equal(model.positions[:20].float(), released)
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    plain = build_model(config, InputSpec.of(5, 9))
+    plain = build_model(config, InputSpec({"main": 5}, 9))
     assert torch.equal(plain.positions[:20], released)  # the same code
     table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
     model.load_state_dict(X_TRANSFORMER.rename(official | {"decoder.embed_positions.pe": table}))

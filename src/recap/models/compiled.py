@@ -7,34 +7,17 @@ its loop calls. Searches and validations, which have other shapes at every word,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from recap.core.errors import ConfigError, first_line
-from recap.core.log import log
 from recap.data.vocabulary import PAD
 from recap.models.base import Captioner
 from recap.nn.rows import PackedIndex
 
 BUCKET = 8  # tokens
-
-
-def compiler_works(wanted: bool | Literal["auto"], device: torch.device) -> bool:
-    """Return whether passes are compiled: with 'auto' on a GPU, unless the compiler fails there, which is said."""
-    if not wanted or (wanted == "auto" and device.type != "cuda"):
-        return False
-    try:
-        x = torch.ones(8, device=device, requires_grad=True)
-        torch.compile(lambda x: (x * x).sum())(x).backward()
-    except Exception as error:  # whatever Triton, a C++ compiler or torch raises
-        if wanted == "auto":
-            log.warning(f"execution.compile: torch.compile fails here ({first_line(error)}); trained without it")
-            return False
-        raise ConfigError(f"execution.compile: torch.compile fails here ({first_line(error)}); say false") from error
-    return True
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:

@@ -82,11 +82,6 @@ class InputSpec:
     vocabulary: AnyVocabulary | None = None  #: the vocabulary itself, for models that read more of it than its size
     weights: Path | None = None  #: file of pretrained weights to start from, for models that have such
 
-    @classmethod
-    def of(cls, feature_size: int, vocabulary_size: int) -> InputSpec:
-        """Return the inputs of one stream."""
-        return cls({"main": feature_size}, vocabulary_size)
-
     @property
     def main(self) -> str:
         """The name of the main stream."""

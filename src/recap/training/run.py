@@ -23,7 +23,7 @@ from recap.data.vocabulary import CaptionIds, load_vocabulary
 from recap.evaluation.decode import best, decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
-from recap.models.compiled import compile_passes, compiler_works, is_compiled
+from recap.models.compiled import compile_passes, is_compiled
 from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
@@ -61,6 +61,7 @@ def train(
     short; images that it has seen or was validated with are returned.
     """
     group = init_group(select_device(execution.device))
+    on_gpu = group.device.type == "cuda"
     name = f"{spec.model}@{spec.recipe} seed {spec.seed} {spec.stage}"
     cut = execution if isinstance(execution, ExecutionFile) and execution.is_short else None
     # One training at a time works in a state folder: two would save into each other's state.
@@ -72,7 +73,7 @@ def train(
         group.barrier()  # until the state is ours
         spec = with_precision(spec, group, state)
         torch.set_num_threads(execution.threads)
-        if group.device.type == "cuda":  # the CPU's are deterministic, and asking takes three seconds
+        if on_gpu:  # the CPU's are deterministic, and asking takes three seconds
             prepare_gpu(tf32=execution.tf32)
         torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
 
@@ -109,7 +110,7 @@ def train(
         sources.choose([model], inputs)
         if init is not None:
             load_weights(model, init / "model.safetensors")
-        if compiler_works(execution.compile, group.device):
+        if execution.compile is True or (execution.compile == "auto" and on_gpu):
             compile_passes(model)
         validate = validator(model, stage, sources, validation, max_length, group, name)
         if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
@@ -122,7 +123,6 @@ def train(
             if stage.truncate_to_words and group.size > 1:
                 raise ConfigError("xe.truncate_to_words: looks at the whole batch; train with one process")
             objective = CrossEntropyObjective(model, stage, words)
-        on_gpu = group.device.type == "cuda"
         resident = on_gpu and execution.features_in_memory
         batches = CaptionBatches(
             features=GpuFeatures(sources, list(captions), group.device) if resident else sources,

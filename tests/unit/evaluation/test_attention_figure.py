@@ -16,7 +16,7 @@ from recap.tables.attention import AttentionMap, grid_boxes, shaded, write_atten
 
 
 def test_a_model_without_the_hook_is_named():
-    model = Ensemble([build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec.of(5, 9))])
+    model = Ensemble([build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec({"main": 5}, 9))])
     with refused(ConfigError, "Ensemble", "`attention_modules`"):
         attention_maps(model, torch.zeros(1, 1, 1, dtype=torch.long), None)
 

@@ -64,7 +64,7 @@ def prepared(tmp_path_factory):
     write_store(folder / "features.h5", Corpus.read(files["corpus"]).image_ids())
     words = load_vocabulary(files["vocabulary"])
     torch.manual_seed(0)
-    model = build_model(MODEL, InputSpec.of(6, len(words)))
+    model = build_model(MODEL, InputSpec({"main": 6}, len(words)))
     model.output.bias.data[2] = -3.0  # captions are to be long
     save_file(model.state_dict(), folder / "model.safetensors")
     (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": MODEL}}))

@@ -23,7 +23,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("other")
     prepare(folder)
     torch.manual_seed(0)
-    model = build_model(MODEL, InputSpec.of(6, len(load_vocabulary(folder / "vocabulary.json"))))
+    model = build_model(MODEL, InputSpec({"main": 6}, len(load_vocabulary(folder / "vocabulary.json"))))
     blind = {**model.state_dict(), "feature_embedding.weight": torch.zeros_like(model.feature_embedding.weight)}
     for name, weights in (("seeing", model.state_dict()), ("blind", blind)):
         (folder / name).mkdir()
@@ -54,7 +54,7 @@ def test_a_blind_model_loses_nothing_and_another_something(files):
 
 def test_the_loss_is_that_of_teacher_forcing_without_padding():
     torch.manual_seed(0)
-    model = build_model(MODEL, InputSpec.of(6, 12)).eval()
+    model = build_model(MODEL, InputSpec({"main": 6}, 12)).eval()
     images = Images.of(torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool))
     tokens = caption_tensor([[[5, 6, 7], [8]], [[9, 10]]])
     expected = []

@@ -18,7 +18,7 @@ TRANSFORMER |= {"encoder_layers": 1, "decoder_layers": 1}
 
 def build(config, seed):
     torch.manual_seed(seed)
-    return build_model(config, InputSpec.of(F, V)).double().eval()
+    return build_model(config, InputSpec({"main": F}, V)).double().eval()
 
 
 @pytest.fixture

@@ -44,6 +44,6 @@ def test_grid_positions_tell_cells_apart():
     with pytest.raises(ValueError, match="divisible by 4"):
         grid_table(7, 10)
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "visual_positions": "grid"}
-    model = build_model(config, InputSpec.of(7, 11))
+    model = build_model(config, InputSpec({"main": 7}, 11))
     with pytest.raises(ValueError, match="an image has 8 vectors"):
         model.encode(Images.of(torch.zeros(1, 8, 7), torch.ones(1, 8, dtype=torch.bool)))

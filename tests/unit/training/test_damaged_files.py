@@ -33,13 +33,13 @@ def equal(one, other):
 
 
 def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
-    path, model = tmp_path / "model.safetensors", build_model(CONFIG, InputSpec.of(5, V))
+    path, model = tmp_path / "model.safetensors", build_model(CONFIG, InputSpec({"main": 5}, V))
     save_weights(path, plain_weights(model))
     whole, refused = path.read_bytes(), 0
     for seed in range(100):
         path.write_bytes(whole)
         flipped(path, seed)
-        other = build_model(CONFIG, InputSpec.of(5, V))
+        other = build_model(CONFIG, InputSpec({"main": 5}, V))
         try:
             load_weights(other, path)
         except TrainingError as error:
@@ -51,11 +51,11 @@ def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
 
 
 def test_weights_that_others_wrote_have_no_digest_and_load(tmp_path):
-    model = build_model(CONFIG, InputSpec.of(5, V))
+    model = build_model(CONFIG, InputSpec({"main": 5}, V))
     save_file(model.state_dict(), tmp_path / "theirs.safetensors")
     load_weights(model, tmp_path / "theirs.safetensors")
     with refused(TrainingError, "theirs.safetensors"):
-        load_weights(build_model(CONFIG, InputSpec.of(6, V)), tmp_path / "theirs.safetensors")
+        load_weights(build_model(CONFIG, InputSpec({"main": 6}, V)), tmp_path / "theirs.safetensors")
 
 
 def test_flipped_bits_in_a_state_are_refused_or_harmless(tmp_path):

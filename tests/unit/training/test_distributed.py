@@ -89,7 +89,7 @@ def test_two_processes_equal_one_for_every_kind_of_model(tmp_path):
 
 def test_validation_parts_sum_to_the_whole_also_with_an_empty_shard():
     torch.manual_seed(0)
-    model = build_model(CONFIG, InputSpec.of(5, 9))
+    model = build_model(CONFIG, InputSpec({"main": 5}, 9))
     stage = CrossEntropy(epochs=1, learning_rate=0.01, validation_beam=2)
     two = {image: CAPTIONS[image] for image in (0, 1)}
 

@@ -32,7 +32,7 @@ def step(monkeypatch):
 
     def counted(kind, tokens):
         with DEVICE:
-            model = build_model({"kind": kind}, InputSpec.of(FEATURES, VOCABULARY))
+            model = build_model({"kind": kind}, InputSpec({"main": FEATURES}, VOCABULARY))
             images = Images.of(torch.empty(IMAGES, VECTORS, FEATURES), torch.empty(IMAGES, VECTORS, dtype=torch.bool))
             captions = torch.empty(IMAGES, CAPTIONS, tokens + 1, dtype=torch.long)
         causal_mask(tokens, DEVICE)  # an earlier batch made it

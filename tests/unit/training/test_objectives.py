@@ -103,7 +103,7 @@ def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
 
 def test_scheduled_sampling_replaces_words_only():
     torch.manual_seed(0)
-    model = build_model(CONFIG, InputSpec.of(5, V)).eval()
+    model = build_model(CONFIG, InputSpec({"main": 5}, V)).eval()
     memory = model.encode(Store().read([0, 1]))
     inputs = caption_tensor([[[4, 5, 6], [7]], [[8, 8]]])[..., :-1]
     assert torch.equal(sampled_inputs(model, memory, inputs, 0.0), inputs)
@@ -159,7 +159,7 @@ def test_dropout_acts_on_images_and_on_what_is_scored_but_not_on_what_is_drawn(t
 
 def of_beams(**changes):
     torch.manual_seed(0)
-    model = build_model(CONFIG, InputSpec.of(5, V)).eval()
+    model = build_model(CONFIG, InputSpec({"main": 5}, V)).eval()
     stage = SelfCritical(epochs=1, learning_rate=0.01, samples=3, baseline="mean_of_beam", **changes)
     return SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
 

@@ -107,7 +107,7 @@ def test_the_untrained_model_stands_beside_the_trained_one_with_its_caption(tmp_
     config = {**AcfModel.example().model_dump(), "sampling_rate": 1}
     words = load_vocabulary(tmp_path / "vocabulary.json")
     (tmp_path / "run").mkdir()
-    save_file(build_model(config, InputSpec.of(6, len(words))).state_dict(), tmp_path / "run/model.safetensors")
+    save_file(build_model(config, InputSpec({"main": 6}, len(words))).state_dict(), tmp_path / "run/model.safetensors")
     (tmp_path / "run/config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": config}}))
     images = sorted(Corpus.read(tmp_path / "corpus.parquet").captions("test"))[:2]
     runs = {"ACF": tmp_path / "run"}

@@ -23,24 +23,24 @@ class Config:
 
 def built(**changes):
     torch.manual_seed(0)
-    return build_model(SMALL | changes, InputSpec.of(7, 11)).double().eval()
+    return build_model(SMALL | changes, InputSpec({"main": 7}, 11)).double().eval()
 
 
 def full_size(**changes):
     torch.manual_seed(0)
-    return build_model({"kind": "m2", **changes}, InputSpec.of(2048, 100))
+    return build_model({"kind": "m2", **changes}, InputSpec({"main": 2048}, 100))
 
 
 def test_the_released_size():
     with torch.device("meta"):
-        model = build_model({"kind": "m2"}, InputSpec.of(2048, 10_201))
+        model = build_model({"kind": "m2"}, InputSpec({"main": 2048}, 10_201))
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == 38.4
 
 
 def test_sinusoids_are_the_released_table_from_its_second_row_on():
     released = np.load(GOLDEN / "positional_tables.npz")["out/m2_16"]
     assert not released[0].any()
-    model = build_model(SMALL, InputSpec.of(7, 11))
+    model = build_model(SMALL, InputSpec({"main": 7}, 11))
     torch.testing.assert_close(model.positions[:19], torch.from_numpy(released[1:]), atol=2e-6, rtol=0)
     assert "positions" not in model.state_dict()
 
