@@ -1,27 +1,31 @@
-"""The passes of a training step under `torch.compile`: few kernels, which CUDA graphs replay without the host.
+"""The passes of a training under `torch.compile`: few kernels, which CUDA graphs replay without the host.
 
 Captions are padded to whole buckets of tokens, so that there are few shapes. A recurrent model compiles one word, which
-its loop calls. Searches and validations, which have other shapes at every word, take the plain passes.
+its loop calls. The step of a search has other shapes at every word: one graph serves all, which nothing replays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from recap.core.errors import first_line
+from recap.core.log import log
 from recap.data.vocabulary import PAD
 from recap.models.base import Captioner
+from recap.models.state import State
 from recap.nn.rows import PackedIndex
 
 BUCKET = 8  # tokens
+Result = TypeVar("Result")
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Compile, in place, the passes that have a gradient; values differ from plain ones by rounding."""
+    """Compile, in place, the passes that have a gradient and the step of searches; values differ by rounding."""
     on_gpu = any(parameter.is_cuda for parameter in model.parameters())
     mode = "reduce-overhead" if on_gpu and backend == "inductor" else None
     for name in model.compiled_passes:
@@ -33,7 +37,15 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
         longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.in_buckets else 0), value=PAD)
         return index.pack(model.decode(longer, memory)[..., : tokens.shape[-1], :])
 
+    plain_step, compiled_step = model.step, torch.compile(model.step, backend=backend, dynamic=True)
+
+    def step(tokens: Tensor, state: State[Any]) -> tuple[Tensor, State[Any]]:
+        # Sizes 0 and 1 would have graphs of their own.
+        alike = state.position > 1 and len(tokens) > 1
+        return (compiled_step if alike else plain_step)(tokens, state)
+
     model.decode_words = decode_words  # type: ignore[method-assign]
+    model.step = step  # type: ignore[method-assign]
 
 
 def _with_gradient(plain: Callable[..., Any], compiled: Callable[..., Any], *, begins: bool) -> Callable[..., Any]:
@@ -54,7 +66,14 @@ def is_compiled(model: nn.Module) -> TypeGuard[Captioner[Any, Any]]:
     return "decode_words" in vars(model)
 
 
-def plain_passes(model: Captioner) -> None:
-    """Undo `compile_passes`."""
-    for name in (*model.compiled_passes, "decode_words"):
-        delattr(model, name)  # the class has the plain one
+def or_plain(model: nn.Module, function: Callable[[], Result]) -> Result:
+    """Call a function; where it fails with compiled passes, say so, and call it again with plain ones."""
+    try:
+        return function()
+    except RuntimeError as error:
+        if not is_compiled(model):
+            raise
+        log.warning(f"execution.compile: the compiled step fails ({first_line(error)}); trained without it")
+        for name in (*model.compiled_passes, "decode_words", "step"):
+            delattr(model, name)  # the class has the plain one
+        return function()

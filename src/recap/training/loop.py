@@ -22,7 +22,7 @@ from recap.core.log import duration, log
 from recap.core.log import progress as progress_bar
 from recap.core.process import GracefulStop
 from recap.decoding.step import NonFiniteLogits
-from recap.models.compiled import is_compiled, plain_passes
+from recap.models.compiled import or_plain
 from recap.runs.folder import Counters, plain_weights, save_weights
 from recap.settings import Stage
 from recap.training.batches import Batch, CaptionBatches
@@ -71,28 +71,11 @@ class OptimizerStep:
         rate = learning_rate(self.stage.schedule, **at, d_model=self.d_model, steps=steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
-        self.optimizer.zero_grad(set_to_none=True)  # before the graphs of a compiled pass write over gradients
         try:
-            if batch.image_ids:
-                with mixed(self.stage.precision, self.group.device):
-                    logged = self.objective(batch.to(self.group.device), progress.epoch)
-            else:  # a shard without images weighs nothing
-                logged = Logged(torch.zeros((), device=self.group.device), 0)
-            num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
-            weight = logged.num_tokens / num_tokens  # of this process's shard of the batch
-            loss = logged.loss * weight  # the mean over the tokens of all processes; one alone multiplies by 1
-            if logged.added is not None:
-                loss = loss + logged.added * (logged.num_added / num_added)
-            if batch.image_ids:
-                loss.backward()
-                loss = loss / weight
+            logged, loss, weight = or_plain(self.model, lambda: self._gradients(batch, progress.epoch))
         except NonFiniteLogits as error:
             raise self._lost(str(error), [batch.image_ids[index] for index in error.images]) from error
         except RuntimeError as error:
-            if is_compiled(self.model):
-                log.warning(f"execution.compile: the compiled step fails ({first_line(error)}); trained without it")
-                plain_passes(self.model)
-                return self(batch, progress, steps=steps)
             if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
                 raise
             raise TrainingError(
@@ -114,6 +97,23 @@ class OptimizerStep:
             self._logged = self.group.of_main(list(numbers))
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
+
+    def _gradients(self, batch: Batch, epoch: int) -> tuple[Logged, Tensor, float]:
+        """Leave the batch's gradients; return what is logged, the loss, and what this process's shard weighs."""
+        self.optimizer.zero_grad(set_to_none=True)  # before the graphs of a compiled pass write over gradients
+        if not batch.image_ids:  # a shard without images weighs nothing
+            nothing = torch.zeros((), device=self.group.device)
+            self.group.all_reduce_sum(0, 0)
+            return Logged(nothing, 0), nothing, 0.0
+        with mixed(self.stage.precision, self.group.device):
+            logged = self.objective(batch.to(self.group.device), epoch)
+        num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
+        weight = logged.num_tokens / num_tokens
+        loss = logged.loss * weight  # the mean over the tokens of all processes; one alone multiplies by 1
+        if logged.added is not None:
+            loss = loss + logged.added * (logged.num_added / num_added)
+        loss.backward()
+        return logged, loss / weight, weight
 
     def _lost(self, reason: str, images: list[int]) -> TrainingError:
         return TrainingError(
@@ -225,7 +225,7 @@ class Training:
         random_states = self.group.random_states()
         try:
             with self._stop.interruptible(), self._kept_weights():
-                (score,) = self.group.all_reduce_sum(self.validate())
+                (score,) = self.group.all_reduce_sum(or_plain(self.model, self.validate))
         except NonFiniteLogits as error:
             raise TrainingError(
                 f"{self.name}: {error} after step {self.progress.step}; lower the learning rate (now "

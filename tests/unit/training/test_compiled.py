@@ -8,13 +8,16 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from helpers.model_cases import build_model
+from helpers.model_cases import BOS, EOS, PAD, build_model, built, cases, random_images, still
+from recap.decoding.beam import beam_search
+from recap.decoding.sampling import sample
+from recap.decoding.step import DecodingBatch
 from recap.models.compiled import compile_passes, is_compiled
 from recap.models.images import Images, InputSpec
 from recap.papers.xlan.model import bilinear_pool
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
-from recap.settings import CrossEntropy
+from recap.settings import CrossEntropy, DecodingSettings
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.loop import OptimizerStep
@@ -26,6 +29,7 @@ KINDS = {
     "transformer": {**SMALL, "kind": "transformer", "feature_dropout": 0.0},
     "xlan": {"kind": "xlan", "d_model": 16, "d_joint": 8, "heads": 2, "encoder_layers": 1, **dict.fromkeys(PLAIN, 0.0)},
 }
+OWN_STEP = ("transformer", "acf", "x_transformer", "xlan")  # which their searches do not share
 SIZES = [(3, 2, 9), (4, 3, 12), (2, 2, 10), (5, 4, 14)]  # images, captions, longest caption: one bucket
 
 
@@ -65,6 +69,31 @@ def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss(kind):
     assert graphs > 0
     result += losses(compiled, SIZES[2:])
     torch.testing.assert_close(result, losses(plain, SIZES), atol=1e-5, rtol=0)
+    assert counter.frame_count == graphs
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, config", [case for case in cases() if case[0] in OWN_STEP])
+def test_a_compiled_search_finds_the_plain_captions_with_few_graphs(name, config):
+    torch._dynamo.reset()
+    model, images = built(still(config)), random_images(config)
+    counter = CompileCounterWithBackend("eager")
+
+    def captions():
+        torch.manual_seed(0)
+        with torch.no_grad():
+            memory, start = model.encode(images), DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"))
+            beams = beam_search(model.step, model.start(memory), start, DecodingSettings(beam=2, max_length=6))
+            drawn = sample(model.step, model.start(memory), start, max_length=6, samples=2, greedy=True)
+        return beams.tokens, beams.scores, drawn
+
+    plain = captions()
+    compile_passes(model, backend=counter)
+    torch.testing.assert_close(captions(), plain)
+    graphs = counter.frame_count
+    assert graphs <= 8  # torch compiles no more of a function, and runs what is beyond as it is
+    captions()
     assert counter.frame_count == graphs
     torch._dynamo.reset()
 
