@@ -42,9 +42,9 @@ MpiDefault=none
 SchedulerParameters=sched_interval=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-GresTypes=gpu
+GresTypes=gpu,shard
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4 RealMemory=32000
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=32000 Gres=gpu:2
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=32000 Gres=gpu:2,shard:4
 PartitionName=cpu Nodes=n1 Default=YES MaxTime=INFINITE State=UP
 PartitionName=first Nodes=n1 PriorityTier=10 MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP
@@ -85,7 +85,8 @@ class Cluster:
         (folder / "slurm.conf").write_text(
             CONFIGURATION.format(host=host, folder=folder, user="root", ports=free_ports(3))
         )
-        (folder / "gres.conf").write_text("NodeName=n2 Name=gpu File=/dev/null\nNodeName=n2 Name=gpu File=/dev/zero\n")
+        gpus = [f"NodeName=n2 Name=gpu File=/dev/{name}\n" for name in ("null", "zero")]
+        (folder / "gres.conf").write_text("".join([*gpus, "NodeName=n2 Name=shard Count=4\n"]))
         key = folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)

@@ -39,6 +39,19 @@ def test_a_job_over_its_memory_gets_more_and_each_gpu_has_one_job(small):
         assert one["gpu"] != two["gpu"] or one["end"] <= two["start"] or two["end"] <= one["start"]
 
 
+def test_jobs_share_a_gpu_by_shards(small):
+    targets = [f"out/gpu-{number}" for number in range(3)]
+    process = small.start(*targets, "--set-resources", "gpu:gpu=0", "gpu:gres=shard:1")
+    said = process.communicate(timeout=1800)[1]
+    assert process.returncode == 0, said
+    jobs = [json.loads((small.folder / target).read_text()) for target in targets]
+    pairs = itertools.combinations(jobs, 2)
+    assert any(
+        one["gpu"] == two["gpu"] and one["start"] < two["end"] and two["start"] < one["end"] for one, two in pairs
+    )
+    assert {job["gpu"] for job in jobs} <= {"0", "1"}
+
+
 def without_origin(file):
     """Return the content of a file without the commit and the seconds that a training notes."""
     if file.name == "training.json":
