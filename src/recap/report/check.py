@@ -14,7 +14,7 @@ from recap.metrics.scores import score
 from recap.plan.jobs import run_spec
 from recap.plan.profiles import named_plan
 from recap.plan.run_plan import RunPlan
-from recap.report.docs import IMAGES, PAGES, docs_page
+from recap.report.docs import IMAGES, PAGES, docs_page, readme_of, with_tables
 from recap.report.published import ENDING, PUBLISHED, metrics_of, published_files, read_published, read_references
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.params import flat
@@ -77,3 +77,5 @@ def changed_pages(into: Path, params: Path) -> Iterator[str]:
         pairs = zip_longest(text.splitlines(), again)
         if line := next((number for number, (before, now) in enumerate(pairs, 1) if before != now), None):
             yield f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; make the page again"
+    if (readme := readme_of(into)).is_file() and with_tables(text := readme.read_text(encoding="utf-8"), into) != text:
+        yield f"{readme}: has another table than the page that it names; make the page again"

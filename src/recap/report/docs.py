@@ -33,6 +33,7 @@ from recap.tables.text import Block, Cell, Line, TextTable, plain
 PROSE, IMAGES = "prose", "images"  # folders below that of the pages
 PAGES = "pages.json"  # the scales of each page, for `recap report check`
 NONE_PUBLISHED = "No run at this scale is published."
+_SHOWN = re.compile(r"(<!-- first table of (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _HOUR = 3600
 _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
@@ -43,8 +44,25 @@ def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
     others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
     write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
     write_text(page, docs_page(name, plans, into, into / IMAGES))
+    if (readme := readme_of(into)).is_file():
+        write_text(readme, with_tables(readme.read_text(encoding="utf-8"), into))
     log.info(f"{page}: {counted(len(plans), 'scale')}")
     return page
+
+
+def readme_of(into: Path) -> Path:
+    """Return the README of the project whose pages of results are in a folder, ``docs/results``."""
+    return into.absolute().parents[1] / "README.md"
+
+
+def with_tables(text: str, into: Path) -> str:
+    """Return a text whose places ``<!-- first table of xlan.md -->`` have the tables of the pages."""
+
+    def first_table(place: re.Match[str]) -> str:
+        rows = (into / place[2]).read_text(encoding="utf-8").partition("\n|")[2].partition("\n\n")[0]
+        return f"{place[1]}|{rows}\n"
+
+    return _SHOWN.sub(first_table, text)
 
 
 def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> str:

@@ -22,7 +22,7 @@ from recap.metrics.scores import evaluate_captions
 from recap.plan.jobs import run_spec
 from recap.plan.paths import RUN_FILES, Paths
 from recap.report.check import changed_pages, changed_scores, published_runs
-from recap.report.docs import NONE_PUBLISHED, write_docs
+from recap.report.docs import NONE_PUBLISHED, with_tables, write_docs
 from recap.report.published import publish, read_published, restored
 from recap.settings.recipes import DecodingSettings
 
@@ -269,3 +269,12 @@ def test_no_score_is_typed_by_hand():
     pages = [ROOT / "README.md", *(ROOT / "docs" / "papers").glob("*.md"), *(PAGES / "prose").glob("*.md")]
     scores = {(page.name, match[0]) for page in pages for match in SCORE.finditer(" ".join(page.read_text().split()))}
     assert not scores
+
+
+def test_the_readme_has_the_tables_of_the_pages(tmp_path):
+    (tmp_path / "x.md").write_text("# X\n\nwords\n\n| a |\n|---|\n| 1 |\n\n| b |\n")
+    place = "<!-- first table of x.md -->\n"
+    text = with_tables(f"{place}old\n<!-- end -->\nafter\n", tmp_path)
+    assert text == f"{place}| a |\n|---|\n| 1 |\n<!-- end -->\nafter\n"
+    readme = (ROOT / "README.md").read_text()
+    assert place.replace("x.md", "xlan.md") in readme and with_tables(readme, PAGES) == readme
