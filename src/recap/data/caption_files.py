@@ -192,7 +192,7 @@ class Texts:
 @limited_memory()
 def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
     """Return the different texts that a data set does not have, in any split; words as `tokenize` gives them."""
-    own = {" ".join(tokens) for tokens in Corpus.read(corpus).each_token_list(None)}
+    own = {" ".join(tokens) for tokens in Corpus.read(corpus).token_lists()}
     every = chain(chain.from_iterable(read_texts(inputs / name) for name in spec.texts), _of_scenes(spec.scenes))
     count, shared, texts = 0, 0, dict[str, None]()  # in order, each once
     for text in every:

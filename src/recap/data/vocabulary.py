@@ -349,7 +349,7 @@ def build_vocabulary(
     if isinstance(rule, BytePairRule):
         vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
     else:
-        tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
+        tokens = Corpus.read(corpus).token_lists(None if rule.splits == "all" else rule.splits)
         vocabulary = Vocabulary.build(tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits)
     vocabulary.save(out)
     checksums.record(out)

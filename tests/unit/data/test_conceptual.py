@@ -44,9 +44,9 @@ def test_rows_with_a_picture_become_one_caption_each(inputs, tmp_path):
     assert ids["test"] == [TEST_IDS, TEST_IDS + 2]
     assert len(ids["val"]) == 4
     assert sorted(ids["train"] + ids["val"]) == [number for number in range(20) if number not in (3, 11)]
-    assert corpus.caption_ids() == corpus.image_ids()
+    assert corpus.caption_id.tolist() == corpus.image_ids()
     assert corpus.captions("test")[TEST_IDS + 2] == ["photo 2 of a dog ."]
-    assert corpus.token_lists([5]) == [["photo", "5", "of", "a", "dog"]]
+    assert list(corpus.token_lists())[corpus.image_ids().index(5)] == ["photo", "5", "of", "a", "dog"]
     source = ImageSource([inputs / "images"])
     assert source.open_rgb(corpus.files()[19]).size == (32, 40)
     assert source.missing(corpus.files().values()) == []
