@@ -48,7 +48,12 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
         image = images.named(fields, where)
         if image in captions:
             raise DataError(f"{where}: image {image} has a caption above; give one caption per image")
-        captions[image] = _caption(fields.get("caption"), f"{where}: the caption of image {image}")
+        value = fields.get("caption")
+        caption = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
+            wrong = f"{value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
+            raise DataError(f"{where}: the caption of image {image}, {wrong}")
+        captions[image] = caption
     missing = [image for image in wanted if image not in captions]
     if missing:
         raise DataError(
@@ -168,13 +173,6 @@ class _Images:
         names = ("/".join(folders[start:]) for start in range(len(folders)))
         padded = self._ids.get(text.lstrip("0") or "0", set()) if by_id else set()
         return next((self._pictures[name] for name in names if name in self._pictures), padded)
-
-
-def _caption(value: Any, what: str) -> str:
-    caption = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
-        raise DataError(f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters")
-    return caption
 
 
 # ---- texts without pictures, for language models

@@ -13,6 +13,7 @@ from recap.core.errors import ConfigError
 
 _APOSTROPHES = re.compile("['\u2019]")
 _WORD = re.compile(r"[^\W_]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VARIATION_SELECTORS = frozenset("\u180b\u180c\u180d\u180f" + "".join(map(chr, range(0xFE00, 0xFE10))))
 # Exactly what str.splitlines takes for a line's end: one of these in a caption shifts every later caption of a
 # tokeniser that reads one caption per line.
@@ -48,11 +49,7 @@ def clean_tokens(tokens: Sequence[str]) -> list[str]:
 
 def is_storable(text: str) -> bool:
     """Say whether a text can be written as UTF-8: half of a surrogate pair, which JSON may hold, cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return _SURROGATE.search(text) is None
 
 
 def one_line(caption: str) -> str:

@@ -196,8 +196,8 @@ def _of_json(content: bytes, path: str | Path) -> Tokenizer:
 
     with _one_sentence(path):
         model = json.loads(content)["model"]
-        # Files of the library's earlier versions do not say the type.
-        if model.get("type", "BPE") != "BPE" or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
+        affixes = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
+        if model.get("type", "BPE") != "BPE" or any(affixes):  # the library's earlier versions do not write a type
             raise ValueError("its pieces are not joined as GPT-2's are")
         tokenizer = Tokenizer.from_buffer(content)
         tokenizer.no_truncation()

@@ -11,7 +11,7 @@ import io
 import math
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,18 @@ from recap.core.hashing import generator, sha256_file
 from recap.core.log import progress
 from recap.data.corpus import Caption
 from recap.data.datasets.base import Built
-from recap.data.datasets.scene_captions import BACKGROUNDS, COLOURS, SHAPES, SPOTS, Group, Point, Scene, describe, pick
+from recap.data.datasets.scene_captions import (
+    BACKGROUNDS,
+    COLOURS,
+    LOOKS,
+    SHAPES,
+    SPOTS,
+    Group,
+    Point,
+    Scene,
+    describe,
+    pick,
+)
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
 
@@ -53,15 +64,11 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
         scenes = zip(splits, distinct_scenes(len(splits), spec.max_per_kind, seed), strict=True)
         for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
             file, content = f"{number:06d}.png", io.BytesIO()
-            picture, boxes = paint(scene, size=spec.size, random=generator(seed, "picture", number))
+            picture, objects = paint(scene, size=spec.size, random=generator(seed, "picture", number))
             picture.save(content, format="PNG", compress_level=6)
             entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))  # the same on every day and system
             entry.create_system, entry.external_attr = 3, 0o644 << 16
             archive.writestr(entry, content.getvalue())
-            objects = [
-                {"group": box.group, "box": box.corners, "drawn": box.drawn, **scene.groups[box.group].words}
-                for box in boxes
-            ]
             about = {"background": scene.background, "arrangement": scene.arrangement, "objects": objects}
             images.append({"image_id": number, "file": file, "split": split, **about})
             for index, text in enumerate(describe(scene, random=generator(seed, "captions", number))):
@@ -75,9 +82,8 @@ def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]
     seen: set[str] = set()
     for number in range(count):
         random = generator(seed, "scene", number)
-        scene = invent_scene(random, max_per_kind)
-        while scene.description in seen:
-            scene = invent_scene(random, max_per_kind)
+        while (scene := invent_scene(random, max_per_kind)).description in seen:
+            pass
         seen.add(scene.description)
         yield scene
 
@@ -203,33 +209,27 @@ _GROUNDS = {"white": 250, "grey": 150, "black": 26}  # of all three channels
 _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 
-@dataclass(frozen=True)
-class Box:
-    """Where one object was painted."""
+def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Image.Image, list[dict[str, Any]]]:
+    """Return the RGB picture of a scene, ``size`` pixels wide and high, and where and how each object was painted.
 
-    group: int
-    #: left, top, right, bottom in pixels of the finished picture
-    corners: tuple[float, ...]
-    #: left, top and edge of the square that its shape fills, in pixels of the large canvas, and its turn in degrees:
-    #: with them `painted_mask` draws its mask again
-    drawn: tuple[int, int, int, float]
-
-
-def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Image.Image, list[Box]]:
-    """Return the RGB picture of a scene, ``size`` pixels wide and high, and the boxes of its objects."""
+    ``box`` is left, top, right and bottom in pixels of the finished picture; ``drawn`` is left, top and edge of the
+    square that the shape fills, in pixels of the large canvas, and its turn in degrees, as `painted_mask` takes them.
+    """
     edge = size * _OVER
     canvas = Image.fromarray(_ground(scene.background, edge, random))
-    boxes: list[Box] = []
+    objects: list[dict[str, Any]] = []
     for number, group in enumerate(scene.groups):
         ink = tuple(int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour])
+        looks = {name: getattr(group, name) for name in LOOKS}
         for centre in group.centres:
             edges, drawn = _object(canvas, group, centre, ink, random)
-            boxes.append(Box(number, tuple(round(value / _OVER, 2) for value in edges), drawn))
-    return canvas.reduce(_OVER), boxes
+            box = [round(value / _OVER, 2) for value in edges]
+            objects.append({"group": number, "box": box, "drawn": drawn, **looks})
+    return canvas.reduce(_OVER), objects
 
 
 def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -> np.ndarray:
-    """Return where an object, drawn as its `Box` says, was painted on the large canvas, bool [3 size, 3 size]."""
+    """Return where an object, ``drawn`` as `paint` says, was painted on the large canvas, bool [3 size, 3 size]."""
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
