@@ -21,8 +21,7 @@ from recap.data.datasets.base import read_karpathy
 from recap.data.datasets.coco import read_list, read_plain
 from recap.data.datasets.conceptual import read_tsv
 from recap.data.datasets.csv_captions import SplitRow
-from recap.data.datasets.iu_xray import annotated
-from recap.data.datasets.iu_xray_reports import parse_report
+from recap.data.datasets.iu_xray import annotated, parse_report
 from recap.data.files.archives import contents
 from recap.data.files.entries import csv_entries
 from recap.data.files.images import ImageSource

@@ -6,8 +6,7 @@ from helpers.refusals import refused
 from helpers.xray_files import FINDINGS, SPEC, names, png, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus import Corpus, build_corpus
-from recap.data.datasets.iu_xray import drawn
-from recap.data.datasets.iu_xray_reports import Study
+from recap.data.datasets.iu_xray import Study, drawn
 from recap.data.files.images import ImageSource
 
 

@@ -165,7 +165,8 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
 def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """List pictures as images of the split test; arguments and errors as of `recap.data.datasets.base.Reader`."""
     listing = inputs / spec.listing
-    files = read_listing(listing)
+    content = parsed(Listing, read_json_of(listing, "image_info_*.json"), str(listing))
+    files = dict(sorted(_add_names({}, content, listing).items()))
     for part, count in Counter(file.rpartition("/")[0] or "COCO" for file in files.values()).items():
         log.info(f"COCO: {count:,} pictures of {part} without captions")
         check_size(part, count, str(listing), partial=spec.partial)
@@ -173,11 +174,6 @@ def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: 
     check_pictures({file: image_id for image_id, file in files.items()}, source, listing)
     rows = [Caption(image_id, file, "test", image_id, "", []) for image_id, file in files.items()]
     return Built(rows, sha256_file(listing))
-
-
-def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str]:
-    """Return image id -> file of a JSON of COCO, or of the one named like ``member`` in a zip; ids rise."""
-    return dict(sorted(_add_names({}, parsed(Listing, read_json_of(path, member), str(path)), path).items()))
 
 
 def check_size(part: str, count: int, where: str, *, partial: bool) -> None:

@@ -8,27 +8,45 @@ left out, its pictures and views) and ``counts.md`` (the same, counted).
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated
+from xml.etree.ElementTree import ParseError
 
 from pydantic import Field
 
-from recap.core.errors import DataError
+from recap.core.errors import DamagedData, DataError
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
 from recap.data.corpus import SPLITS, VIEWS, Caption
 from recap.data.datasets.base import Built, warn_of_part
-from recap.data.datasets.iu_xray_reports import Study, read_reports
 from recap.data.files.archives import contents
 from recap.data.files.entries import Entry, String, Text, csv_entries, parsed, read_json_of
 from recap.data.files.images import MAX_BYTES
 from recap.data.tokenizer import tokenize_report
 from recap.settings.datasets import STUDIES, IuXrayDataset
+
+_REPORT_BYTES = 2**20  # real reports have 4 to 12 KB
+
+
+@dataclass(frozen=True)
+class Study:
+    """A report (uid CXR1) with its text and its pictures' names without suffix, in XML order; in use, its split."""
+
+    uid: str
+    findings: str
+    pictures: tuple[str, ...]
+    split: str = ""
+
+    @property
+    def number(self) -> int:
+        """The number in the uid, which names the study everywhere after: CXR2384 -> 2384."""
+        return int(self.uid.removeprefix("CXR"))
 
 
 class AnnotatedStudy(Entry):
@@ -89,6 +107,41 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
         captions.append(Caption(study.number, file, study.split, study.number, study.findings, words))
     texts = [[report.uid, report.findings, list(report.pictures)] for report in reports.values()]
     return Built(captions, value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None]))
+
+
+def read_reports(path: Path) -> dict[str, Study]:
+    """Read all reports of a tgz, zip or folder of XML files, by uid and in the order of their numbers."""
+    reports: dict[str, Study] = {}
+    for name, content in contents(path, wanted=lambda name: name.endswith(".xml"), max_bytes=_REPORT_BYTES):
+        report = parse_report(content, f"{path}: {name}")
+        if report.uid in reports:
+            raise DataError(f"{path}: {name}: the report {report.uid} is duplicated; remove one of them")
+        reports[report.uid] = report
+    if not reports:
+        raise DataError(f"{path}: no XML reports in it; is this NLMCXR_reports.tgz?")
+    return dict(sorted(reports.items(), key=lambda item: item[1].number))
+
+
+def parse_report(content: bytes, where: str) -> Study:
+    """Parse one report."""
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import fromstring
+
+    try:
+        root = fromstring(content, forbid_dtd=True)
+    except DefusedXmlException as error:
+        raise DataError(f"{where}: declares a document type or entities, which reports never do; remove it") from error
+    except (ParseError, ValueError, LookupError) as error:
+        raise DamagedData(f"{where}: not valid XML ({error}); fetch it again") from error
+    uid = next((marker.get("id", "") for marker in root.findall("uId")), "")
+    if not re.fullmatch(r"CXR[0-9]{1,9}", uid):
+        raise DataError(f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1'); remove it")
+    sections = {section.get("Label"): section.text or "" for section in root.iter("AbstractText")}
+    pictures = tuple(picture.get("id", "") for picture in root.iter("parentImage"))
+    unsafe = [picture for picture in pictures if not picture or set(picture) & set('/\\|\0"')]
+    if unsafe or len(set(pictures)) < len(pictures):
+        raise DataError(f"{where}: the pictures {', '.join(map(repr, pictures))} are not distinct names; correct them")
+    return Study(uid, " ".join(sections.get("FINDINGS", "").split()), pictures)
 
 
 def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:

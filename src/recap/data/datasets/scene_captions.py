@@ -22,7 +22,6 @@ Point = tuple[float, float]
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink")
 SHAPES = ("circle", "square", "triangle", "heart", "star", "ring", "cross")
 BACKGROUNDS = ("white", "grey", "black", "striped", "checkered")
-LOOKS = ("size", "colour", "texture", "shape")  # of each object of a group
 SPOTS = ("top left", "top right", "bottom left", "bottom right", "centre")
 LENGTHS = (5, 16)
 NUMBERS = ("no", "one", "two", "three", "four", "five")
@@ -256,7 +255,8 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
     scenes = {}
     try:
         for record in read_json(boxes)["images"]:
-            looks = Counter((item["group"], *(item[key] for key in LOOKS)) for item in record["objects"])
+            keys = ("group", "size", "colour", "texture", "shape")
+            looks = Counter(tuple(item[key] for key in keys) for item in record["objects"])
             groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
             scenes[record["image_id"]] = Statement(groups, record["arrangement"], record["background"])
         return scenes
@@ -266,12 +266,8 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
 
 def parse(caption: str) -> Statement | None:
     """Return what a caption says, or None where it is no sentence of the grammar."""
-    matches = (pattern.fullmatch(caption) for pattern in _SENTENCES)
-    return next((_statement(match.groupdict()) for match in matches if match), None)
-
-
-def _statement(parts: Mapping[str, str | None]) -> Statement | None:
-    """Return what the parts of a sentence say, or None where they do not agree with each other in number."""
+    match = next(filter(None, (pattern.fullmatch(caption) for pattern in _SENTENCES)), None)
+    parts: dict[str, str | None] = match.groupdict() if match else {}
     groups = tuple(filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts)))
     if len(groups) != 1 + ("second" in parts):
         return None

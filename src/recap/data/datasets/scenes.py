@@ -24,18 +24,7 @@ from recap.core.hashing import generator, sha256_file
 from recap.core.log import progress
 from recap.data.corpus import Caption
 from recap.data.datasets.base import Built
-from recap.data.datasets.scene_captions import (
-    BACKGROUNDS,
-    COLOURS,
-    LOOKS,
-    SHAPES,
-    SPOTS,
-    Group,
-    Point,
-    Scene,
-    describe,
-    pick,
-)
+from recap.data.datasets.scene_captions import BACKGROUNDS, COLOURS, SHAPES, SPOTS, Group, Point, Scene, describe, pick
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
 
@@ -220,11 +209,21 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
     objects: list[dict[str, Any]] = []
     for number, group in enumerate(scene.groups):
         ink = tuple(int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour])
-        looks = {name: getattr(group, name) for name in LOOKS}
+        looks = {"shape": group.shape, "colour": group.colour, "size": group.size, "texture": group.texture}
+        full = round(group.edge * edge)
+        inner = round(full * 0.88)
+        offset = (full - inner) // 2
         for centre in group.centres:
-            edges, drawn = _object(canvas, group, centre, ink, random)
-            box = [round(value / _OVER, 2) for value in edges]
-            objects.append({"group": number, "box": box, "drawn": drawn, **looks})
+            left, top = (round(value * edge - full / 2) for value in centre)
+            turn = random.uniform(-9, 9)
+            outline = _outline(group.shape, math.radians(turn))
+            mask = _mask(group.shape, outline, full, full)
+            canvas.paste(tuple(value * 11 // 20 for value in ink), (left, top), mask)  # a dark rim
+            body = Image.fromarray(_texture(group.texture, inner, ink, edge))
+            canvas.paste(body, (left + offset, top + offset), _mask(group.shape, outline, inner, full))
+            x0, y0, x1, y1 = mask.getbbox() or (0, 0, full, full)
+            box = [round(value / _OVER, 2) for value in (left + x0, top + y0, left + x1, top + y1)]
+            objects.append({"group": number, "box": box, "drawn": (left, top, full, turn), **looks})
     return canvas.reduce(_OVER), objects
 
 
@@ -258,25 +257,6 @@ def _coordinates(edge: int) -> tuple[np.ndarray, np.ndarray]:
     """Return row and column of pixels, float32 [edge, 1] and [1, edge]."""
     along = np.arange(edge, dtype=np.float32)
     return along[:, None], along[None, :]
-
-
-def _object(
-    canvas: Image.Image, group: Group, centre: tuple[float, float], ink: tuple[int, ...], random: np.random.Generator
-) -> tuple[tuple[int, int, int, int], tuple[int, int, int, float]]:
-    """Paint one object with a dark rim; return its box on the canvas, and what its mask is drawn from."""
-    edge = round(group.edge * canvas.width)
-    left, top = (round(value * canvas.width - edge / 2) for value in centre)
-    turn = random.uniform(-9, 9)
-    outline = _outline(group.shape, math.radians(turn))
-    mask = _mask(group.shape, outline, edge, edge)
-    rim = tuple(value * 11 // 20 for value in ink)
-    canvas.paste(rim, (left, top), mask)
-    inner = round(edge * 0.88)
-    offset = (edge - inner) // 2
-    body = Image.fromarray(_texture(group.texture, inner, ink, canvas.width))
-    canvas.paste(body, (left + offset, top + offset), _mask(group.shape, outline, inner, edge))
-    box = mask.getbbox() or (0, 0, edge, edge)
-    return (left + box[0], top + box[1], left + box[2], top + box[3]), (left, top, edge, turn)
 
 
 def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:
