@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -158,11 +158,7 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
         line = [_inside(random, (half[0], top, half[1], bottom), edge) for top, bottom in bands]
         centres = tuple(line) if relation == "left" else tuple((y, x) for x, y in line)
         groups.append(Group(count, size, "", "plain", "", edge, centres))
-    return Scene(_distinct(random, groups), relation, background)
-
-
-def _distinct(random: np.random.Generator, groups: Sequence[Group]) -> tuple[Group, Group]:
-    """Give two groups their looks: unlike in colour, shape or both, so that a caption must bind them rightly."""
+    # Their looks are unlike in colour, shape or both, so that a caption must bind them rightly.
     colours = [COLOURS[index] for index in random.permutation(len(COLOURS))[:2]]
     shapes = [SHAPES[index] for index in random.permutation(len(SHAPES))[:2]]
     alike = random.random()
@@ -171,8 +167,8 @@ def _distinct(random: np.random.Generator, groups: Sequence[Group]) -> tuple[Gro
     elif alike < 0.45:
         colours[1] = colours[0]
     looks = zip(groups, colours, shapes, strict=True)
-    first, second = (_textured(random, replace(g, colour=colour, shape=shape)) for g, colour, shape in looks)
-    return first, second
+    groups = [_textured(random, replace(group, colour=colour, shape=shape)) for group, colour, shape in looks]
+    return Scene(tuple(groups), relation, background)
 
 
 def _textured(random: np.random.Generator, group: Group) -> Group:
