@@ -75,7 +75,15 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with reading(path, DataError, missing="name the file of captions", damaged="save the file as UTF-8"):
         text = path.read_text(encoding="utf-8-sig")
     if text.lstrip()[:1] not in ("[", "{"):
-        yield from _rows(path)
+        rows = csv_rows(path, ",;\t|", skipinitialspace=True)
+        columns = next(rows)[1]
+        names = [name for column in columns for name in _fields({column: ""}, str(path))]
+        if not {"caption"} < set(names) or len(set(names)) < len(names):
+            raise DataError(
+                f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
+                f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
+            )
+        yield from ((f"{path}: line {line}", dict(zip(columns, cells, strict=True))) for line, cells in rows)
         return
     entries = _json_values(path, text)
     first = entries[0]
@@ -109,19 +117,6 @@ def _json_values(path: Path, text: str) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON ({first_line(error)}); give {_FORMS}") from error
     return values
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    rows = csv_rows(path, ",;\t|", skipinitialspace=True)
-    columns = next(rows)[1]
-    names = [name for column in columns for name in _fields({column: ""}, str(path))]
-    if not {"caption"} < set(names) or len(set(names)) < len(names):
-        raise DataError(
-            f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
-            f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
-        )
-    for line, cells in rows:
-        yield f"{path}: line {line}", dict(zip(columns, cells, strict=True))
 
 
 def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -96,22 +96,18 @@ _OTHERS, _PUNCTUATION = "others", "punctuation"
 
 def shares(token_lists: Sequence[Sequence[str]]) -> str:
     """Return a sentence and a Markdown list with the share of each kind of word, or how to install the tagger."""
-    if not has_tagger():
+    try:
+        kinds = count_kinds(tag(token_lists))
+    except ConfigError:
         return f"No tagger is installed, so they are not counted: `{GET}`, delete this card and repeat the command."
-    kinds = count_kinds(tag(token_lists))
     total = max(1, kinds.total())
     rows = [f"- {kind}: {100 * count / total:.1f} %" for kind, count in kinds.most_common()]
     return "\n".join([f"Tagged by {TAGGER}.", "", *rows])
 
 
-def has_tagger() -> bool:
-    """Return whether the tagger is installed, without loading it, which takes seconds."""
-    return find_spec("textblob") is not None
-
-
 def tag(token_lists: Iterable[Sequence[str]]) -> list[list[str]]:
     """Return the Penn Treebank tags of sentences; empty ones are left out."""
-    if not has_tagger():
+    if find_spec("textblob") is None:
         raise ConfigError(f"parts of speech: no tagger is installed; {GET}")
     from textblob.en.taggers import PatternTagger
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, C
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
-_READ = ("row", "url", "status", "bytes")  # what the corpus needs of a record
+_READ = ["row", "url", "status", "bytes"]  # what the corpus needs of a record
 _AGAIN = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
 
 
@@ -58,9 +58,6 @@ class Record:
     def ok(self) -> bool:
         """Whether the picture is there."""
         return self.status == "ok"
-
-
-_COLUMNS = tuple(column.name for column in fields(Record))
 
 
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
@@ -166,12 +163,12 @@ def read_tsv(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 
 
-def read_records(path: Path, names: Iterable[str] = _COLUMNS) -> Iterator[Record]:
+def read_records(path: Path, names: Sequence[str] | None = None) -> Iterator[Record]:
     """Yield the records of a shard or of a survivors list, or some columns of them, in bounded memory."""
     import pyarrow.parquet as pq
 
     with reading(path, DataError, **_AGAIN), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(batch_size=10_000, columns=list(names)):
+        for batch in file.iter_batches(batch_size=10_000, columns=names):
             yield from (Record(**values) for values in batch.to_pylist())
 
 

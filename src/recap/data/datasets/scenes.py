@@ -36,8 +36,6 @@ _SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 
 _MARGIN = 0.03
 _GAP = 0.02
 
-Area = tuple[float, float, float, float]
-
 
 def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Write images.zip and boxes.json into ``out`` and return five captions per picture; arguments as of a `Reader`.
@@ -129,7 +127,7 @@ def _placed(random: np.random.Generator, arrangement: str, count: int, edge: flo
     return tuple(line) if arrangement == "row" else tuple((y, x) for x, y in line)
 
 
-def _inside(random: np.random.Generator, area: Area, edge: float) -> Point:
+def _inside(random: np.random.Generator, area: tuple[float, float, float, float], edge: float) -> Point:
     """Return a centre so that the object stays in the area (left, top, right, bottom) with half a gap to spare."""
     half = (edge + _GAP) / 2
     left, top, right, bottom = area
