@@ -100,8 +100,7 @@ def write_corpus(
 
     rows = iter(sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions)
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
-    if drawn_from is not None:
-        about["drawn_from"] = list(drawn_from)
+    about |= {"drawn_from": drawn_from} if drawn_from else {}
     images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, -1
     with (
         atomic_path(path) as temporary,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +57,7 @@ class AnyVocabulary(ABC):
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
         numbers = []
-        for number in map(int, ids):
-            if number == EOS:
-                break
+        for number in takewhile(lambda number: number != EOS, map(int, ids)):
             if not 0 <= number < len(self):
                 raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
             if number not in (PAD, BOS):
@@ -123,7 +121,6 @@ class BytePairVocabulary(AnyVocabulary):
     """
 
     def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
-        """Take a byte-level tokenizer and the rule it came by."""
         numbers = tokenizer.get_vocab()
         # Before the library writes the tokenizer, which fills a gap number by number.
         if sorted(numbers.values()) != list(range(len(numbers))):
