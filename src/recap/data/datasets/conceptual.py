@@ -63,8 +63,8 @@ class Record:
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`.
 
-    Captions whose pictures are there: training and validation by line, then test, by rising id. Image and caption id
-    are the line's number in the training TSV, from 0; in the public validation TSV, which is the test split, TEST_IDS
+    Captions whose pictures are there come in rising id: training and validation, then test. Image and caption id are
+    the line's number in the training TSV, from 0; in the public validation TSV, which is the test split, TEST_IDS
     more. The validation split is drawn from the fetched training rows by the sha256 of seed and number: rows that are
     fetched later change it as little as they can. A training row whose url is in the test split too is left out, as is
     a caption without any word.

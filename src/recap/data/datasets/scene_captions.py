@@ -252,10 +252,9 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
     if not boxes.is_file():
         raise MissingData(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
     checksums.check(boxes)
-    scenes = {}
+    scenes, keys = {}, ("group", "size", "colour", "texture", "shape")
     try:
         for record in read_json(boxes)["images"]:
-            keys = ("group", "size", "colour", "texture", "shape")
             looks = Counter(tuple(item[key] for key in keys) for item in record["objects"])
             groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
             scenes[record["image_id"]] = Statement(groups, record["arrangement"], record["background"])
@@ -265,7 +264,7 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
 
 
 def parse(caption: str) -> Statement | None:
-    """Return what a caption says, or None where it is no sentence of the grammar."""
+    """Return what a caption says, or None where it is no sentence of the grammar or its parts disagree in number."""
     match = next(filter(None, (pattern.fullmatch(caption) for pattern in _SENTENCES)), None)
     parts: dict[str, str | None] = match.groupdict() if match else {}
     groups = tuple(filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts)))

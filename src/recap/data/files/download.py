@@ -166,12 +166,12 @@ def _receive(url: str, response: Response, part: Part, size: int | None, transfe
         if not encoded:
             write_json(part.record, offered)
     else:
-        before, ranged = part.version, response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
-        # Some servers do not know If-Range and continue whatever they have now. What one of the two versions does not
-        # say is no difference.
+        before = part.version
+        continued = response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
+        # Some servers do not know If-Range and continue whatever they have now. What a version leaves out may be equal.
         keys = ("total", "validator") if before.get("url") == url else ("total",)
-        agree = all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
-        if response.status_code == 416 or encoded or not ranged or not before or not agree:
+        agree = bool(before) and all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
+        if response.status_code == 416 or encoded or not continued or not agree:
             part.restart()
             return False
     # Whatever has come is written at once: a reset connection or a killed process loses nothing of it.

@@ -22,7 +22,6 @@ from recap.data.tokenizer import is_storable
 _SEPARATOR = re.compile(r"\s*([,\]])\s*")
 _DECODER = json.JSONDecoder()
 
-
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
 String = Annotated[str, Field(min_length=0)]  # with a bound, pydantic refuses half of a surrogate pair
 Text = Annotated[str, Field(min_length=1)]

@@ -126,12 +126,14 @@ class ImageSource:
         path = PurePosixPath(file)
         if not file or path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
             raise DataError(f"{file!r}: not a safe name of an image; use a name relative to the images, without '..'")
-        holding = (r for r in self.roots if ((r / file).is_file() if r.is_dir() else file in self._zip(r).NameToInfo))
-        places = [(root, file) for root in holding] or self._names.get(path.name, [])
+        places = [(root, file) for root in self.roots if self._holds(root, file)] or self._names.get(path.name, [])
         if len(places) > 1:
             both = " and ".join(f"{root}/{name}" for root, name in places[:2])
             raise DataError(f"{file}: found as {both}; remove one, or give the file with its folder")
         return places[0] if places else None
+
+    def _holds(self, root: Path, file: str) -> bool:
+        return (root / file).is_file() if root.is_dir() else file in self._zip(root).NameToInfo
 
     @cached_property
     def _names(self) -> dict[str, list[tuple[Path, str]]]:

@@ -49,7 +49,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
         if full == "collections.defaultdict":
-            return lambda *_: OrderedDict()  # without its factory
+            return lambda *_: OrderedDict()  # a `defaultdict` without its factory
         if full == "collections.OrderedDict" or (self._arrays and full in ARRAYS):
             return super().find_class(module, name)
         if full in OPAQUE or (not self._arrays and full in ARRAYS):
