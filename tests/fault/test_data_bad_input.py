@@ -33,7 +33,7 @@ def sentence(content):
 CHANGES = {
     "half a surrogate": (
         lambda c: sentence(c).update(raw="a \ud83d dog"),
-        "0: sentences.1.raw: half of",
+        "0: sentences.1.raw: Input should be a valid string, unable to parse raw data as a unicode",
     ),
     "tokens no list": (lambda c: sentence(c).update(tokens="a dog"), "image number 0: sentences.1.tokens"),
     "sentid twice": (lambda c: sentence(c).update(sentid=7), "image id 1, caption id 7: is duplicated"),

@@ -48,7 +48,12 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
         image = images.named(fields, where)
         if image in captions:
             raise DataError(f"{where}: image {image} has a caption above; give one caption per image")
-        captions[image] = _caption(fields.get("caption"), f"{where}: the caption of image {image}")
+        value = fields.get("caption")
+        caption = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
+            wrong = f"{value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
+            raise DataError(f"{where}: the caption of image {image}, {wrong}")
+        captions[image] = caption
     missing = [image for image in wanted if image not in captions]
     if missing:
         raise DataError(
@@ -70,7 +75,15 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     with reading(path, DataError, missing="name the file of captions", damaged="save the file as UTF-8"):
         text = path.read_text(encoding="utf-8-sig")
     if text.lstrip()[:1] not in ("[", "{"):
-        yield from _rows(path)
+        rows = csv_rows(path, ",;\t|", skipinitialspace=True)
+        columns = next(rows)[1]
+        names = [name for column in columns for name in _fields({column: ""}, str(path))]
+        if not {"caption"} < set(names) or len(set(names)) < len(names):
+            raise DataError(
+                f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
+                f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
+            )
+        yield from ((f"{path}: line {line}", dict(zip(columns, cells, strict=True))) for line, cells in rows)
         return
     entries = _json_values(path, text)
     first = entries[0]
@@ -104,19 +117,6 @@ def _json_values(path: Path, text: str) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON ({first_line(error)}); give {_FORMS}") from error
     return values
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    rows = csv_rows(path, ",;\t|", skipinitialspace=True)
-    columns = next(rows)[1]
-    names = [name for column in columns for name in _fields({column: ""}, str(path))]
-    if not {"caption"} < set(names) or len(set(names)) < len(names):
-        raise DataError(
-            f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
-            f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
-        )
-    for line, cells in rows:
-        yield f"{path}: line {line}", dict(zip(columns, cells, strict=True))
 
 
 def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -170,13 +170,6 @@ class _Images:
         return next((self._pictures[name] for name in names if name in self._pictures), padded)
 
 
-def _caption(value: Any, what: str) -> str:
-    caption = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
-        raise DataError(f"{what}, {value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters")
-    return caption
-
-
 # ---- texts without pictures, for language models
 
 
@@ -192,7 +185,7 @@ class Texts:
 @limited_memory()
 def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
     """Return the different texts that a data set does not have, in any split; words as `tokenize` gives them."""
-    own = {" ".join(tokens) for tokens in Corpus.read(corpus).each_token_list(None)}
+    own = {" ".join(tokens) for tokens in Corpus.read(corpus).token_lists()}
     every = chain(chain.from_iterable(read_texts(inputs / name) for name in spec.texts), _of_scenes(spec.scenes))
     count, shared, texts = 0, 0, dict[str, None]()  # in order, each once
     for text in every:

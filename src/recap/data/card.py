@@ -77,7 +77,7 @@ def count_splits(corpus: Corpus) -> dict[str, Split]:
     splits = {}
     for split in corpus.present():
         counted = splits[split] = Split(len(corpus.image_ids(split)))
-        for number, words in enumerate(corpus.each_token_list(split)):
+        for number, words in enumerate(corpus.token_lists(split)):
             counted.lengths.append(len(words))
             counted.words.update(map(str.lower, words))
             if number % every == 0:

@@ -100,8 +100,7 @@ def write_corpus(
 
     rows = iter(sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions)
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
-    if drawn_from is not None:
-        about["drawn_from"] = list(drawn_from)
+    about |= {"drawn_from": drawn_from} if drawn_from else {}
     images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, -1
     with (
         atomic_path(path) as temporary,
@@ -229,10 +228,6 @@ class Corpus(_About):
         """Return the image ids of a split, each once, rising."""
         return np.unique(self.image_id[self.rows(split)]).tolist()
 
-    def caption_ids(self, split: str | None = None) -> list[int]:
-        """Return the caption ids of a split, rising."""
-        return self.caption_id[self.rows(split)].tolist()
-
     def captions(self, split: str | None = None) -> dict[int, list[str]]:
         """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
         rows = self.rows(split)
@@ -251,21 +246,18 @@ class Corpus(_About):
         """Return the files of each image id, one a view; most data sets have one view."""
         return {image: file.split(VIEWS) for image, file in self.files().items()}
 
-    def token_lists(self, caption_ids: Sequence[int] | None = None, split: str | None = None) -> list[list[str]]:
-        """Return the words of captions: those of ``caption_ids`` in their order, or all of a split by caption id."""
-        if caption_ids is None:
-            return list(self.each_token_list(split))
-        rows, place = np.unique(self._rows_of(caption_ids), return_inverse=True)
-        words = list(self._values("tokens", rows))
-        return [words[number] for number in place.tolist()]
-
-    def each_token_list(self, split: str | None = None) -> Iterator[list[str]]:
+    def token_lists(self, split: str | None = None) -> Iterator[list[str]]:
         """Yield the words of all captions of a split by caption id, in memory that does not grow with their number."""
         return self._values("tokens", self.rows(split))
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
         """Return the image id of each caption id, in their order."""
-        return self.image_id[self._rows_of(caption_ids)].tolist()
+        wanted = np.asarray(caption_ids, dtype=np.int64)
+        rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
+        unknown = wanted[self.caption_id[rows] != wanted]
+        if len(unknown):
+            raise DataError(f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus")
+        return self.image_id[rows].tolist()
 
     def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
         """Return a column of a split as Arrow strings, in the order of caption ids."""
@@ -288,14 +280,6 @@ class Corpus(_About):
                 if len(wanted):
                     yield from file.read_row_group(number, columns=[name])[name].take(wanted).chunks
                 start = end
-
-    def _rows_of(self, caption_ids: Sequence[int]) -> np.ndarray:
-        wanted = np.asarray(caption_ids, dtype=np.int64)
-        rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
-        unknown = wanted[self.caption_id[rows] != wanted]
-        if len(unknown):
-            raise DataError(f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus")
-        return rows
 
 
 @contextmanager

@@ -72,9 +72,9 @@ def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: in
 def read_subset(path: str | Path) -> dict[str, Any]:
     """Read a subset file and verify its hash."""
     checksums.check(Path(path))
-    values = read_json(path)
-    rest = {key: value for key, value in values.items() if key != "hash"} if isinstance(values, dict) else {}
-    if not rest or values.get("hash") != value_hash(rest):
+    values: dict[str, Any] = read_json(path, dict[str, Any])
+    rest = {key: value for key, value in values.items() if key != "hash"}
+    if values.get("hash") != value_hash(rest):
         raise DamagedData(f"{path}: the ids do not match their hash; delete it and repeat the command that makes it")
     return values
 

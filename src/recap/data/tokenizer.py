@@ -13,6 +13,7 @@ from recap.core.errors import ConfigError
 
 _APOSTROPHES = re.compile("['\u2019]")
 _WORD = re.compile(r"[^\W_]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VARIATION_SELECTORS = frozenset("\u180b\u180c\u180d\u180f" + "".join(map(chr, range(0xFE00, 0xFE10))))
 # Exactly what str.splitlines takes for a line's end: one of these in a caption shifts every later caption of a
 # tokeniser that reads one caption per line.
@@ -48,11 +49,7 @@ def clean_tokens(tokens: Sequence[str]) -> list[str]:
 
 def is_storable(text: str) -> bool:
     """Say whether a text can be written as UTF-8: half of a surrogate pair, which JSON may hold, cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return _SURROGATE.search(text) is None
 
 
 def one_line(caption: str) -> str:
@@ -99,22 +96,18 @@ _OTHERS, _PUNCTUATION = "others", "punctuation"
 
 def shares(token_lists: Sequence[Sequence[str]]) -> str:
     """Return a sentence and a Markdown list with the share of each kind of word, or how to install the tagger."""
-    if not has_tagger():
+    try:
+        kinds = count_kinds(tag(token_lists))
+    except ConfigError:
         return f"No tagger is installed, so they are not counted: `{GET}`, delete this card and repeat the command."
-    kinds = count_kinds(tag(token_lists))
     total = max(1, kinds.total())
     rows = [f"- {kind}: {100 * count / total:.1f} %" for kind, count in kinds.most_common()]
     return "\n".join([f"Tagged by {TAGGER}.", "", *rows])
 
 
-def has_tagger() -> bool:
-    """Return whether the tagger is installed, without loading it, which takes seconds."""
-    return find_spec("textblob") is not None
-
-
 def tag(token_lists: Iterable[Sequence[str]]) -> list[list[str]]:
     """Return the Penn Treebank tags of sentences; empty ones are left out."""
-    if not has_tagger():
+    if find_spec("textblob") is None:
         raise ConfigError(f"parts of speech: no tagger is installed; {GET}")
     from textblob.en.taggers import PatternTagger
 

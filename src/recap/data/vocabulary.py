@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,16 @@ BANNED = (PAD, BOS, UNK)  # never part of a decoded caption
 class AnyVocabulary(ABC):
     """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary."""
 
-    def __init__(self, rule: Mapping[str, Any], key: str, tokens: Any) -> None:
+    def __init__(self, tokens: Sequence[Any], rule: Mapping[str, Any], **content: Any) -> None:
         self.rule = dict(rule)  # the settings that it was made by
         self.max_length: int = self.rule["max_length"]  # captions are cut to this many tokens by `encode`
-        self.hash = value_hash({"rule": self.rule, key: tokens})  # 16 hex digits
+        self.hash = value_hash({"rule": self.rule, **content})  # 16 hex digits
+        self._content = content  # words, or the JSON of a tokenizer
+        self._tokens = list(tokens)
+        self._ids = {token: number for number, token in enumerate(tokens, start=len(SPECIAL))}
 
-    @abstractmethod
     def __len__(self) -> int:
-        """Return the number of ids, the four special ones among them."""
+        return len(SPECIAL) + len(self._tokens)
 
     @abstractmethod
     def encode(self, tokens: Sequence[str]) -> list[int]:
@@ -55,9 +57,7 @@ class AnyVocabulary(ABC):
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS; PAD and BOS are skipped, UNK reads ``<unk>``."""
         numbers = []
-        for number in map(int, ids):
-            if number == EOS:
-                break
+        for number in takewhile(lambda number: number != EOS, map(int, ids)):
             if not 0 <= number < len(self):
                 raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
             if number not in (PAD, BOS):
@@ -72,13 +72,11 @@ class AnyVocabulary(ABC):
     def text(self, places: list[int]) -> str:
         """Return the text of tokens that stand side by side, given by their places after the special ones."""
 
-    @abstractmethod
-    def tokens(self) -> dict[str, Any]:
-        """Return what a file of this vocabulary holds beside rule and hash."""
-
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON, atomically; the file needs no other."""
-        write_json(path, {"rule": self.rule, "hash": self.hash, **self.tokens()})
+        # The text of a tokenizer is hashed as its library writes it, and saved as the values that it holds.
+        values = {key: json.loads(value) if isinstance(value, str) else value for key, value in self._content.items()}
+        write_json(path, {"rule": self.rule, "hash": self.hash, **values})
 
 
 class Vocabulary(AnyVocabulary):
@@ -86,8 +84,7 @@ class Vocabulary(AnyVocabulary):
 
     def __init__(self, words: Sequence[str], rule: Mapping[str, Any]) -> None:
         self.words = list(words)
-        super().__init__(rule, "words", self.words)
-        self._ids = {word: number for number, word in enumerate(self.words, start=len(SPECIAL))}
+        super().__init__(self.words, rule, words=self.words)
 
     @classmethod
     def build(cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str) -> Vocabulary:
@@ -100,9 +97,6 @@ class Vocabulary(AnyVocabulary):
         words.sort(key=lambda word: (-counts[word], word))
         return cls(words, {"min_count": min_count, "max_length": max_length, "splits": splits})
 
-    def __len__(self) -> int:
-        return len(SPECIAL) + len(self.words)
-
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """Return the ids of the first ``max_length`` words, UNK for unknown ones; no BOS, no EOS."""
         return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
@@ -110,10 +104,6 @@ class Vocabulary(AnyVocabulary):
     def text(self, places: list[int]) -> str:
         """Return the words, separated by spaces."""
         return " ".join(self.words[place] for place in places)
-
-    def tokens(self) -> dict[str, Any]:
-        """Return the words."""
-        return {"words": self.words}
 
 
 # ---- byte pairs
@@ -131,19 +121,14 @@ class BytePairVocabulary(AnyVocabulary):
     """
 
     def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
-        """Take a byte-level tokenizer and the rule it came by."""
         numbers = tokenizer.get_vocab()
         # Before the library writes the tokenizer, which fills a gap number by number.
         if sorted(numbers.values()) != list(range(len(numbers))):
             raise DataError("byte pairs: the pieces are not numbered from 0 without a gap; take GPT-2's own vocab.json")
-        super().__init__(rule, "tokenizer", tokenizer.to_str())
         self.tokenizer = tokenizer
         special = {numbers[piece] for piece in SPECIAL_PIECES if piece in numbers}
         self._pieces = [number for number in range(len(numbers)) if number not in special]
-        self._ids = {number: place for place, number in enumerate(self._pieces, start=len(SPECIAL))}
-
-    def __len__(self) -> int:
-        return len(SPECIAL) + len(self._pieces)
+        super().__init__(self._pieces, rule, tokenizer=tokenizer.to_str())
 
     @property
     def rows(self) -> list[int]:
@@ -178,10 +163,6 @@ class BytePairVocabulary(AnyVocabulary):
         """Return the pieces as they spell each other."""
         return str(self.tokenizer.decode([self._pieces[place] for place in places], skip_special_tokens=False))
 
-    def tokens(self) -> dict[str, Any]:
-        """Return the content of a tokenizer.json."""
-        return {"tokenizer": json.loads(self.tokenizer.to_str())}
-
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
     """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``."""
@@ -206,28 +187,15 @@ def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVo
     return BytePairVocabulary(tokenizer, rule.model_dump())
 
 
-@dataclass(frozen=True)
-class _Model:
-    """The part of a tokenizer.json that says how pieces are joined; other kinds and affixes are not GPT-2's."""
-
-    type: Literal["BPE"] = "BPE"  # files of the library's earlier versions do not say it
-    continuing_subword_prefix: Literal["", None] = None
-    end_of_word_suffix: Literal["", None] = None
-
-
-@dataclass(frozen=True)
-class _Tokenizer:
-    model: _Model
-
-
 def _of_json(content: bytes, path: str | Path) -> Tokenizer:
     """Load what a tokenizer.json holds, without truncation and padding."""
     from tokenizers import Tokenizer
 
     with _one_sentence(path):
-        values = json.loads(content)
-    validate(_Tokenizer, values, str(path))
-    with _one_sentence(path):
+        model = json.loads(content)["model"]
+        affixes = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
+        if model.get("type", "BPE") != "BPE" or any(affixes):  # the library's earlier versions do not write a type
+            raise ValueError("its pieces are not joined as GPT-2's are")
         tokenizer = Tokenizer.from_buffer(content)
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -378,7 +346,7 @@ def build_vocabulary(
     if isinstance(rule, BytePairRule):
         vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
     else:
-        tokens = Corpus.read(corpus).each_token_list(None if rule.splits == "all" else rule.splits)
+        tokens = Corpus.read(corpus).token_lists(None if rule.splits == "all" else rule.splits)
         vocabulary = Vocabulary.build(tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits)
     vocabulary.save(out)
     checksums.record(out)

@@ -226,9 +226,8 @@ def tune(
 
 def _caption_words(table: Corpus, split: str) -> dict[int, set[str]]:
     """Return the words that the captions of each image of a split have."""
-    ids = table.caption_ids(split)
     words: dict[int, set[str]] = {}
-    for image, tokens in zip(table.image_ids_of(ids), table.token_lists(ids), strict=True):
+    for image, tokens in zip(table.image_id[table.rows(split)].tolist(), table.token_lists(split), strict=True):
         words.setdefault(image, set()).update(tokens)
     return words
 

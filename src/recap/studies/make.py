@@ -89,8 +89,8 @@ def _references(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
     if raw:
         texts = corpus.captions(SPLIT)
     else:
-        ids = corpus.caption_ids(SPLIT)
-        for image, words in zip(corpus.image_ids_of(ids), corpus.token_lists(ids), strict=True):
+        images = corpus.image_id[corpus.rows(SPLIT)].tolist()
+        for image, words in zip(images, corpus.token_lists(SPLIT), strict=True):
             texts.setdefault(image, []).append(" ".join(words))
     return {image: [plain(text) or EMPTY for text in captions] for image, captions in texts.items()}
 

@@ -26,7 +26,8 @@ def test_plain_annotations_and_lists_give_the_split(tmp_path):
     assert corpus.files()[9] == "train2014/COCO_train2014_000000000009.jpg"
     assert corpus.files()[42] == "val2014/COCO_val2014_000000000042.jpg"
     assert corpus.captions("val")[42][0] == "A dog's bowl, on grass."
-    assert corpus.token_lists([100]) == [["a", "dogs", "bowl", "on", "grass"]]
+    words = dict(zip(corpus.caption_id.tolist(), corpus.token_lists(), strict=True))
+    assert words[100] == ["a", "dogs", "bowl", "on", "grass"]
 
 
 def test_annotations_of_2017_with_pictures_of_2014(tmp_path):

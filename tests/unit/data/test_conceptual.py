@@ -10,7 +10,7 @@ from recap.core.errors import DataError
 from recap.data.card import check_overlap
 from recap.data.corpus import SPLITS, Corpus, build_corpus
 from recap.data.datasets.conceptual import TEST_IDS, Record, read_records
-from recap.data.datasets.conceptual_download import shard_path, write_shard
+from recap.data.datasets.conceptual_download import write_records
 from recap.data.files.images import ImageSource
 
 SPEC = {"kind": "conceptual", "train": "train.tsv", "validation": "validation.tsv", "images": "images", "val_pairs": 4}
@@ -44,9 +44,9 @@ def test_rows_with_a_picture_become_one_caption_each(inputs, tmp_path):
     assert ids["test"] == [TEST_IDS, TEST_IDS + 2]
     assert len(ids["val"]) == 4
     assert sorted(ids["train"] + ids["val"]) == [number for number in range(20) if number not in (3, 11)]
-    assert corpus.caption_ids() == corpus.image_ids()
+    assert corpus.caption_id.tolist() == corpus.image_ids()
     assert corpus.captions("test")[TEST_IDS + 2] == ["photo 2 of a dog ."]
-    assert corpus.token_lists([5]) == [["photo", "5", "of", "a", "dog"]]
+    assert list(corpus.token_lists())[corpus.image_ids().index(5)] == ["photo", "5", "of", "a", "dog"]
     source = ImageSource([inputs / "images"])
     assert source.open_rgb(corpus.files()[19]).size == (32, 40)
     assert source.missing(corpus.files().values()) == []
@@ -80,8 +80,7 @@ def change(record, **values):
 def relist(folder, edit):
     """Write the survivors list of a download again, each record edited."""
     changed = [edit(record) for record in read_records(folder / "survivors.parquet")]
-    write_shard(folder, 0, dict(enumerate(changed)))
-    shutil.copyfile(shard_path(folder, 0), folder / "survivors.parquet")
+    write_records(folder / "survivors.parquet", [changed])
 
 
 def test_a_picture_that_is_gone_or_empty_is_named(inputs):

@@ -24,7 +24,7 @@ def test_a_study_is_one_image_of_two_views_with_the_annotations_split(tmp_path):
         "test": [8, 9],
     }
     assert corpus.views()[12] == [f"{name}.png" for name in names(12)[:2]]
-    assert corpus.caption_ids() == corpus.image_ids()
+    assert corpus.caption_id.tolist() == corpus.image_ids()
     assert corpus.captions("test")[8] == [f"{FINDINGS} Study 8."]
 
 

@@ -20,9 +20,7 @@ from recap.data.datasets.base import Built, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import tokenize
-from recap.settings.datasets import COCO_CAPTIONS as CAPTIONS
-from recap.settings.datasets import COCO_IMAGES as IMAGES
-from recap.settings.datasets import COCO_PARTS, CocoDataset, CocoPicturesDataset
+from recap.settings.datasets import COCO_CAPTIONS, COCO_IMAGES, COCO_PARTS, CocoDataset, CocoPicturesDataset
 
 # The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
 WORDS = (9_486, 9_487)
@@ -148,15 +146,15 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
     images = {split: splits[split] for split in SPLITS}
     counts: Counter[str] = Counter(word for caption in captions for word in caption.tokens)
     words = sum(count >= 6 for count in counts.values())
-    shares, whole = (" / ".join(f"{sizes[split]:,}" for split in SPLITS) for sizes in (images, IMAGES))
+    shares, whole = (" / ".join(f"{sizes[split]:,}" for split in SPLITS) for sizes in (images, COCO_IMAGES))
     part = ", a part whose counts are not asserted" if partial else ""
     log.info(f"COCO: {splits.total():,} images ({shares}), {len(captions):,} captions, {words:,} words 6 times{part}")
     if partial:
         return
-    if images != IMAGES or len(captions) != CAPTIONS:
+    if images != COCO_IMAGES or len(captions) != COCO_CAPTIONS:
         raise DataError(
             f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's split has {whole} and "
-            f"{CAPTIONS:,}; fetch the files again, or say `partial: true` if a part is meant"
+            f"{COCO_CAPTIONS:,}; fetch the files again, or say `partial: true` if a part is meant"
         )
     if karpathy and words not in WORDS:
         raise DataError(f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the file again")
@@ -165,7 +163,8 @@ def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karp
 def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """List pictures as images of the split test; arguments and errors as of `recap.data.datasets.base.Reader`."""
     listing = inputs / spec.listing
-    files = read_listing(listing)
+    content = parsed(Listing, read_json_of(listing, "image_info_*.json"), str(listing))
+    files = dict(sorted(_add_names({}, content, listing).items()))
     for part, count in Counter(file.rpartition("/")[0] or "COCO" for file in files.values()).items():
         log.info(f"COCO: {count:,} pictures of {part} without captions")
         check_size(part, count, str(listing), partial=spec.partial)
@@ -173,11 +172,6 @@ def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: 
     check_pictures({file: image_id for image_id, file in files.items()}, source, listing)
     rows = [Caption(image_id, file, "test", image_id, "", []) for image_id, file in files.items()]
     return Built(rows, sha256_file(listing))
-
-
-def read_listing(path: Path, member: str = "image_info_*.json") -> dict[int, str]:
-    """Return image id -> file of a JSON of COCO, or of the one named like ``member`` in a zip; ids rise."""
-    return dict(sorted(_add_names({}, parsed(Listing, read_json_of(path, member), str(path)), path).items()))
 
 
 def check_size(part: str, count: int, where: str, *, partial: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, C
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
-_READ = ("row", "url", "status", "bytes")  # what the corpus needs of a record
+_READ = ["row", "url", "status", "bytes"]  # what the corpus needs of a record
 _AGAIN = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
 
 
@@ -60,59 +60,52 @@ class Record:
         return self.status == "ok"
 
 
-_COLUMNS = tuple(column.name for column in fields(Record))
-
-
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`."""
-    train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
-    rows = _count_records(images / "train" / SURVIVORS)  # of the TSV, too, or the lists do not belong together
-    warn_of_part(train, rows, TRAINING_ROWS, "rows")
-    warn_of_part(validation, _count_records(images / "validation" / SURVIVORS), VALIDATION_ROWS, "rows")
-    drawn_from = DrawnFrom(rows, spec.val_pairs, spec.seed, spec.survival) if spec.survival is not None else None
-    captions = read_conceptual(spec, inputs=inputs, dataset=name, drawn_from=drawn_from)
-    return Built(captions, value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
+    """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`.
 
-
-def read_conceptual(
-    spec: ConceptualDataset, *, inputs: Path, dataset: str, drawn_from: DrawnFrom | None
-) -> Iterator[Caption]:
-    """Yield the captions whose pictures are there: training and validation by line, then test, by rising id.
-
-    Image and caption id are the line's number in the training TSV, from 0; in the public validation TSV, which is the
-    test split, TEST_IDS more. The validation split is drawn from the fetched training rows by the sha256 of seed and
-    number: rows that are fetched later change it as little as they can. A training row whose url is in the test
-    split too is left out, as is a caption without any word.
+    Captions whose pictures are there come in rising id: training and validation, then test. Image and caption id are
+    the line's number in the training TSV, from 0; in the public validation TSV, which is the test split, TEST_IDS
+    more. The validation split is drawn from the fetched training rows by the sha256 of seed and number: rows that are
+    fetched later change it as little as they can. A training row whose url is in the test split too is left out, as is
+    a caption without any word.
     """
-    train, validation, images = inputs / spec.train, inputs / spec.validation, inputs / spec.images
-    survivors = {part: images / part / SURVIVORS for part in ("train", "validation")}
+    tsvs = {"train": inputs / spec.train, "validation": inputs / spec.validation}
+    survivors = {part: inputs / spec.images / part / SURVIVORS for part in tsvs}
+    count = _count_records(survivors["train"])  # of the TSV, too, or the lists do not belong together
+    warn_of_part(tsvs["train"], count, TRAINING_ROWS, "rows")
+    warn_of_part(tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows")
     tests = {record.url for record in read_records(survivors["validation"], _READ) if record.ok}
     if not tests:
         raise DataError(f"{survivors['validation']}: lists no picture, so there is no test split; fetch more")
-    rows = _fetched(train, survivors["train"], read_records(survivors["train"], _READ))
+    rows = _fetched(tsvs["train"], survivors["train"], read_records(survivors["train"], _READ))
     usable = np.fromiter((row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64)
     if len(usable) <= spec.val_pairs:
-        raise DataError(
-            f"{train}: {len(usable)} rows have a picture, too few for {spec.val_pairs}; fetch more, or lower val_pairs"
-        )
-    if drawn_from is None:
-        chosen = rank(usable, dataset=dataset, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
+        wrong = f"{len(usable)} rows have a picture, too few for {spec.val_pairs}"
+        raise DataError(f"{tsvs['train']}: {wrong}; fetch more, or lower val_pairs")
+    drawn_from = None
+    if spec.survival is None:
+        chosen = rank(usable, dataset=name, unit=VALIDATION, seed=spec.seed)[: spec.val_pairs]
     else:
-        chosen = first_survivors(usable.tolist(), drawn_from, dataset=dataset)
+        drawn_from = DrawnFrom(count, spec.val_pairs, spec.seed, spec.survival)
+        chosen = first_survivors(usable.tolist(), drawn_from, dataset=name)
     drawn = np.zeros(usable[-1] + 1, bool)
     drawn[chosen] = True
-    left_out = 0
-    for part, tsv in (("train", train), ("validation", validation)):
-        for row in _fetched(tsv, survivors[part], _present(survivors[part])):
-            words, is_test = tokenize(row.caption), part == "validation"
-            if not words or (not is_test and row.url in tests):
-                left_out += 1
-                continue
-            number = row.number + TEST_IDS * is_test
-            split = "test" if is_test else "val" if drawn[row.number] else "train"
-            yield Caption(number, f"{part}/{file_of(row.number)}", split, number, row.caption, words)
-    if left_out:
-        log.info(f"{dataset}: {left_out} rows left out: no word in the caption, or a training url of the test split")
+
+    def captions() -> Iterator[Caption]:
+        left_out = 0
+        for part, tsv in tsvs.items():
+            for row in _fetched(tsv, survivors[part], _present(survivors[part])):
+                words, is_test = tokenize(row.caption), part == "validation"
+                if not words or (not is_test and row.url in tests):
+                    left_out += 1
+                    continue
+                number = row.number + TEST_IDS * is_test
+                split = "test" if is_test else "val" if drawn[row.number] else "train"
+                yield Caption(number, f"{part}/{file_of(row.number)}", split, number, row.caption, words)
+        if left_out:
+            log.info(f"{name}: {left_out} rows left out: no word in the caption, or a training url of the test split")
+
+    return Built(captions(), value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
 
 
 def _fetched(tsv: Path, survivors: Path, records: Iterable[Record]) -> Iterator[Row]:
@@ -170,19 +163,13 @@ def read_tsv(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}: the TSV is empty; fetch it again")
 
 
-def read_records(path: Path, names: Iterable[str] = _COLUMNS) -> Iterator[Record]:
+def read_records(path: Path, names: Sequence[str] | None = None) -> Iterator[Record]:
     """Yield the records of a shard or of a survivors list, or some columns of them, in bounded memory."""
     import pyarrow.parquet as pq
 
-    last = -1
     with reading(path, DataError, **_AGAIN), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(batch_size=10_000, columns=list(names)):
-            for record in (Record(**values) for values in batch.to_pylist()):
-                if record.row <= last:
-                    wrong = "is duplicated" if record.row == last else f"comes after row {last}"
-                    raise DataError(f"{path}: row {record.row} {wrong}; delete it and download again")
-                last = record.row
-                yield record
+        for batch in file.iter_batches(batch_size=10_000, columns=names):
+            yield from (Record(**values) for values in batch.to_pylist())
 
 
 def _count_records(path: Path) -> int:

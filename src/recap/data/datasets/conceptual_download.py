@@ -11,7 +11,7 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -101,11 +101,6 @@ def shard_path(out: Path, shard: int) -> Path:
     return out / "shards" / f"{shard:05d}.parquet"
 
 
-def write_shard(out: Path, shard: int, records: Mapping[int, Record]) -> None:
-    """Write the records of a shard, atomically."""
-    _write_records(shard_path(out, shard), [[records[row] for row in sorted(records)]])
-
-
 def read_shard(out: Path, shard: int) -> dict[int, Record]:
     """Return the records of a shard by row; none if it was never finished."""
     path = shard_path(out, shard)
@@ -129,13 +124,14 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
             size += sum(record.bytes for record in records)
             yield records
 
-    _write_records(out / SURVIVORS, joined())
+    write_records(out / SURVIVORS, joined())
     asked = statuses.total() - statuses[NOT_ASKED]
     counts = {"rows": statuses.total(), "ok": statuses[OK], "bytes": size, "statuses": dict(statuses)}
     return {**counts, "success_rate": round(statuses[OK] / asked, 6) if asked else 0.0}
 
 
-def _write_records(path: Path, groups: Iterable[Sequence[Record]]) -> None:
+def write_records(path: Path, groups: Iterable[Sequence[Record]]) -> None:
+    """Write records to a Parquet file, atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -207,7 +203,8 @@ class _Download:
         settled = {number for number, record in before.items() if record.ok or record.status in GONE}
         missing = [row for row in members if row.number not in settled and (rows is None or row.number in rows)]
         fetched = await asyncio.gather(*map(self._record, missing))
-        await self._threaded(write_shard, self.out, shard, before | {record.row: record for record in fetched})
+        records = before | {record.row: record for record in fetched}
+        await self._threaded(write_records, shard_path(self.out, shard), [[records[row] for row in sorted(records)]])
         self.counts["kept"] += sum(record.ok for record in before.values()) if first else 0
         self.counts["fetched"] += sum(record.ok for record in fetched)
         # What failed in an earlier run and fails again is no news; within a run it is asked again.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -93,11 +93,6 @@ class Group(Things):
     edge: float
     centres: tuple[Point, ...]
 
-    @property
-    def words(self) -> dict[str, Any]:
-        """How each of the objects looks."""
-        return {"shape": self.shape, "colour": self.colour, "size": self.size, "texture": self.texture}
-
 
 @dataclass(frozen=True)
 class Statement:
@@ -146,7 +141,11 @@ def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
 def _group_caption(scene: Scene, random: np.random.Generator) -> str:
     """Caption one group: what and how many, where or how arranged, mostly the background."""
     group = scene.groups[0]
-    place = _place(scene, random)
+    if group.count == 1:
+        place = _mostly_first(random, SPOT_NAMES[scene.arrangement])
+        place += " of the picture" if random.random() < 0.15 else ""
+    else:
+        place = _mostly_first(random, (PAIRS if group.count == 2 else LINES)[scene.arrangement])
     ground = _ground(scene, random)
     words = {"first": _noun_phrase(group, random), "place": place, "line": scene.arrangement}
     kind = random.random()
@@ -181,15 +180,6 @@ def _sentence(form: str, words: Mapping[str, str], first: Group, ground: str, ra
     return f"{form.format(be=be, opening=opening, **words)} {ground}".strip()
 
 
-def _place(scene: Scene, random: np.random.Generator) -> str:
-    count = scene.groups[0].count
-    if count == 1:
-        spot = _mostly_first(random, SPOT_NAMES[scene.arrangement])
-        return f"{spot} of the picture" if random.random() < 0.15 else spot
-    ways = PAIRS if count == 2 else LINES
-    return _mostly_first(random, ways[scene.arrangement])
-
-
 def _ground(scene: Scene, random: np.random.Generator) -> str:
     return _mostly_first(random, GROUNDS[scene.background]) if random.random() < 0.6 else ""
 
@@ -203,14 +193,12 @@ def _noun_phrase(group: Group, random: np.random.Generator) -> str:
         texture = _mostly_first(random, TEXTURE_NAMES[group.texture])
         before, after = ("", texture) if texture.startswith("with") else (texture, "")
     words = " ".join(part for part in (size, group.colour, before, noun) if part)
-    words = words if group.count == 1 else plural(words)
-    return f"{_number(group.count, words, random)} {words} {after}".strip()
-
-
-def _number(count: int, following: str, random: np.random.Generator) -> str:
-    if count == 1:
-        return "one" if random.random() < 0.08 else article(following)
-    return PAIR if count == 2 and random.random() < 0.1 else NUMBERS[count]
+    if group.count == 1:
+        number = "one" if random.random() < 0.08 else article(words)
+    else:
+        words = plural(words)
+        number = PAIR if group.count == 2 and random.random() < 0.1 else NUMBERS[group.count]
+    return f"{number} {words} {after}".strip()
 
 
 def _mostly_first(random: np.random.Generator, forms: tuple[str, ...]) -> str:
@@ -264,13 +252,10 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
     if not boxes.is_file():
         raise MissingData(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
     checksums.check(boxes)
-    scenes = {}
+    scenes, keys = {}, ("group", "size", "colour", "texture", "shape")
     try:
         for record in read_json(boxes)["images"]:
-            looks = Counter(
-                (item["group"], *(item[key] for key in ("size", "colour", "texture", "shape")))
-                for item in record["objects"]
-            )
+            looks = Counter(tuple(item[key] for key in keys) for item in record["objects"])
             groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
             scenes[record["image_id"]] = Statement(groups, record["arrangement"], record["background"])
         return scenes
@@ -279,13 +264,9 @@ def read_truth(boxes: Path) -> dict[int, Statement]:
 
 
 def parse(caption: str) -> Statement | None:
-    """Return what a caption says, or None where it is no sentence of the grammar."""
-    matches = (pattern.fullmatch(caption) for pattern in _SENTENCES)
-    return next((_statement(match.groupdict()) for match in matches if match), None)
-
-
-def _statement(parts: Mapping[str, str | None]) -> Statement | None:
-    """Return what the parts of a sentence say, or None where they do not agree with each other in number."""
+    """Return what a caption says, or None where it is no sentence of the grammar or its parts disagree in number."""
+    match = next(filter(None, (pattern.fullmatch(caption) for pattern in _SENTENCES)), None)
+    parts: dict[str, str | None] = match.groupdict() if match else {}
     groups = tuple(filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts)))
     if len(groups) != 1 + ("second" in parts):
         return None

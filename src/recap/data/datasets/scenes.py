@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,6 @@ _SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 
 _MARGIN = 0.03
 _GAP = 0.02
 
-Area = tuple[float, float, float, float]
-
 
 def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Write images.zip and boxes.json into ``out`` and return five captions per picture; arguments as of a `Reader`.
@@ -53,15 +51,11 @@ def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
         scenes = zip(splits, distinct_scenes(len(splits), spec.max_per_kind, seed), strict=True)
         for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
             file, content = f"{number:06d}.png", io.BytesIO()
-            picture, boxes = paint(scene, size=spec.size, random=generator(seed, "picture", number))
+            picture, objects = paint(scene, size=spec.size, random=generator(seed, "picture", number))
             picture.save(content, format="PNG", compress_level=6)
             entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))  # the same on every day and system
             entry.create_system, entry.external_attr = 3, 0o644 << 16
             archive.writestr(entry, content.getvalue())
-            objects = [
-                {"group": box.group, "box": box.corners, "drawn": box.drawn, **scene.groups[box.group].words}
-                for box in boxes
-            ]
             about = {"background": scene.background, "arrangement": scene.arrangement, "objects": objects}
             images.append({"image_id": number, "file": file, "split": split, **about})
             for index, text in enumerate(describe(scene, random=generator(seed, "captions", number))):
@@ -75,9 +69,8 @@ def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]
     seen: set[str] = set()
     for number in range(count):
         random = generator(seed, "scene", number)
-        scene = invent_scene(random, max_per_kind)
-        while scene.description in seen:
-            scene = invent_scene(random, max_per_kind)
+        while (scene := invent_scene(random, max_per_kind)).description in seen:
+            pass
         seen.add(scene.description)
         yield scene
 
@@ -134,7 +127,7 @@ def _placed(random: np.random.Generator, arrangement: str, count: int, edge: flo
     return tuple(line) if arrangement == "row" else tuple((y, x) for x, y in line)
 
 
-def _inside(random: np.random.Generator, area: Area, edge: float) -> Point:
+def _inside(random: np.random.Generator, area: tuple[float, float, float, float], edge: float) -> Point:
     """Return a centre so that the object stays in the area (left, top, right, bottom) with half a gap to spare."""
     half = (edge + _GAP) / 2
     left, top, right, bottom = area
@@ -163,11 +156,7 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
         line = [_inside(random, (half[0], top, half[1], bottom), edge) for top, bottom in bands]
         centres = tuple(line) if relation == "left" else tuple((y, x) for x, y in line)
         groups.append(Group(count, size, "", "plain", "", edge, centres))
-    return Scene(_distinct(random, groups), relation, background)
-
-
-def _distinct(random: np.random.Generator, groups: Sequence[Group]) -> tuple[Group, Group]:
-    """Give two groups their looks: unlike in colour, shape or both, so that a caption must bind them rightly."""
+    # Their looks are unlike in colour, shape or both, so that a caption must bind them rightly.
     colours = [COLOURS[index] for index in random.permutation(len(COLOURS))[:2]]
     shapes = [SHAPES[index] for index in random.permutation(len(SHAPES))[:2]]
     alike = random.random()
@@ -176,8 +165,8 @@ def _distinct(random: np.random.Generator, groups: Sequence[Group]) -> tuple[Gro
     elif alike < 0.45:
         colours[1] = colours[0]
     looks = zip(groups, colours, shapes, strict=True)
-    first, second = (_textured(random, replace(g, colour=colour, shape=shape)) for g, colour, shape in looks)
-    return first, second
+    groups = [_textured(random, replace(group, colour=colour, shape=shape)) for group, colour, shape in looks]
+    return Scene(tuple(groups), relation, background)
 
 
 def _textured(random: np.random.Generator, group: Group) -> Group:
@@ -203,33 +192,37 @@ _GROUNDS = {"white": 250, "grey": 150, "black": 26}  # of all three channels
 _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 
-@dataclass(frozen=True)
-class Box:
-    """Where one object was painted."""
+def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Image.Image, list[dict[str, Any]]]:
+    """Return the RGB picture of a scene, ``size`` pixels wide and high, and where and how each object was painted.
 
-    group: int
-    #: left, top, right, bottom in pixels of the finished picture
-    corners: tuple[float, ...]
-    #: left, top and edge of the square that its shape fills, in pixels of the large canvas, and its turn in degrees:
-    #: with them `painted_mask` draws its mask again
-    drawn: tuple[int, int, int, float]
-
-
-def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Image.Image, list[Box]]:
-    """Return the RGB picture of a scene, ``size`` pixels wide and high, and the boxes of its objects."""
+    ``box`` is left, top, right and bottom in pixels of the finished picture; ``drawn`` is left, top and edge of the
+    square that the shape fills, in pixels of the large canvas, and its turn in degrees, as `painted_mask` takes them.
+    """
     edge = size * _OVER
     canvas = Image.fromarray(_ground(scene.background, edge, random))
-    boxes: list[Box] = []
+    objects: list[dict[str, Any]] = []
     for number, group in enumerate(scene.groups):
         ink = tuple(int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour])
+        looks = {"shape": group.shape, "colour": group.colour, "size": group.size, "texture": group.texture}
+        full = round(group.edge * edge)
+        inner = round(full * 0.88)
+        offset = (full - inner) // 2
         for centre in group.centres:
-            edges, drawn = _object(canvas, group, centre, ink, random)
-            boxes.append(Box(number, tuple(round(value / _OVER, 2) for value in edges), drawn))
-    return canvas.reduce(_OVER), boxes
+            left, top = (round(value * edge - full / 2) for value in centre)
+            turn = random.uniform(-9, 9)
+            outline = _outline(group.shape, math.radians(turn))
+            mask = _mask(group.shape, outline, full, full)
+            canvas.paste(tuple(value * 11 // 20 for value in ink), (left, top), mask)  # a dark rim
+            body = Image.fromarray(_texture(group.texture, inner, ink, edge))
+            canvas.paste(body, (left + offset, top + offset), _mask(group.shape, outline, inner, full))
+            x0, y0, x1, y1 = mask.getbbox() or (0, 0, full, full)
+            box = [round(value / _OVER, 2) for value in (left + x0, top + y0, left + x1, top + y1)]
+            objects.append({"group": number, "box": box, "drawn": (left, top, full, turn), **looks})
+    return canvas.reduce(_OVER), objects
 
 
 def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -> np.ndarray:
-    """Return where an object, drawn as its `Box` says, was painted on the large canvas, bool [3 size, 3 size]."""
+    """Return where an object, ``drawn`` as `paint` says, was painted on the large canvas, bool [3 size, 3 size]."""
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
@@ -258,25 +251,6 @@ def _coordinates(edge: int) -> tuple[np.ndarray, np.ndarray]:
     """Return row and column of pixels, float32 [edge, 1] and [1, edge]."""
     along = np.arange(edge, dtype=np.float32)
     return along[:, None], along[None, :]
-
-
-def _object(
-    canvas: Image.Image, group: Group, centre: tuple[float, float], ink: tuple[int, ...], random: np.random.Generator
-) -> tuple[tuple[int, int, int, int], tuple[int, int, int, float]]:
-    """Paint one object with a dark rim; return its box on the canvas, and what its mask is drawn from."""
-    edge = round(group.edge * canvas.width)
-    left, top = (round(value * canvas.width - edge / 2) for value in centre)
-    turn = random.uniform(-9, 9)
-    outline = _outline(group.shape, math.radians(turn))
-    mask = _mask(group.shape, outline, edge, edge)
-    rim = tuple(value * 11 // 20 for value in ink)
-    canvas.paste(rim, (left, top), mask)
-    inner = round(edge * 0.88)
-    offset = (edge - inner) // 2
-    body = Image.fromarray(_texture(group.texture, inner, ink, canvas.width))
-    canvas.paste(body, (left + offset, top + offset), _mask(group.shape, outline, inner, edge))
-    box = mask.getbbox() or (0, 0, edge, edge)
-    return (left + box[0], top + box[1], left + box[2], top + box[3]), (left, top, edge, turn)
 
 
 def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:

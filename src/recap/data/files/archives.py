@@ -181,15 +181,13 @@ def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit:
 
 
 def _write(member: Member, path: Path, archive: Path) -> None:
-    written = 0
     with member.open() as stream, path.open("wb") as out:
         while content := stream.read(CHUNK):
-            written += len(content)
-            if written > member.size:
+            if out.tell() + len(content) > member.size:
                 raise DataError(f"{archive}: {member.name!r} unpacks to more than it declares; do not use this archive")
             out.write(content)
-    if written != member.size:
-        raise EOFError(f"{member.name!r} ends early")
+        if out.tell() != member.size:
+            raise EOFError(f"{member.name!r} ends early")
 
 
 class MemberNames:

@@ -165,15 +165,15 @@ def _receive(url: str, response: Response, part: Part, size: int | None, transfe
         part.restart()
         if not encoded:
             write_json(part.record, offered)
-    elif (
-        response.status_code == 416
-        or encoded
-        or not response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
-        # Some servers do not know If-Range and continue whatever they have now.
-        or not _agree(part.version, offered)
-    ):
-        part.restart()
-        return False
+    else:
+        before = part.version
+        continued = response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
+        # Some servers do not know If-Range and continue whatever they have now. What a version leaves out may be equal.
+        keys = ("total", "validator") if before.get("url") == url else ("total",)
+        agree = bool(before) and all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
+        if response.status_code == 416 or encoded or not continued or not agree:
+            part.restart()
+            return False
     # Whatever has come is written at once: a reset connection or a killed process loses nothing of it.
     while content := response.raw.read1(CHUNK, decode_content=encoded):
         part.file.write(content)
@@ -192,12 +192,6 @@ def _offered(url: str, response: Response) -> dict[str, Any]:
     length = response.headers.get("Content-Length", "") if response.status_code == 200 else ""
     total = ranged[1] if ranged else length
     return {"url": url, "validator": validator, "total": int(total) if total.isdecimal() else None}
-
-
-def _agree(before: dict[str, Any], offered: dict[str, Any]) -> bool:
-    """Say whether both may be of the same bytes; what one of the two does not say is no difference."""
-    keys = ("total", "validator") if before.get("url") == offered["url"] else ("total",)
-    return bool(before) and all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
 
 
 def guarded_session(url: str) -> Session:

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recap.core.documents import first_problem
 from recap.core.errors import DataError, listed
@@ -22,16 +22,9 @@ from recap.data.tokenizer import is_storable
 _SEPARATOR = re.compile(r"\s*([,\]])\s*")
 _DECODER = json.JSONDecoder()
 
-
-def _storable(text: str) -> str:
-    if not is_storable(text):
-        raise ValueError("half of a surrogate pair cannot be stored")
-    return text
-
-
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
-String = Annotated[str, AfterValidator(_storable)]
-Text = Annotated[String, Field(min_length=1)]
+String = Annotated[str, Field(min_length=0)]  # with a bound, pydantic refuses half of a surrogate pair
+Text = Annotated[str, Field(min_length=1)]
 
 
 class Entry(BaseModel):

@@ -41,13 +41,6 @@ class Opaque:
         self.state = state
 
 
-class _Dictionary(OrderedDict[Any, Any]):
-    """A `defaultdict` without its factory."""
-
-    def __init__(self, *_: Any) -> None:
-        super().__init__()
-
-
 class _Reader(pickle.Unpickler):
     def __init__(self, content: bytes, *, arrays: bool) -> None:
         super().__init__(io.BytesIO(content), encoding="latin-1")
@@ -56,7 +49,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
         if full == "collections.defaultdict":
-            return _Dictionary
+            return lambda *_: OrderedDict()  # a `defaultdict` without its factory
         if full == "collections.OrderedDict" or (self._arrays and full in ARRAYS):
             return super().find_class(module, name)
         if full in OPAQUE or (not self._arrays and full in ARRAYS):
