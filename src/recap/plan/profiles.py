@@ -99,7 +99,6 @@ def row_config(
 class SingleRun:
     """A training stage of a row, which may have other settings than the row, and how its captions are decoded."""
 
-    row: str
     plan: RunPlan
     run: Run
     spec: RunSpec
@@ -109,7 +108,7 @@ class SingleRun:
     @property
     def folder(self) -> Path:
         """Where its state and its results are: never among those of a profile."""
-        return Path("work") / SINGLE / "runs" / self.row / f"seed-{self.run.seed}" / self.run.stage
+        return Path("work") / SINGLE / "runs" / str(self.plan.row_id) / f"seed-{self.run.seed}" / self.run.stage
 
 
 def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
@@ -129,7 +128,6 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
         parts[part] = merged(parts[part], values)
     spec |= {"stage_settings": parts[run.stage], "model_settings": parts["model"]}
     return SingleRun(
-        config[ROW],
         plan,
         run,
         validate(RunSpec, spec, "--set"),

@@ -186,10 +186,12 @@ class Scaler:
         others = [row for row in self.table.outside if row not in scored and row.printed]
         return scored, [QuotedRow(**_printed(row)) for row in others]
 
-    def seeds(self) -> list[int]:
-        """Return the scale's seeds, or as many as the paper had."""
-        replaced = [layer.seeds for _, layer in self.layers if layer.seeds is not None]
-        return replaced[-1] if replaced else list(range(1, self.table.seeds + 1))
+    def seeds(self) -> tuple[list[int], str | None]:
+        """Return the scale's seeds with their source, or as many as the paper had."""
+        for place, layer in reversed(self.layers):
+            if layer.seeds is not None:
+                return layer.seeds, self.scale.source(place, "seeds")
+        return list(range(1, self.table.seeds + 1)), None
 
     def row(self, row: RowFile) -> PlannedRow:
         """Return a row resolved."""

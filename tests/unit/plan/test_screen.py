@@ -61,12 +61,13 @@ def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
     plan = plan_of("xlan")
-    result = jobs(plan, costs_of(plan))
-    assert len(result) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
-    place = {name: index for index, name in enumerate(result)}
-    assert all(place[before] < place[name] for name, job in result.items() for before in job.after)
+    costs, after = jobs(plan, costs_of(plan))
+    assert costs.keys() == after.keys()
+    assert len(after) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
+    place = {name: index for index, name in enumerate(after)}
+    assert all(place[before] < place[name] for name, jobs_before in after.items() for before in jobs_before)
     ensemble = next(run for run in plan.scored() if run.members)
-    assert len(result["evaluate", ensemble].after) == len(ensemble.members)
+    assert len(after["evaluate", ensemble]) == len(ensemble.members)
 
 
 def test_a_cache_that_links_makes_no_second_copy(folder):
