@@ -82,10 +82,9 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
             **{key: (value, own(key.partition(".")[0])) for key, value in flat(printed).items()},
         }
     }
-    model = plan.get("models", row.model)
     features = plan.feature_names(row.features)
     cells = [plan.get("features", name).cells_from() for name in features]
-    weights = model.pretrained_weights() or ""
+    weights = plan.get("models", row.model).pretrained_weights() or ""
     parts = [
         ("datasets", row.dataset),
         ("subsets", row.subset),

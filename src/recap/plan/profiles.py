@@ -12,7 +12,7 @@ from typing import Any
 from recap.core.documents import parse, read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.process import devices
-from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
+from recap.plan.jobs import execution, nodes, run_spec
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings.params import load_profile, merged, profiles, refuse_other_scale, validate
@@ -120,7 +120,7 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
     parts: dict[str, dict[str, Any]] = {
         run.stage: spec["stage_settings"],
         "model": spec["model_settings"],
-        "evaluation": evaluation_spec(plan, run.recipe).evaluation.model_dump(mode="json"),
+        "evaluation": plan.recipe(run.recipe).evaluation.model_dump(mode="json"),
         "execution": execution(plan, run.recipe).model_dump(mode="json"),
     }
     for change in changes:

@@ -50,13 +50,13 @@ def test_everything_that_is_missing_is_said_at_once(folder, capsys):
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
     plan = plan_of("visualgpt")
     result = table_work(plan)
-    work = [each for table in result.values() for each in table.work]
+    work = [each for of_table in result.values() for each in of_table]
     assert sorted(work) == sorted(
         [*(("train", run) for run in plan.trained()), *(("evaluate", run) for run in plan.scored())]
     )
     assert list(result)[:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
     acf = plan_of("acf", "scenes")  # has a table of first stages alone, which another trains
-    assert sum(kind == "evaluate" for table in table_work(acf).values() for kind, _ in table.work) == len(acf.scored())
+    assert sum(kind == "evaluate" for work in table_work(acf).values() for kind, _ in work) == len(acf.scored())
 
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
@@ -109,7 +109,7 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     assert "coco_test2014/bottom_up_adaptive_test2014" in text
     plan = plan_of("xlan")
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
-    decoded = [kind for kind, _ in table_work(plan)["xlan/t2"].work if kind != "train"]
+    decoded = [kind for kind, _ in table_work(plan)["xlan/t2"] if kind != "train"]
     assert len(decoded) == len(alone) + len(plan.submissions())
 
 
