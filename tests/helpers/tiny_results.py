@@ -59,7 +59,7 @@ class TinyResults:
 
 def make_results(folder):
     """Make corpus, vocabulary, subset, backbone, features, a run and its scores, in seconds."""
-    from recap.evaluation.job import evaluate
+    from recap.evaluation.decode import evaluate
     from recap.features.extraction import ExtractionJob
     from recap.features.grid import extract_grid
     from recap.features.training import pretrain

@@ -180,7 +180,7 @@ rule server_captions:
         part=one_of([VAL, TEST]),
     threads: lambda w: execution(PLAN, SENT[w.run].run.recipe).threads
     resources:
-        **limits(lambda w: NEEDS.submission(SENT[w.run])),
+        **limits(lambda w: NEEDS.evaluation(SENT[w.run].run, SENT[w.run])),
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(SENT[w.run].run.recipe),

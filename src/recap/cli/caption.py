@@ -151,7 +151,7 @@ def captions(
     """Caption all pictures of val2014 or test2014, in COCO's results format."""
     how = read_execution(execution)
     claim(how.device)
-    from recap.evaluation.job import caption_part
+    from recap.evaluation.decode import caption_part
 
     files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
     caption_part(spec=spec, execution=how, part=part, partial=partial, out=out, **files)

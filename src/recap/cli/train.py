@@ -120,7 +120,7 @@ def evaluate(
     how = read_execution(execution)
     out.mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
     claim(how.device)
-    from recap.evaluation.job import evaluate as evaluate_run
+    from recap.evaluation.decode import evaluate as evaluate_run
 
     files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
     with _labelled(how, series_of(out)):

@@ -17,6 +17,8 @@ from recap.plan.outside import refuse_missing, requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import ROW, row_config, single_run
 
+SHOWN = 2  # captions of a first look
+
 
 def train_row(
     row: str, *, params: Path, stage: str | None, changes: list[str], out: Path | None, **config_of: Any
@@ -47,12 +49,14 @@ def train_row(
         out=folder / "run",
     )
     if os.environ.get("RANK", "0") == "0":
-        from recap.evaluation.job import caption_few
+        from recap.data.corpus import Corpus
+        from recap.evaluation.decode import Decoder
 
-        device = chosen.execution.device
-        captions = caption_few(spec=chosen.evaluation, device=device, run=folder / "run", images=images, **files)
-        for image, (caption, reference) in captions.items():
-            print(f"image {image}: {caption!r} (a reference: {reference!r})")
+        corpus, device = Corpus.read(files.pop("corpus")), chosen.execution.device
+        decoder = Decoder([folder / "run"], chosen.evaluation.evaluation, device=device, **files)
+        references = corpus.captions(None if images else "val")
+        for image, ranked in decoder.candidates(list(images or references)[:SHOWN], "captions").items():
+            print(f"image {image}: {decoder.text(ranked[0])!r} (a reference: {references[image][0]!r})")
         print(f"state and run: {folder}")
 
 

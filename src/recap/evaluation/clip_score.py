@@ -6,8 +6,7 @@ references R of its image and the picture v, each encoded by CLIP, and texts aft
     CLIPScore(c, v) = 2.5 max(cos(c, v), 0)
     RefCLIPScore(c, R, v) = harmonic mean of CLIPScore(c, v) and max(max_{r in R} cos(c, r), 0)
 
-The paper takes CLIP's ViT-B/32. recap has no weights: ``RECAP_CLIP`` names a folder with a CLIP, as transformers saves
-it.
+The paper takes CLIP's ViT-B/32. recap has no weights: ``RECAP_CLIP`` names a folder of a CLIP in transformers' form.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ class ClipScore(Metric):
     names: ClassVar[tuple[str, ...]] = ("CLIPScore", "RefCLIPScore")
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"pictures"})
 
-    def __init__(self) -> None:
-        self._sha256 = ""
+    _sha256 = ""  # of the weights, once they are read
 
     def version(self) -> dict[str, str]:
         """Return the beginning of the sha256 of the weights: scores of other weights are not compared."""

@@ -1,4 +1,4 @@
-"""Captions of many images by a trained model, batch by batch."""
+"""Captions of many images by a trained model: decoded batch by batch, scored, or written for a server of captions."""
 
 from __future__ import annotations
 
@@ -12,32 +12,39 @@ from typing import Any, NamedTuple
 
 import torch
 
+from recap.core.checksums import record
 from recap.core.device import select_device
-from recap.core.errors import ConfigError
+from recap.core.documents import write_json
+from recap.core.errors import ConfigError, DataError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
-from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
+from recap.data.corpus import Corpus
+from recap.data.datasets.coco import check_size
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, load_vocabulary
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.features.ahead import prefetch
+from recap.metrics.base import sanitize
+from recap.metrics.scores import evaluate_captions
 from recap.models.base import Captioner
+from recap.models.ensemble import Ensemble
 from recap.nn.fast import fixed_weights
 from recap.plan.source import job_code
-from recap.runs.folder import CONFIG, WEIGHTS, open_runs, run_model_config
-from recap.runs.inputs import ReadsImages
-from recap.settings.recipes import DecodingRules, DecodingSettings
+from recap.runs.folder import CONFIG, WEIGHTS, check_inputs, load_model, run_model_config
+from recap.runs.inputs import FeatureSources, ReadsImages
+from recap.settings.metrics import score_info
+from recap.settings.recipes import DecodingRules, DecodingSettings, EvaluationSpec, Execution
+
+PIECE = 2_000  # pictures of a server whose captions are lost, at most, when the search is stopped
 
 
 class Candidate(NamedTuple):
-    """A caption that beam search found: token ids without <bos>, <eos> and padding, and what it was ranked by.
+    """A caption that beam search ended with, and what it was ranked by."""
 
-    `log_probability` is the sum over its tokens with the end token; of diverse groups, less their search's penalty.
-    """
-
-    tokens: list[int]
+    tokens: list[int]  # without <bos>, <eos> and padding
     score: float
-    log_probability: float
+    log_probability: float  # sum over its tokens with the end token; of diverse groups, less their search's penalty
 
 
 Candidates = dict[int, list[Candidate]]  # image id -> its captions, best first
@@ -107,9 +114,13 @@ class Decoder:
         other_pictures: bool = False,
     ) -> None:
         self.runs, self.settings, self.device = runs, settings, select_device(device)
-        self.model, self.sources, self.vocabulary = open_runs(
-            runs, vocabulary=vocabulary, features=features, device=self.device, other_pictures=other_pictures
-        )
+        self.vocabulary, self.sources = load_vocabulary(vocabulary), FeatureSources(features)
+        for run in runs:
+            check_inputs(run, vocabulary, self.vocabulary, self.sources.stores, other_pictures=other_pictures)
+        inputs = self.sources.input_spec(self.vocabulary)
+        models = [load_model(run, inputs) for run in runs]
+        self.sources.choose(models, inputs)
+        self.model: Captioner = (models[0] if len(models) == 1 else Ensemble(models)).to(self.device).eval()
         self._endings = ending_ids(settings.rules, self.vocabulary)
 
     def candidates(self, image_ids: Sequence[int], name: str) -> Candidates:
@@ -120,15 +131,14 @@ class Decoder:
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
         """Return captions of this very search that an interrupted job left in a file, or search and write them."""
         identity = [self._identity, self.sources.hash_of(image_ids)]
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            if content["hash"] == value_hash([identity, content["captions"]]):
-                log.info(f"{file}: captions of a job that did not end are taken from here")
-                return {image: [Candidate(*each) for each in ranked] for image, ranked in content["captions"]}
-        except FileNotFoundError:
-            pass
-        except (ValueError, KeyError, TypeError):
-            log.warning(f"{file}: damaged; its captions are searched again")
+        if file.exists():
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+                if content["hash"] == value_hash([identity, content["captions"]]):
+                    log.info(f"{file}: captions of a job that did not end are taken from here")
+                    return {image: [Candidate(*each) for each in ranked] for image, ranked in content["captions"]}
+            except (ValueError, KeyError, TypeError):
+                log.warning(f"{file}: damaged; its captions are searched again")
         candidates = self.candidates(image_ids, name)
         captions = list(candidates.items())
         write_text(file, json.dumps({"hash": value_hash([identity, captions]), "captions": captions}))
@@ -138,9 +148,93 @@ class Decoder:
     def _identity(self) -> list[Any]:
         settings = self.settings.model_dump(mode="json", exclude={"metrics", "split"})  # how captions are scored
         files = [run / name for run in self.runs for name in (CONFIG, WEIGHTS)]
-        code = job_code("recap.evaluation.decode", *sorted({run_model_config(run).kind for run in self.runs}))
+        code = job_code("recap.evaluation.decode:Decoder", *sorted({run_model_config(run).kind for run in self.runs}))
         return [settings, self.vocabulary.hash, *map(sha256_file, files), code]
 
     def text(self, candidate: Candidate) -> str:
         """Return a caption as text."""
         return caption_text(self.vocabulary, candidate.tokens, self.settings)
+
+
+def evaluate(
+    *,
+    spec: EvaluationSpec,
+    execution: Execution,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    model: Sequence[Path],
+    out: Path,
+) -> None:
+    """Write captions, scores and with `n_best` the best N of a split into `out`; several models are an ensemble."""
+    settings, name = spec.evaluation, " ".join(out.parts[-3:])
+    torch.set_num_threads(execution.threads)
+    table = Corpus.read(corpus)
+    references = table.captions(settings.split)
+    images = sorted(references)
+    decoder = Decoder(model, settings, vocabulary=vocabulary, features=features, device=execution.device)
+    # Decoded captions stay until they are scored, so that a scorer that fails does not cost another search.
+    cache = out / f".decoded.{settings.split}.json"
+    candidates = decoder.cached(images, cache, f"{name}, beam {settings.beam}")
+    ranked = {image: [decoder.text(each) for each in candidates[image][: settings.n_best or 1]] for image in images}
+    n_best = out / f"nbest.{settings.split}.jsonl"
+    if settings.n_best:
+        rows = [
+            {"image_id": image, "rank": rank, "score": c.score, "log_probability": c.log_probability, "caption": text}
+            for image, texts in ranked.items()
+            for rank, (text, c) in enumerate(zip(texts, candidates[image], strict=False), 1)
+        ]
+        write_text(n_best, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        record(n_best)
+    else:
+        n_best.unlink(missing_ok=True)  # of an earlier evaluation
+    scores = evaluate_captions(
+        references=references,
+        hypotheses={image: texts[0] for image, texts in ranked.items()},
+        metrics=settings.metrics,
+        split=settings.split,
+        split_hash=table.split_hash,
+        decoding=settings.decoding,
+        out=out,
+        dataset=corpus.parent,
+    )
+    cache.unlink()
+    ran = {key: value for key, value in scores.corpus.items() if value is not None}
+    log.info(f"{name}: {', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}")
+
+
+def caption_part(
+    *,
+    spec: EvaluationSpec,
+    execution: Execution,
+    part: str,
+    partial: bool,
+    corpus: Path,
+    vocabulary: Path,
+    features: Sequence[Path],
+    model: Sequence[Path],
+    out: Path,
+) -> None:
+    """Write one caption of each picture of a part of COCO (val2014), of which a `partial` corpus has fewer."""
+    torch.set_num_threads(execution.threads)
+    images = [image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")]
+    if not images:
+        raise DataError(f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO's pictures of 2014")
+    check_size(part, len(images), str(corpus), partial=partial)
+    files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
+    decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
+    decoder.sources.require(images)  # all of them, before the first piece is searched
+    captions: dict[int, str] = {}
+    pieces = {out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)}
+    for file, first in pieces.items():
+        ids = images[first : first + PIECE]
+        candidates = decoder.cached(ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}")
+        captions |= {image: sanitize(decoder.text(ranked[0])) for image, ranked in candidates.items()}
+    if empty := [image for image, caption in captions.items() if not caption]:
+        which = f"image {empty[0]} has an empty caption ({len(empty)} such images of {len(captions)})"
+        raise DataError(f"{model[0]}: {which}, which COCO's server refuses; train the model longer")
+    write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])
+    record(out)
+    for file in pieces:
+        file.unlink()
+    log.info(f"{out}: captions of {len(captions):,} pictures of {part}")

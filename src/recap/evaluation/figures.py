@@ -21,7 +21,6 @@ from recap.models.base import Captioner
 from recap.models.explained import attention_maps
 from recap.models.images import Images, Stream
 from recap.nn.fast import fixed_weights
-from recap.runs.folder import open_runs
 from recap.runs.inputs import batch_tensor, split_captions
 from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigure, ShownImages
 from recap.settings.kinds import resolve
@@ -129,8 +128,8 @@ def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mappin
     corpus, split = Corpus.read(models.corpus), figure.split
     losses = {}
     for label, run in models.runs.items():
-        model, sources, words = open_runs([run], vocabulary=models.vocabulary, features=models.features)
-        captions = split_captions(corpus, words, split)
+        opened = Decoder([run], DecodingSettings(), vocabulary=models.vocabulary, features=models.features)
+        captions = split_captions(corpus, opened.vocabulary, split)
         ids = sorted(captions)
         if len(ids) < 2:
             raise DataError(f"{models.corpus}: the split {split!r} has one image, and no other to exchange it with")
@@ -139,8 +138,8 @@ def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mappin
             batch = ids[first : first + BATCH]
             tokens = batch_tensor(captions, batch)
             strangers = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
-            own += caption_losses(model, sources.read(batch), tokens).tolist()
-            other += caption_losses(model, sources.read(strangers), tokens).tolist()
+            own += caption_losses(opened.model, opened.sources.read(batch), tokens).tolist()
+            other += caption_losses(opened.model, opened.sources.read(strangers), tokens).tolist()
         test, means = compare_paired(own, other), {"own": sum(own) / len(own), "other": sum(other) / len(other)}
         losses[label] = {**means, "difference": asdict(test)}
         p = "" if test.p is None else f", p {test.p:.2g}"

@@ -12,7 +12,6 @@ from recap.plan.scaling import Sourced, Variant
 from recap.settings import TableFile
 from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.params import base_files, files, flat, load_named, names
-from recap.settings.tables import RowSettings
 
 _LONGEST = 110  # characters of a title
 _OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}
@@ -56,15 +55,11 @@ def _papers(params: Path, key: str) -> dict[str, set[str]]:
     for table in names(params, "tables"):
         file: TableFile = load_named(params, "tables", table)
         for row in file.rows:
-            for name in _named(row, key) or _named(file.defaults, key):
+            value = getattr(row, key) or getattr(file.defaults, key)
+            value = value.get("base") if isinstance(value, dict) else value
+            for name in value if isinstance(value, list) else [value] if value else []:
                 papers[name].add(table.rpartition("/")[0])
     return papers
-
-
-def _named(settings: RowSettings, key: str) -> list[str]:
-    value = getattr(settings, key)
-    value = value.get("base") if isinstance(value, dict) else value
-    return value if isinstance(value, list) else [value] if value else []
 
 
 def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
@@ -81,16 +76,15 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
     settings = {
         "row": {
             "stage": (row.stage, own("stage") if in_file.stage else file["defaults.stage"][1]),
-            "seeds": (plan.seeds[table_id], plan.source_of_seeds(table_id) or file["seeds"][1]),
+            "seeds": (plan.seeds[table_id], plan.source_of_seeds[table_id] or file["seeds"][1]),
             "ensemble": (row.ensemble, own("ensemble")),
-            "baseline": (file["baseline"][0], file["baseline"][1]),
+            "baseline": file["baseline"],
             **{key: (value, own(key.partition(".")[0])) for key, value in flat(printed).items()},
         }
     }
-    model = plan.get("models", row.model)
     features = plan.feature_names(row.features)
     cells = [plan.get("features", name).cells_from() for name in features]
-    weights = model.pretrained_weights() or ""
+    weights = plan.get("models", row.model).pretrained_weights() or ""
     parts = [
         ("datasets", row.dataset),
         ("subsets", row.subset),

@@ -183,15 +183,9 @@ class Costs(Amounts):
             measured=step.measured,
         )
 
-    def evaluation(self, scored: Run) -> Cost:
-        """Return the cost of decoding the test images; all members of an ensemble decode each."""
-        return self._decoding(scored, self.counts(scored.dataset).test)
-
-    def submission(self, submission: Submission) -> Cost:
-        """Return the cost of captions of the pictures that COCO's server scores."""
-        return self._decoding(submission.run, COCO_PARTS[VAL] + self.counts(submission.test.dataset).test)
-
-    def _decoding(self, scored: Run, images: int) -> Cost:
+    def evaluation(self, scored: Run, sent: Submission | None = None) -> Cost:
+        """Return the cost of decoding the test images, or what COCO's server is sent; all members decode each."""
+        images = COCO_PARTS[VAL] + self.counts(sent.test.dataset).test if sent else self.counts(scored.dataset).test
         members = scored.parts()
         image, times = self._of(self.decoding_shape(members[0]), members[0]), images * len(members)
         return Cost(image.gflop * times, {name: each * times for name, each in image.seconds.items()})
@@ -279,20 +273,13 @@ class Resources:
         return _need(memory, self._minutes(cost) / processes, (cost.weights + cost.state) / _MB)
 
     @_known_sizes
-    def evaluation(self, run: Run) -> Need:
-        """Return the limits of an evaluation, its metrics among them."""
-        return self._decoding(run, self.costs.evaluation(run))
-
-    @_known_sizes
-    def submission(self, submission: Submission) -> Need:
-        """Return the limits of captions for COCO's server."""
-        return self._decoding(submission.run, self.costs.submission(submission))
-
-    def _decoding(self, run: Run, cost: Cost) -> Need:
+    def evaluation(self, run: Run, sent: Submission | None = None) -> Need:
+        """Return the limits of an evaluation, its metrics among them, or of the captions that COCO's server is sent."""
+        minutes = self._minutes(self.costs.evaluation(run, sent)) + _SCORING_MINUTES
         weights = sum(self.costs.training(self.plan.weights(part)).weights for part in run.parts())
         spice = "SPICE" in self.plan.recipe(run.recipe).evaluation.metrics
         memory = _PROGRAM_MB + 2 * weights / _MB + _METRICS_MB + (_SPICE_MB if spice else 0)
-        return _need(memory, self._minutes(cost) + _SCORING_MINUTES, _PROGRAM_MB)
+        return _need(memory, minutes, _PROGRAM_MB)
 
     @_known_sizes
     def store(self, dataset: str, features: str) -> Need:

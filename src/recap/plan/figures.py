@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, file_name, row_runs
 from recap.plan.scaling import check_scales
-from recap.settings import Row
 from recap.settings.figures import Figure, FigureFile, Line, ModelFigure, Point
 
 if TYPE_CHECKING:
@@ -22,14 +21,19 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
     if file.line_of == "table" and (unknown := [table for table in file.labels if table not in file.tables]):
         raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
     by_row = file.line_of == "row"
+    section, *keys = file.x.setting.split(".")
     lines: dict[str, list[Point]] = {key: [] for key in file.labels}
     for table in file.tables if by_row else file.labels:
         rows = {row.id: row for row in plan.tables[table].rows}
         for row_id in file.labels if by_row else file.rows:
             if row_id not in rows:
                 raise UnknownName(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
-            point = Point(x=_number(plan, name, file, rows[row_id]), table=file_name(table), row=row_id)
-            lines[row_id if by_row else table].append(point)
+            spec: Any = plan.spec(f"{section}s", getattr(rows[row_id], section))
+            try:
+                x = float(reduce(getitem, keys, spec)) * file.x.factor
+            except (KeyError, TypeError, ValueError):
+                raise ConfigError(f"figure {name!r}: row {row_id!r} has no number {file.x.setting!r}") from None
+            lines[row_id if by_row else table].append(Point(x=x, table=file_name(table), row=row_id))
     return Figure(
         title=file.title,
         scale=plan.scale_text(file.tables),
@@ -38,16 +42,6 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
         metrics=file.metrics,
         lines=[Line(label=file.labels[key], points=sorted(points, key=lambda p: p.x)) for key, points in lines.items()],
     )
-
-
-def _number(plan: RunPlan, name: str, file: FigureFile, row: Row) -> float:
-    """Return the number of a row on the axis."""
-    section, *keys = file.x.setting.split(".")
-    spec: Any = plan.spec(f"{section}s", getattr(row, section))
-    try:
-        return float(reduce(getitem, keys, spec)) * file.x.factor
-    except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"figure {name!r}: row {row.id!r} has no number {file.x.setting!r}") from None
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,10 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
     missing: dict[str, Requirement] = {}
     from_hub: dict[str, Requirement] = {}
     wanted = (
-        (path, named_by) for product, named_by, needs in _needs(paths, model) for path in needs if _lacks(product)
+        (path, named_by)
+        for product, named_by, needs in _needs(paths, model)
+        if product is None or not Path(product).exists()
+        for path in needs
     )
     for path, named_by in wanted:
         if path.startswith(HUB):
@@ -56,14 +59,10 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
             has_address = entry is not None and bool(entry.urls) and entry.name == name
             how: How = "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
             missing[path] = Requirement(path, named_by, entry, how, archive, pictures.get(path))
-            if archive and _lacks(place := paths.outside(archive.name)):
+            if archive and not Path(place := paths.outside(archive.name)).exists():
                 how = "fetch" if archive.urls else "hand"
                 missing.setdefault(place, Requirement(place, versions.name, archive, how))
     return [*missing.values(), *from_hub.values()]
-
-
-def _lacks(product: str | None) -> bool:
-    return product is None or not Path(product).exists()
 
 
 def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None, str, Iterable[str]]]:
@@ -113,26 +112,22 @@ def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
 
 def line(needed: Requirement) -> str:
     """Return one line about a missing file: path, who names it, where it comes from, bytes, license."""
-    return "; ".join([f"{needed.path} ({needed.named_by})", *_facts(needed)])
-
-
-def _facts(needed: Requirement) -> Iterator[str]:
     entry = needed.entry
     if needed.how == "hub":
-        yield "from the hub"
+        source = "from the hub"
+    elif entry is None and needed.how == "fetch":
+        source = "fetched from the addresses in its TSV"
     elif entry is None:
-        fetched = "fetched from the addresses in its TSV"
-        yield fetched if needed.how == "fetch" else "not in the list of outside files: put it there"
+        source = "not in the list of outside files: put it there"
     elif needed.archive is not None:
-        yield f"unpacked from {needed.archive.name}"
+        source = f"unpacked from {needed.archive.name}"
     elif entry.urls:
-        yield " or ".join(entry.urls)
+        source = " or ".join(entry.urls)
     else:
-        yield f"by hand: {entry.note}" if needed.how == "hand" else entry.note
-    if entry is None:
-        return
-    if entry.bytes is not None:
-        yield f"{entry.bytes / 2**30:.3g} GiB"
-    elif needed.how != "unpack":
-        yield "size not known"
-    yield entry.licence
+        source = f"by hand: {entry.note}" if needed.how == "hand" else entry.note
+    facts = [f"{needed.path} ({needed.named_by})", source]
+    if entry and entry.bytes is not None:
+        facts.append(f"{entry.bytes / 2**30:.3g} GiB")
+    elif entry and needed.how != "unpack":
+        facts.append("size not known")
+    return "; ".join([*facts, entry.licence] if entry else facts)

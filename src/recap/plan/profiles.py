@@ -12,7 +12,7 @@ from typing import Any
 from recap.core.documents import parse, read_mapping
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.process import devices
-from recap.plan.jobs import evaluation_spec, execution, nodes, run_spec
+from recap.plan.jobs import execution, nodes, run_spec
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings.params import load_profile, merged, profiles, refuse_other_scale, validate
@@ -99,7 +99,6 @@ def row_config(
 class SingleRun:
     """A training stage of a row, which may have other settings than the row, and how its captions are decoded."""
 
-    row: str
     plan: RunPlan
     run: Run
     spec: RunSpec
@@ -109,7 +108,7 @@ class SingleRun:
     @property
     def folder(self) -> Path:
         """Where its state and its results are: never among those of a profile."""
-        return Path("work") / SINGLE / "runs" / self.row / f"seed-{self.run.seed}" / self.run.stage
+        return Path("work") / SINGLE / "runs" / str(self.plan.row_id) / f"seed-{self.run.seed}" / self.run.stage
 
 
 def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
@@ -121,7 +120,7 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
     parts: dict[str, dict[str, Any]] = {
         run.stage: spec["stage_settings"],
         "model": spec["model_settings"],
-        "evaluation": evaluation_spec(plan, run.recipe).evaluation.model_dump(mode="json"),
+        "evaluation": plan.recipe(run.recipe).evaluation.model_dump(mode="json"),
         "execution": execution(plan, run.recipe).model_dump(mode="json"),
     }
     for change in changes:
@@ -129,7 +128,6 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
         parts[part] = merged(parts[part], values)
     spec |= {"stage_settings": parts[run.stage], "model_settings": parts["model"]}
     return SingleRun(
-        config[ROW],
         plan,
         run,
         validate(RunSpec, spec, "--set"),

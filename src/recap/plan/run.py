@@ -36,12 +36,7 @@ class Run:
     def path(self) -> str:
         """The folder of this run below ``runs/`` and ``scores/``."""
         seeds = f"ensemble-{'+'.join(map(str, self.members))}" if self.members else f"seed-{self.seed}"
-        return f"{self.setting}/{seeds}/{self.stage}"
-
-    @property
-    def setting(self) -> str:
-        """The folder shared by all seeds and stages."""
-        return f"{self.dataset}/{self.subset}/{self.features}/{self.model}@{self.recipe}"
+        return f"{row_setting(vars(self))}/{seeds}/{self.stage}"
 
     def parts(self) -> list[Run]:
         """Return the trained runs behind this one: itself, or the members."""
@@ -129,7 +124,7 @@ def series_of(folder: str | Path) -> str:
 
 
 def row_setting(row: Mapping[str, Any]) -> str:
-    """Return the setting of a table's row."""
+    """Return the setting of a table's row or of a run: the folder shared by all its seeds and stages."""
     return "{dataset}/{subset}/{features}/{model}@{recipe}".format(**row)
 
 

@@ -54,6 +54,7 @@ class RunPlan:
         # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}  # of the rows of each table
+        self.source_of_seeds: dict[str, str | None] = {}  # the profile or a key of the scale; None: the table
         # table and row whose captions a server scores -> data set and features of its pictures
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
         figures: dict[str, FigureFile] = {}
@@ -139,7 +140,9 @@ class RunPlan:
         if server:
             not_sent = {key: why for key, why in server.not_sent.items() if key in ids}
             server = server.model_copy(update={"not_sent": not_sent})
-        self.seeds[table_id] = self.profile.seeds or scaler.seeds()
+        self.seeds[table_id], self.source_of_seeds[table_id] = scaler.seeds()
+        if self.profile.seeds:
+            self.seeds[table_id], self.source_of_seeds[table_id] = self.profile.seeds, f"profile {self.profile.name!r}"
         faithful = all(row.as_printed for row in rows)
         scaled = self._scaled[table_id] = Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
@@ -223,13 +226,6 @@ class RunPlan:
             "recipe": self._load_variant(row.recipe),
             "stage": row.stage,
         }
-
-    def source_of_seeds(self, table_id: str) -> str | None:
-        """Return what gives a table its seeds: the profile or a key of the scale; None: the table."""
-        if self.profile.seeds:
-            return f"profile {self.profile.name!r}"
-        places = [where for where, layer in self.scale.settings.layers(table_id) if layer.seeds is not None]
-        return self.scale.source(places[-1], "seeds") if places else None
 
     def feature_names(self, part: str) -> tuple[str, ...]:
         """Return the names of the features behind a part of a path."""

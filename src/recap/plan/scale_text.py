@@ -40,9 +40,9 @@ def sentence(tables: Sequence[Scaled], *, scale: Scale, titles: Titles, seeds: i
         *_epochs(pairs),
         *([f"{runs} of each row in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
     ]
-    opening = _opening(scale, all(each.as_printed for each in tables))
+    replaced = _replaced(scale, all(each.as_printed for each in tables), parts)
     texts = [
-        f"Scale of this run: {_joined(opening, parts)}" if opening else "",
+        f"Scale of this run: {replaced}" if replaced else "",
         table.note,
         table.paper_note if scale.paper else "",
         *dict.fromkeys(note for each in tables for note in each.notes),
@@ -53,17 +53,14 @@ def sentence(tables: Sequence[Scaled], *, scale: Scale, titles: Titles, seeds: i
 
 def short_sentence(table: Scaled, *, scale: Scale, titles: Titles) -> str:
     """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
-    opening = _opening(scale, table.as_printed)
-    return _joined(opening, _names(table.pairs, "dataset", titles.datasets)) if opening else ""
+    return _replaced(scale, table.as_printed, _names(table.pairs, "dataset", titles.datasets))
 
 
-def _opening(scale: Scale, as_printed: bool) -> str:
-    """Return how the scale calls itself; one that replaces nothing says so only of settings that are the print's."""
-    return scale.opening if as_printed or not scale.paper else ""
-
-
-def _joined(opening: str, parts: Sequence[str]) -> str:
-    return f"{opening}: {'; '.join(parts)}." if parts else f"{opening}."
+def _replaced(scale: Scale, as_printed: bool, parts: Sequence[str]) -> str:
+    """Return how the scale calls itself, with what it replaces; if nothing, only of settings that are the print's."""
+    if not scale.opening or (scale.paper and not as_printed):
+        return ""
+    return f"{scale.opening}: {'; '.join(parts)}." if parts else f"{scale.opening}."
 
 
 def _names(pairs: Sequence[Pair], key: str, titles: dict[str, str]) -> list[str]:

@@ -45,8 +45,17 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The variant as part of a path."""
-        return variant_name(self.base, self.shown)
+        """``base+key=value,key=value`` of characters that paths bear; long or rewritten ones end with a hash."""
+        if not self.shown:
+            return self.base
+        texts = {key: _text(value) for key, value in sorted(flat(self.shown).items())}
+        name = f"{self.base}+{','.join(f'{key}={text}' for key, (text, _) in texts.items())}"
+        if all(exact for _, exact in texts.values()) and len(name.encode()) <= LONGEST:
+            return name
+        digest = value_hash(self.shown)[:8]
+        head = name.encode()[: LONGEST - len(digest) - 1].decode(errors="ignore")
+        whole = head if head == name else head.rpartition(",")[0] or head.rpartition("+")[0]
+        return f"{whole}+{digest}"
 
     def layers(self, params: Path) -> list[Layer]:
         """Return everything that is laid over one another, the lowest base first."""
@@ -99,20 +108,6 @@ def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
             module = next(kind.__module__ for kind in type(config).__mro__ if name in kind.__annotations__)
             settings |= {key: (leaf, module) for key, leaf in flat({name: to_jsonable_python(value)}).items()}
     return settings
-
-
-def variant_name(base: str, shown: dict[str, Any]) -> str:
-    """Return ``base+key=value,key=value`` of characters that paths bear; long or rewritten ones end with a hash."""
-    if not shown:
-        return base
-    texts = {key: _text(value) for key, value in sorted(flat(shown).items())}
-    name = f"{base}+{','.join(f'{key}={text}' for key, (text, _) in texts.items())}"
-    if all(exact for _, exact in texts.values()) and len(name.encode()) <= LONGEST:
-        return name
-    digest = value_hash(shown)[:8]
-    head = name.encode()[: LONGEST - len(digest) - 1].decode(errors="ignore")
-    whole = head if head == name else head.rpartition(",")[0] or head.rpartition("+")[0]
-    return f"{whole}+{digest}"
 
 
 def _text(value: Any) -> tuple[str, bool]:
@@ -186,10 +181,12 @@ class Scaler:
         others = [row for row in self.table.outside if row not in scored and row.printed]
         return scored, [QuotedRow(**_printed(row)) for row in others]
 
-    def seeds(self) -> list[int]:
-        """Return the scale's seeds, or as many as the paper had."""
-        replaced = [layer.seeds for _, layer in self.layers if layer.seeds is not None]
-        return replaced[-1] if replaced else list(range(1, self.table.seeds + 1))
+    def seeds(self) -> tuple[list[int], str | None]:
+        """Return the scale's seeds with their source, or as many as the paper had."""
+        for place, layer in reversed(self.layers):
+            if layer.seeds is not None:
+                return layer.seeds, self.scale.source(place, "seeds")
+        return list(range(1, self.table.seeds + 1)), None
 
     def row(self, row: RowFile) -> PlannedRow:
         """Return a row resolved."""
@@ -335,9 +332,8 @@ def _check_weights(row: PlannedRow, get: Get) -> None:
         if ours != theirs:
             raise ConfigError(f"the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
     for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
-        if getattr(model, key) > most:
-            sizes = f"the model has {key} {getattr(model, key)}, language model {name!r} only {most}"
-            raise ConfigError(f"{sizes}; lower it")
+        if (ours := getattr(model, key)) > most:
+            raise ConfigError(f"the model has {key} {ours}, language model {name!r} only {most}; lower it")
 
 
 def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None:

@@ -6,14 +6,14 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from configparser import ConfigParser
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from textwrap import shorten
 from typing import Any, Literal
 
 from recap.core.errors import aligned, counted
 from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Cost, Costs
-from recap.plan.outside import Requirement, requirements
+from recap.plan.outside import How, Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
@@ -21,6 +21,9 @@ from recap.settings.base import HUB
 from recap.settings.params import file_and_part
 
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
+Tables = dict[str, list[Work]]  # the name of a table's file -> what it adds to the tables before it
+Waits = dict[Work, list[Work]]  # a job -> those that it waits for, all of them before it
+Times = dict[str, dict[Work, float]]  # what jobs run on -> seconds of each
 
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
@@ -40,17 +43,18 @@ class Tool:
 
 def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None) -> str:
     """Return all that a person wants to know before the first job, on a GPU of `tflops`, with so many `places`."""
-    missing, planned, tables = requirements(Paths(plan)), jobs(plan, costs), table_work(plan)
-    trainings = [job.cost for (kind, _), job in planned.items() if kind == "train"]
+    missing, tables = requirements(Paths(plan)), table_work(plan)
+    cost_of, after = jobs(plan, costs)
+    trainings = [cost for (kind, _), cost in cost_of.items() if kind == "train"]
     at = f" at scale {plan.profile.scale}" if plan.profile.scale else ""
     lines = [
         f"{plan.profile.name}{at}, outside files in {plan.profile.inputs}/",
         *_missing(plan, missing),
         *_tools(tools),
         *_disk(missing, costs, trainings),
-        *_work(tables, planned),
+        *_work(plan, tables, cost_of),
         *_memory(trainings),
-        *_hours(plan, planned, tables, tflops, [places] if places else _PLACES),
+        *_hours(plan, tables, _times(cost_of, tflops), after, [places] if places else _PLACES),
     ]
     return "\n".join(lines)
 
@@ -59,12 +63,13 @@ def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
     if not missing:
         yield "Outside files: all are here."
         return
-    by_hand, others = (any((each.how == "hand") is hand for each in missing) for hand in (True, False))
-    hint = "; the workflow makes all but those by hand with --config fetch=true" * (others and not plan.profile.fetch)
-    hint += "; `recap data by-hand` prints the steps" * by_hand
-    words = {"fetch": "to fetch", "unpack": "to unpack", "hub": "from the hub", "hand": "by hand"}
-    counts = {word: sum(each.how == how for each in missing) for how, word in words.items()}
-    ways = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    counts, hint = Counter(each.how for each in missing), ""
+    if counts["hand"] < len(missing) and not plan.profile.fetch:
+        hint += "; the workflow makes all but those by hand with --config fetch=true"
+    if counts["hand"]:
+        hint += "; `recap data by-hand` prints the steps"
+    words: dict[How, str] = {"fetch": "to fetch", "unpack": "to unpack", "hub": "from the hub", "hand": "by hand"}
+    ways = ", ".join(f"{counts[how]} {word}" for how, word in words.items() if counts[how])
     yield f"Missing outside files: {len(missing)} ({ways}){hint}"
     inputs = f"{plan.profile.inputs}/"
     rows = [_file(each, inputs) for each in sorted(missing, key=lambda each: (each.how, each.path))]
@@ -121,25 +126,18 @@ def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Cost
     yield from _columns(rows)
 
 
-@dataclass(frozen=True)
-class Job:
-    """A training or a decoding, and the jobs that must have ended before it begins."""
-
-    cost: Cost
-    after: tuple[Work, ...]
-
-
-def jobs(plan: RunPlan, costs: Costs) -> dict[Work, Job]:
-    """Return the jobs of a plan, each after those that it waits for."""
-    planned: dict[Work, Job] = {}
+def jobs(plan: RunPlan, costs: Costs) -> tuple[dict[Work, Cost], Waits]:
+    """Return the cost of each job of a plan, and the jobs that it waits for."""
+    cost_of, after = dict[Work, Cost](), Waits()
     for kind, run in work_of(plan, plan.scored()):
         trains = kind == "train"
         before = [plan.first_stage(run)] if trains else map(plan.weights, run.parts())
-        after: list[Work] = [("train", each) for each in before if not (trains and each == run)]
-        planned[kind, run] = Job(costs.training(run) if trains else costs.evaluation(run), tuple(after))
+        after[kind, run] = [("train", each) for each in before if not (trains and each == run)]
+        cost_of[kind, run] = costs.training(run) if trains else costs.evaluation(run)
     for each in plan.submissions():
-        planned["submit", each.run] = Job(costs.submission(each), planned["evaluate", each.run].after)
-    return planned
+        after["submit", each.run] = after["evaluate", each.run]
+        cost_of["submit", each.run] = costs.evaluation(each.run, each)
+    return cost_of, after
 
 
 def work_of(plan: RunPlan, scored: Sequence[Run]) -> list[Work]:
@@ -148,35 +146,29 @@ def work_of(plan: RunPlan, scored: Sequence[Run]) -> list[Work]:
     return [*(("train", run) for run in stages), *(("evaluate", run) for run in scored)]
 
 
-@dataclass
-class TableWork:
-    """The rows of a table, with all its parts, and what it adds to the tables before it."""
-
-    rows: int = 0
-    work: list[Work] = field(default_factory=list)
-
-
-def table_work(plan: RunPlan) -> dict[str, TableWork]:
-    """Return the work of each table, by the name of its file; what two tables share is in the first."""
-    tables, before = defaultdict[str, TableWork](TableWork), set[Work]()
-    for name, table in plan.tables.items():
+def table_work(plan: RunPlan) -> Tables:
+    """Return the work of each table with all its parts; what two tables share is in the first."""
+    tables, before = defaultdict[str, list[Work]](list), set[Work]()
+    for name in plan.tables:
         sent: list[Work] = [("submit", each.run) for each in plan.submissions(name)]
         own = [work for work in (*work_of(plan, plan.table_runs(name)), *sent) if work not in before]
         before.update(own)
-        file = tables[file_and_part(plan.params, name)[0]]
-        file.rows, file.work = file.rows + len(table.rows), file.work + own
+        tables[file_and_part(plan.params, name)[0]] += own
     return tables
 
 
-def _work(tables: Mapping[str, TableWork], planned: Mapping[Work, Job]) -> Iterator[str]:
+def _work(plan: RunPlan, tables: Tables, cost_of: Mapping[Work, Cost]) -> Iterator[str]:
     yield "Work (what tables share is in the first of them):"
     head = ["table", "rows", "xe", "scst", "steps", "evaluations", "10^15 operations"]
+    rows_of = Counter[str]()
+    for name, planned in plan.tables.items():
+        rows_of[file_and_part(plan.params, name)[0]] += len(planned.rows)
     numbers: dict[str, list[float]] = {}
-    for name, table in tables.items():
-        kinds = Counter(run.stage if kind == "train" else "decode" for kind, run in table.work)
-        costs = [planned[work].cost for work in table.work]
+    for name, work in tables.items():
+        kinds = Counter(run.stage if kind == "train" else "decode" for kind, run in work)
+        costs = [cost_of[each] for each in work]
         steps, gflop = sum(cost.steps for cost in costs), sum(cost.gflop for cost in costs)
-        numbers[name] = [table.rows, kinds["xe"], kinds["scst"], steps, kinds["decode"], gflop]
+        numbers[name] = [rows_of[name], kinds["xe"], kinds["scst"], steps, kinds["decode"], gflop]
     numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
     rows = [[name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"] for name, (*counts, gflop) in numbers.items()]
     yield from _columns([head, *rows], numbers=range(1, len(head)))
@@ -190,27 +182,19 @@ def _memory(trainings: Sequence[Cost]) -> Iterator[str]:
     yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
 
 
-def _times(planned: Mapping[Work, Job], tflops: float | None) -> dict[str, dict[Work, float]]:
+def _times(cost_of: Mapping[Work, Cost], tflops: float | None) -> Times:
     """Return the seconds of all jobs by what they run on: a GPU, measured or assumed, then a core that was measured."""
-    costs = {work: job.cost for work, job in planned.items()}
-    first = next(iter(costs.values()))
-    measured = [name for name in first.seconds if all(name in cost.seconds for cost in costs.values())]
+    first = next(iter(cost_of.values()))
+    measured = [name for name in first.seconds if all(name in cost.seconds for cost in cost_of.values())]
     core = [name for name in measured if name.endswith(ONE_CORE)][:1]  # of each the one that was measured last
     card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
-    times = {f"{name}, measured": {work: cost.seconds[name] for work, cost in costs.items()} for name in card + core}
+    times = {f"{name}, measured": {work: cost.seconds[name] for work, cost in cost_of.items()} for name in card + core}
     rate = tflops or ASSUMED_TFLOPS
-    assumed = {work: cost.gflop / rate / 1e3 for work, cost in costs.items()}
+    assumed = {work: cost.gflop / rate / 1e3 for work, cost in cost_of.items()}
     return times if card else {f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": assumed, **times}
 
 
-def _hours(
-    plan: RunPlan,
-    planned: Mapping[Work, Job],
-    tables: Mapping[str, TableWork],
-    tflops: float | None,
-    numbers: Sequence[int],
-) -> Iterator[str]:
-    times, after = _times(planned, tflops), {work: job.after for work, job in planned.items()}
+def _hours(plan: RunPlan, tables: Tables, times: Times, after: Waits, numbers: Sequence[int]) -> Iterator[str]:
     yield "Time of trainings and decoding, without features, metrics and early stops:"
     rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
     for name, seconds in times.items():
@@ -220,7 +204,7 @@ def _hours(
         rows.append([name, f"{_time(min(each))} to {_time(max(each))}", *map(_time, (total, *spans, longest))])
     yield from _columns(rows)
     gpu, seconds = next(iter(times.items()))
-    of_tables = {name: sum(seconds[work] for work in table.work) for name, table in tables.items() if table.work}
+    of_tables = {name: sum(seconds[each] for each in work) for name, work in tables.items() if work}
     yield f"Of these, by {gpu}: {', '.join(f'{name} {_time(time)}' for name, time in of_tables.items())}"
     # with all that a row needs, whoever needs it too
     of_rows = {

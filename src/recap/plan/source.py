@@ -25,8 +25,8 @@ from recap.settings.metrics import METRICS
 from recap.settings.models import model_configs, model_source
 from recap.settings.params import load_named, names
 
-TRAINING, EVALUATION = "recap.training.run:train", "recap.evaluation.job:evaluate"
-CAPTIONING = "recap.evaluation.job:caption_part"
+TRAINING, EVALUATION = "recap.training.run:train", "recap.evaluation.decode:evaluate"
+CAPTIONING = "recap.evaluation.decode:caption_part"
 # Imported by jobs, but not part of what they compute: pictures reach them as features.
 PICTURES = ("recap.data.files.images",)
 # Files, messages and processes carry results and compute none; a test compares this list with what trainings run.

@@ -19,13 +19,12 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, FeatureError, TrainingError, first_line
 from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import commit, value_hash
-from recap.data.vocabulary import AnyVocabulary, load_vocabulary
+from recap.data.vocabulary import AnyVocabulary
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
-from recap.models.ensemble import Ensemble
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.runs.inputs import FeatureSources, joint_maker
+from recap.runs.inputs import joint_maker
 from recap.settings import Execution, Model, ModelConfig
 from recap.settings.params import read_mapping, validate
 
@@ -184,32 +183,8 @@ def load_model(run: Path, inputs: InputSpec) -> Captioner:
     return model
 
 
-def open_runs(
-    runs: Sequence[Path],
-    *,
-    vocabulary: Path,
-    features: Sequence[Path],
-    device: torch.device | str = "cpu",
-    other_pictures: bool = False,
-) -> tuple[Captioner, FeatureSources, AnyVocabulary]:
-    """Return a trained model, or the ensemble of several, and what it reads: what each run was trained with."""
-    words, sources = load_vocabulary(vocabulary), FeatureSources(features)
-    for run in runs:
-        check_inputs(run, vocabulary, words, sources.stores, other_pictures=other_pictures)
-    inputs = sources.input_spec(words)
-    models = [load_model(run, inputs) for run in runs]
-    sources.choose(models, inputs)
-    model = models[0] if len(models) == 1 else Ensemble(models)
-    return model.to(device).eval(), sources, words
-
-
 def check_inputs(
-    run: Path,
-    vocabulary: Path,
-    words: AnyVocabulary,
-    stores: Sequence[FeatureStore],
-    *,
-    other_pictures: bool = False,
+    run: Path, vocabulary: Path, words: AnyVocabulary, stores: Sequence[FeatureStore], *, other_pictures: bool = False
 ) -> None:
     """Refuse words and features that a run was not trained with."""
     # Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.

@@ -24,7 +24,7 @@ from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary, 
 from recap.features.tensors import read_tensors
 from recap.models.images import InputSpec
 from recap.models.registry import build_model
-from recap.models.released import Release
+from recap.models.released import Release, Tensors
 from recap.runs.folder import CONFIG, WEIGHTS, misfit, save_weights
 from recap.settings import Model, ModelConfig
 from recap.settings.models import RELEASED
@@ -35,7 +35,7 @@ VOCABULARY, REPORT = "vocabulary.json", "import.json"
 STAGE = "released"  # takes the place of a training stage
 NEVER = -1e4  # score of an id that the release does not have: its probability is 0 in every precision
 TORCHTEXT = ["<unk>", "<pad>", "<bos>", "<eos>"]  # the first ids of a release in this form
-_WORDS = ("itos", "vocab", "ix_to_word")  # keys that hold words
+_WORDS = ("itos", "vocab", "ix_to_word")  # keys that hold words: the first two of pickles, the last of JSON
 
 
 def import_checkpoint(
@@ -134,12 +134,8 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
-    """Return our vocabulary of a release's words, and the row of the release's tables for each of our ids.
-
-    The file has words, one a line; or is a JSON with `ix_to_word`, a pickle with `vocab` or `itos`, or GPT-2's
-    tokenizer (a folder with vocab.json and merges.txt, or tokenizer.json).
-    """
-    if release.words == "byte_pairs":
+    """Return our vocabulary of a release's words, and the row of the release's tables for each of our ids."""
+    if release.words == "byte_pairs":  # GPT-2's: a folder with vocab.json and merges.txt, or tokenizer.json
         pairs = load_byte_pairs(path.name, inputs=path.parent, max_length=max_length)
         return pairs, pairs.rows
     words, first = _words(path), len(TORCHTEXT)
@@ -174,9 +170,7 @@ def _words(path: Path) -> list[str]:
     return words
 
 
-def _in_our_order(
-    tensors: Mapping[str, Tensor], release: Release, rows: Sequence[int], path: Path
-) -> dict[str, Tensor]:
+def _in_our_order(tensors: Tensors, release: Release, rows: Sequence[int], path: Path) -> dict[str, Tensor]:
     """Return the tensors with their word tables in the order of our ids; a table twice used is two tensors."""
     ordered = dict(tensors)
     count = max(rows) + 1

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recap.data.corpus import Caption, write_corpus
-from recap.evaluation import decode, job
+from recap.evaluation import decode
 from recap.settings.params import validate
 from recap.settings.recipes import EvaluationSpec, Execution
 
@@ -17,7 +17,7 @@ NAME = "captions.test2014.json"
 @pytest.fixture
 def caption(results, tmp_path, monkeypatch):
     """Return a function that captions the six test pictures, two a piece, and returns what was searched and written."""
-    monkeypatch.setattr(job, "PIECE", 2)
+    monkeypatch.setattr(decode, "PIECE", 2)
     rows = [row for row in pq.read_table(results.data / "corpus.parquet").to_pylist() if row["split"] == "test"]
     shown = [Caption(**{**row, "file": f"test2014/{row['file']}"}) for row in rows]
     write_corpus(shown, tmp_path / "c.parquet", dataset="tiny", kind="scenes", source_sha256="0")
@@ -36,7 +36,7 @@ def caption(results, tmp_path, monkeypatch):
         files = {"corpus": tmp_path / "c.parquet", "vocabulary": results.data / "vocabulary.json"}
         with monkeypatch.context() as patch:
             patch.setattr(decode, "decode_candidates", search)
-            job.caption_part(**asked, **files, features=[results.store], model=[results.run], out=out)
+            decode.caption_part(**asked, **files, features=[results.store], model=[results.run], out=out)
         return searched, json.loads(out.read_text())
 
     decode_candidates = decode.decode_candidates

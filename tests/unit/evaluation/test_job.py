@@ -19,7 +19,7 @@ from recap.core.hashing import parse_signature
 from recap.data.corpus import build_corpus
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
 from recap.evaluation import decode
-from recap.evaluation.job import evaluate
+from recap.evaluation.decode import evaluate
 from recap.metrics import meteor
 from recap.metrics import scores as scoring
 from recap.metrics.java import java_executable

@@ -3,7 +3,11 @@
 import pytest
 
 from recap.plan.run import labels, row_setting
-from recap.plan.scaling import LONGEST, variant_name
+from recap.plan.scaling import LONGEST, Variant
+
+
+def variant_name(changes):
+    return Variant("models", "m", shown=changes).name
 
 
 @pytest.mark.parametrize(
@@ -17,11 +21,11 @@ from recap.plan.scaling import LONGEST, variant_name
     ],
 )
 def test_changes_are_readable_in_a_name(changes, name):
-    assert variant_name("m", changes) == name
+    assert variant_name(changes) == name
 
 
 def test_values_that_a_path_cannot_hold_are_told_apart_by_a_hash():
-    first, second = (variant_name("m", {"words": words}) for words in (["a b", "c"], ["a/b", "c"]))
+    first, second = (variant_name({"words": words}) for words in (["a b", "c"], ["a/b", "c"]))
     assert first != second
     for name in (first, second):
         assert name.startswith("m+words=a-b_c+")
@@ -30,7 +34,7 @@ def test_values_that_a_path_cannot_hold_are_told_apart_by_a_hash():
 
 def test_long_names_are_cut_between_keys_and_told_apart_by_a_hash():
     changes = {f"a_rather_long_key_{number}": number for number in range(20)}
-    name, other = variant_name("m", changes), variant_name("m", {**changes, "a_rather_long_key_19": 0})
+    name, other = variant_name(changes), variant_name({**changes, "a_rather_long_key_19": 0})
     assert name != other
     assert len(name) <= LONGEST
     head, digest = name.rsplit("+", 1)

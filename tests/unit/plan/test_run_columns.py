@@ -12,7 +12,7 @@ from helpers.score_files import make_table, write_scores
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MetricError
 from recap.plan.jobs import training_files, trainings
-from recap.plan.run import row_runs
+from recap.plan.run import row_runs, row_setting
 from recap.settings.tables import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
 from recap.tables.formats import write_table
@@ -30,7 +30,9 @@ def compared(folder, **changes):
     runs = {}
     for row in table.rows:
         for seed, run in zip(SEEDS, row_runs(row, SEEDS), strict=False):
-            runs[run.path] = [folder / "runs" / f"{run.setting}/seed-{seed}/{stage}" for stage in ("xe", "scst")]
+            runs[run.path] = [
+                folder / "runs" / f"{row_setting(vars(run))}/seed-{seed}/{stage}" for stage in ("xe", "scst")
+            ]
             for stage in runs[run.path]:
                 stage.mkdir(parents=True, exist_ok=True)
                 (stage / "training.json").write_text(json.dumps({**TRAINED, "best_val_cider_d": 0.4 + 0.1 * seed}))

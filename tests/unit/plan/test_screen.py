@@ -50,23 +50,24 @@ def test_everything_that_is_missing_is_said_at_once(folder, capsys):
 def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
     plan = plan_of("visualgpt")
     result = table_work(plan)
-    work = [each for table in result.values() for each in table.work]
+    work = [each for of_table in result.values() for each in of_table]
     assert sorted(work) == sorted(
         [*(("train", run) for run in plan.trained()), *(("evaluate", run) for run in plan.scored())]
     )
     assert list(result)[:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
     acf = plan_of("acf", "scenes")  # has a table of first stages alone, which another trains
-    assert sum(kind == "evaluate" for table in table_work(acf).values() for kind, _ in table.work) == len(acf.scored())
+    assert sum(kind == "evaluate" for work in table_work(acf).values() for kind, _ in work) == len(acf.scored())
 
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
     plan = plan_of("xlan")
-    result = jobs(plan, costs_of(plan))
-    assert len(result) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
-    place = {name: index for index, name in enumerate(result)}
-    assert all(place[before] < place[name] for name, job in result.items() for before in job.after)
+    costs, after = jobs(plan, costs_of(plan))
+    assert costs.keys() == after.keys()
+    assert len(after) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
+    place = {name: index for index, name in enumerate(after)}
+    assert all(place[before] < place[name] for name, jobs_before in after.items() for before in jobs_before)
     ensemble = next(run for run in plan.scored() if run.members)
-    assert len(result["evaluate", ensemble].after) == len(ensemble.members)
+    assert len(after["evaluate", ensemble]) == len(ensemble.members)
 
 
 def test_a_cache_that_links_makes_no_second_copy(folder):
@@ -108,7 +109,7 @@ def test_files_of_one_archive_are_one_line_and_captions_for_a_server_are_counted
     assert "coco_test2014/bottom_up_adaptive_test2014" in text
     plan = plan_of("xlan")
     alone = [run for run in plan.table_runs("xlan/t2") if run not in plan.table_runs("xlan/t1")]
-    decoded = [kind for kind, _ in table_work(plan)["xlan/t2"].work if kind != "train"]
+    decoded = [kind for kind, _ in table_work(plan)["xlan/t2"] if kind != "train"]
     assert len(decoded) == len(alone) + len(plan.submissions())
 
 

@@ -165,13 +165,12 @@ def test_an_unknown_name_is_refused():
         code_digest(TRAINING, without=["recap.models.registri"])
 
 
-# Settings are built and checked by the first three, which pydantic calls; the last two make the line of the log.
+# Settings are built and checked by the first three, which pydantic calls; the last makes the line of the log.
 CARRIERS = (
     "recap.settings.base",
     "recap.settings.kinds",
     "recap.settings.models",
     "recap.settings.metrics",
-    "recap.evaluation.job._line",
 )
 NOAM = {"kind": "noam", "factor": 1.0, "warmup": 10}
 
@@ -189,7 +188,7 @@ def folder(prepare):
     ],
 )
 def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(folder, kind, stage, settings):
-    from recap.evaluation.job import evaluate
+    from recap.evaluation.decode import evaluate
     from recap.settings.models import model_configs
     from recap.training.run import train
 

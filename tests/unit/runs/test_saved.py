@@ -11,8 +11,8 @@ from recap.cli.train import run_training
 from recap.core.errors import ConfigError, FeatureError
 from recap.data.corpus import Caption, Corpus, write_corpus
 from recap.data.vocabulary import Vocabulary, load_vocabulary
+from recap.evaluation.decode import caption_part, evaluate
 from recap.evaluation.figures import CaptionedImages, DrawnModels
-from recap.evaluation.job import caption_part, evaluate
 from recap.features.records import ImageFeatures
 from recap.features.store import FeatureStore
 from recap.settings.params import validate

@@ -5,6 +5,7 @@ import pytest
 from helpers.plans import edited, planned
 from helpers.refusals import refused
 from recap.core.errors import ConfigError
+from recap.plan.run import row_setting
 from recap.settings.params import load_named, load_profile, names, refuse_other_scale
 
 PROFILE = {
@@ -29,12 +30,12 @@ def test_a_group_adds_one_folder_and_edits_no_file(params):
     own_group(params)
     plan = planned(params, "photos", ["mine/t"])
     assert plan.seeds == {"mine/t": [4]}
-    assert {run.setting for run in plan.scored()} == {
+    assert {row_setting(vars(run)) for run in plan.scored()} == {
         "flickr8k/full/mobilenetv2_grid/wide@photos",
         "flickr8k/pair_5/mobilenetv2_grid/wide@photos_pairs_5",
     }
     assert plan.variant("recipes", "long").layers(plan.params)[-1][0] == "params/mine/recipes/long.yaml"
-    assert plan.source_of_seeds("mine/t") == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
+    assert plan.source_of_seeds["mine/t"] == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
     assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(params, "tables")
 
 
