@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import groupby
@@ -48,11 +48,6 @@ class Candidate(NamedTuple):
 
 
 Candidates = dict[int, list[Candidate]]  # image id -> its captions, best first
-
-
-def best(candidates: Mapping[int, Sequence[Candidate]]) -> dict[int, list[int]]:
-    """Return the token ids of each image's best caption."""
-    return {image: ranked[0].tokens for image, ranked in candidates.items()}
 
 
 @fixed_weights()

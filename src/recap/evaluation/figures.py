@@ -16,7 +16,7 @@ from recap.core.hashing import generator
 from recap.core.log import log, progress
 from recap.data.corpus import Corpus
 from recap.data.vocabulary import BOS, PAD
-from recap.evaluation.decode import Decoder, best
+from recap.evaluation.decode import Decoder
 from recap.models.base import Captioner
 from recap.models.explained import attention_maps
 from recap.models.images import Images, Stream
@@ -75,7 +75,7 @@ class CaptionedImages(Decoder):
     def __init__(self, models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> None:
         settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
         super().__init__([models.runs[label]], settings, vocabulary=models.vocabulary, features=models.features)
-        self.captions = best(self.candidates(image_ids, label))
+        self.captions = {image: ranked[0].tokens for image, ranked in self.candidates(image_ids, label).items()}
 
     def words(self, image: int) -> list[str]:
         """Return the words of an image's caption, one per token."""

@@ -20,7 +20,7 @@ from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.subsets import read_subset
 from recap.data.vocabulary import CaptionIds, load_vocabulary
-from recap.evaluation.decode import best, decode_candidates
+from recap.evaluation.decode import decode_candidates
 from recap.metrics.rewards import CiderD
 from recap.models.base import Captioner
 from recap.models.compiled import compile_passes, is_compiled
@@ -229,7 +229,7 @@ def validator(
         candidates = decode_candidates(
             model, features, images, decoding, device=group.device, name=f"{name}, validation"
         )
-        captions = best(candidates)
-        return float(scorer.score(images, [captions[image] for image in images]).sum() / len(references))
+        captions = [candidates[image][0].tokens for image in images]
+        return float(scorer.score(images, captions).sum() / len(references))
 
     return validate
