@@ -16,10 +16,7 @@ FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "f
 
 
 def pytest_configure():
-    """Let torch, which is imported later, compute in one thread; commands that tests start inherit the variable.
-
-    With two threads the contract tests of a model take four times the CPU time, and sums differ.
-    """
+    """Let torch compute in one thread, in commands of tests, too: with two, models take four times the CPU time."""
     os.environ["OMP_NUM_THREADS"] = "1"
 
 

@@ -26,10 +26,7 @@ def annotations(image_ids, name, first):
 
 
 def write_coco(folder, *, change=None):
-    """Write both years' annotations and pictures, and the lists, into ``folder`` and return it.
-
-    ``change`` may spoil the contents of captions_train2014.json and captions_val2014.json before they are written.
-    """
+    """Write annotations of both years, pictures and lists; ``change`` may spoil the captions of 2014, train and val."""
     folder.mkdir(parents=True, exist_ok=True)
     train, val = annotations(TRAIN, name_2014, 100), annotations(VAL, name_2014, 500)
     if change is not None:

@@ -1,8 +1,4 @@
-"""A device that computes nothing, for counting: what a GPU would be asked for, from torch's meta device.
-
-Its tensors are not on a CPU, so that code takes the ways that it takes on a GPU. Numbers that the CPU asks for are
-invented, and so is the length of an index, which a real device would have to be waited for.
-"""
+"""Torch's meta device, on which code goes the ways of a GPU: counts launches and waits, and invents what is read."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,12 +13,7 @@ FREE = {
 
 
 class CountingDevice(TorchDispatchMode):
-    """Counts within a `with` block.
-
-    Attributes:
-        launches: kernels, in order, by the names of their operators.
-        waits: what made the CPU wait: "read" of a number, or "length" of an index, with the launches before each.
-    """
+    """Notes launches (operators, in order) and waits ("read" or "length", launches before) within a `with` block."""
 
     def __init__(self, *, real):
         """`real` is the number of elements that an index of unknown length has."""

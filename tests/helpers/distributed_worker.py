@@ -90,17 +90,7 @@ def watched(step, group, die_at):
 
 
 def train(folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1") -> Training:
-    """Eleven images in batches of five, so that the last batch has one image and one process has none.
-
-    Args:
-        folder: for the state and what is trained.
-        group: the processes.
-        epochs: the stage's own by default.
-        kind: of the model, whose example without dropout is trained.
-        stage: one of `STAGES`.
-        dtype: of weights and features.
-        die_at: the update, counted from 0, before which the last process is killed.
-    """
+    """Train on eleven images in batches of five, so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
     config = still(model_configs()[kind].example()) if kind else CONFIG

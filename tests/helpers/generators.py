@@ -36,10 +36,7 @@ def karpathy(*, train=3, val=1, test=2, sentences=SENTENCES):
 
 
 def write_flickr(folder, *, change=None, **sizes):
-    """Write dataset.json and images.zip (which holds Flicker8k_Dataset/<name>.jpg) into ``folder`` and return it.
-
-    ``change`` may spoil the JSON's content before it is written; the pictures stay as they were.
-    """
+    """Write dataset.json, whose content ``change`` may spoil, and images.zip (of Flicker8k_Dataset/<name>.jpg)."""
     folder.mkdir(parents=True, exist_ok=True)
     content = karpathy(**sizes)
     pictures = {f"Flicker8k_Dataset/{image['filename']}": jpeg(image["imgid"]) for image in content["images"]}

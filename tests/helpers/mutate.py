@@ -102,11 +102,7 @@ def outcomes(
     failures: int = 5,
     change: Callable[[bytes, int], bytes] = mutated,
 ) -> Outcomes:
-    """Give ``count`` mutants of the originals to a parser; stop early at so many ``failures``.
-
-    ``parse`` gets the bytes of a mutant; it writes them to a file first where it needs one. Each failure names the
-    original's number and the seed, so that ``change(originals[number], seed)`` makes the same bytes again.
-    """
+    """Give mutants to a parser until so many failed; ``change(originals[number], seed)`` makes one of them again."""
     result = Outcomes()
     for number, one in enumerate(range(seed, seed + count)):
         original = number % len(originals)
@@ -132,10 +128,7 @@ def check(
     change: Callable[[bytes, int], bytes] = mutated,
     least: float = 0.01,
 ) -> Outcomes:
-    """Check that the originals are read, and ``count`` mutants read or refused; return how many.
-
-    If fewer than a share of ``least`` were refused, they would test nothing.
-    """
+    """Check that originals are read and mutants read or refused, ``least`` of them: fewer would test nothing."""
     for content in originals:
         parse(content)
     result = outcomes(parse, originals, count, change=change)

@@ -195,13 +195,7 @@ def expressible(kind, state):
 
 
 def official(kind, state, rows=()):
-    """Return a state dict of ours by the names and in the layout of its release, with what the release has beside it.
-
-    Args:
-        kind: of the model.
-        state: as `expressible` gives it.
-        rows: row of the release's word table of each of our ids, for byte pairs.
-    """
+    """Return what `expressible` gives as its release has it; `rows` of its word table are those of our byte pairs."""
     ordered = {name: _released_rows(kind, name, value, rows) for name, value in state.items()}
     if kind == "m2":
         positions = ordered.pop("positions")

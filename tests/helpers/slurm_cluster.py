@@ -1,8 +1,4 @@
-"""A Slurm of its own in a folder: a controller and two nodes on this machine; an installed Slurm's files are not read.
-
-Node n1 is in the partitions `cpu` and `both`; n2, which has two stand-in GPUs, in `gpu` and `both`. Jobs of the
-partition `first` preempt those of `cpu`, which go back into the queue.
-"""
+"""A Slurm of its own in a folder, a controller and two nodes on this machine; its n2 has two stand-in GPUs."""
 
 import os
 import shutil

@@ -12,11 +12,7 @@ import requests
 
 
 class StudyServer:
-    """The server of a study in a folder.
-
-    Attributes:
-        links: sheet -> address of its form.
-    """
+    """The server of a study in a folder; `links` leads from a sheet to the address of its form."""
 
     def __init__(self, study, folder):
         self.folder = folder

@@ -18,12 +18,7 @@ RUN = "scenes/full/tiny/transformer@short/seed-1/xe"
 
 @dataclass
 class TinyResults:
-    """The folder `results/<profile>`.
-
-    Attributes:
-        run: of the one trained run.
-        scores: of its test captions.
-    """
+    """The folder `results/<profile>`, with those of its one run and of the scores of the run's test captions."""
 
     folder: Path
 

@@ -12,18 +12,16 @@ from rehearsal.server import Handler, Server
 
 @dataclass
 class Site:
-    """What is served, what goes wrong (one entry a request, first come first), and what happened.
-
-    `excess` is what every Content-Length is too large by, `packed` sends gzip that nobody asked for.
-    """
+    """What is served, what goes wrong (one entry a request, first come first), and what happened."""
 
     files: dict[str, bytes]
+    # (status, headers), "html"; [bytes] truncates, [bytes, "stall"] stalls, [bytes, "reset"] resets
     faults: dict[str, list] = field(default_factory=dict)
     etags: dict[str, str] = field(default_factory=dict)
     ranges: bool = True
     if_range: bool = True
-    excess: int = 0
-    packed: bool = False
+    excess: int = 0  # of every Content-Length
+    packed: bool = False  # gzip that nobody asked for
     block: int = 64 * 1024
     delay: float = 0.0
     sent: dict[str, int] = field(default_factory=dict)
@@ -94,10 +92,7 @@ class _Files(Handler):
 
 @contextmanager
 def serve(files, **options):
-    """Serve names -> bytes, also as a proxy for `http://...`; options are those of `Site`.
-
-    Faults: (status, headers), 'html', [bytes] truncates, [bytes, 'stall'] stalls, [bytes, 'reset'] resets.
-    """
+    """Serve names -> bytes, also as a proxy for `http://...`; options are those of `Site`."""
     server = Server(_Files)
     server.site = Site(dict(files), **options, url=server.address)
     with server.running():

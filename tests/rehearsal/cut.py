@@ -38,12 +38,11 @@ def cut_rows(plan: RunPlan) -> dict[str, Any]:
 
 
 def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the rows that stay by table: the needed ones, then again and again the one that is first in most things.
-
-    Of equal ones it is the one with fewer trainings that no other row has.
-    """
+    """Return the rows that stay by table: the needed, then the one that is first in most things, and costs least."""
     rows = {(table_id, row.id): row for table_id, table in plan.tables.items() for row in table.rows}
-    checks = _tested_checks(plan.params)
+    claims = [claim for paper in papers_with_claims(plan.params) for claim in read_claims(plan.params, paper)]
+    # Scores of the server decide the others.
+    checks = [check for claim in claims for check in claim.checks if not set(check.metrics) <= set(server_names())]
     work = {key: set(_kinds_of_work(plan, key[0], row, checks)) for key, row in rows.items()}
     trained = {
         key: {stage for run in row_runs(row, plan.seeds[key[0]]) for part in run.parts() for stage in plan.stages(part)}
@@ -71,12 +70,6 @@ def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
     study = planned_studies(plan)[name.replace("/", "_")]
     rows = (row for setup in study.setups for row in setup.rows.values())
     return {(table, row) for table, _, row in (row.rpartition("/") for row in rows)}
-
-
-def _tested_checks(params: Path) -> list[Check]:
-    """Return the checks of claims that are decided by scores of this side of the server."""
-    claims = [claim for paper in papers_with_claims(params) for claim in read_claims(params, paper)]
-    return [check for claim in claims for check in claim.checks if not set(check.metrics) <= set(server_names())]
 
 
 def _kinds_of_work(plan: RunPlan, table_id: str, row: Row, checks: Sequence[Check]) -> Iterator[object]:
@@ -114,10 +107,7 @@ def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
 
 
 def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]:
-    """Write the tables' files with the rows that stay, and return the dropped rows by file.
-
-    A file has the rows of all its parts.
-    """
+    """Write the tables' files with the rows that stay, and return the dropped rows by file, of all its parts."""
     dropped = {}
     by_file: defaultdict[str, set[str]] = defaultdict(set)
     for table_id, rows in kept.items():
@@ -148,12 +138,7 @@ def _cut_mentions(values: dict[str, Any], rows_kept: set[str]) -> None:
 
 
 def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
-    """Write the files of claims without the checks that name dropped rows, and without claims that have no check left.
-
-    Args:
-        params: copied folder.
-        dropped: file of a table -> ids of the rows that it lost.
-    """
+    """Leave out checks of claims that name dropped rows, which are given by file, and claims without a check left."""
 
     def stays(check: Check) -> bool:
         files_read = [file_and_part(params, name)[0] for name in (check.table, check.in_place) if name]

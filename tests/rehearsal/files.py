@@ -74,11 +74,9 @@ def write_repository(name: str, folder: Path, gpt2: hub.Gpt2Sizes | None) -> Non
 
 
 def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str) -> None:
-    """Write a list of outside files whose addresses are on this machine.
+    """Write a list of outside files whose addresses are on this machine; files that are not served have no line.
 
-    Nothing can be fetched from elsewhere: files that are not served have no line. Hashes and sizes are those of the
-    miniatures where the list has any, so that the first fetch records the others. ``served`` leads from a name to its
-    miniature; the other addresses of a file lead to the same.
+    Hashes and sizes are those of the miniatures where the list has any, so that the first fetch records the others.
     """
     with source.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.documents import read_mapping
-from recap.core.errors import ConfigError, nearest
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import PARAMS, load_plan
@@ -39,12 +38,6 @@ class Prepared:
     stand_ins: list[str]  # features that stand-ins make
 
 
-def check_paper(paper: str, params: Path) -> None:
-    """Refuse a paper that cannot be rehearsed."""
-    if paper not in rehearsable(params):
-        raise ConfigError(f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}")
-
-
 def rehearsable(params: Path) -> list[str]:
     """Return the papers whose profile has the scale of the paper."""
     profiles = {paper: params / paper / "profile.yaml" for paper in papers(params)}
@@ -56,10 +49,7 @@ def rehearsable(params: Path) -> list[str]:
 
 
 def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
-    """Write all that the workflow of a paper needs into the working folder; what is there already stays.
-
-    ``params`` is the folder of parameter files, ``url`` the address of the site's server; ``short`` cuts rows.
-    """
+    """Write all that a paper's workflow needs into the working folder, where it is not there; ``short`` cuts rows."""
     copy = Path(COPY)
     settings = write_small(params, copy, detectron2=find_spec("detectron2") is not None)
     configfile = copy / paper / "profile.yaml"

@@ -1,8 +1,4 @@
-"""Files of published features, from arrays, in the forms of docs/reference/feature_files.md; and miniatures of them.
-
-The weights of detectors are a few tensors under the published names: they are fetched and hashed as the released ones,
-and a stand-in does not load them.
-"""
+"""Files of published features, from arrays, in the forms of docs/reference/feature_files.md; and miniatures of them."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _WIDTH = 2048
 _CLASSES = 1601  # of Visual Genome, and the background
 _SPREAD = 5  # adaptive files have this many different numbers of regions, from the least on
 _LEAST = 10
-_DETECTOR = {
+_DETECTOR = {  # a few tensors under the published names, which are fetched and hashed, and not loaded
     "backbone.stem.conv1.weight": (4, 3, 7, 7),
     "proposal_generator.rpn_head.conv.weight": (4, 4, 3, 3),
     "roi_heads.box_predictor.cls_score.weight": (5, 8),

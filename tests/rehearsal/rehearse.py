@@ -16,13 +16,13 @@ from pydantic import Field
 
 from recap.cli.doctor import plan_tools
 from recap.core.documents import read_json, write_json
-from recap.core.errors import ConfigError
+from recap.core.errors import ConfigError, nearest
 from recap.plan.paths import Paths
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.plan.screen import Tool
 from recap.settings.kinds import VARIABLE, load_plugins
-from rehearsal.prepare import SITE, check_paper, prepare
+from rehearsal.prepare import SITE, prepare, rehearsable
 from rehearsal.server import serve
 from rehearsal.web import web_picture
 from rehearsal.workflow import PLUGIN, Workflow, repro
@@ -72,13 +72,11 @@ class Rehearsed:
 
 
 def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
-    """Rehearse a paper in a folder, which is new or empty, or that of an unfinished rehearsal of like form.
-
-    What is finished there is kept. The short form has not all rows, and no DVC.
-    """
+    """Rehearse a paper in a folder, new or of an unfinished rehearsal; the short form has not all rows, and no DVC."""
     start = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
-    check_paper(paper, params)
+    if paper not in rehearsable(params):
+        raise ConfigError(f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}")
     state = open_folder(folder, paper, short)
     with chdir(folder), _served(state.port) as url:
         state.port = int(url.rpartition(":")[2])

@@ -18,10 +18,7 @@ FILE = "rehearsal.yaml"  # sizes of the miniatures, and what is changed; sizes o
 
 
 def write_small(source: Path, out: Path, *, detectron2: bool) -> dict[str, Any]:
-    """Copy the folder of parameter files anew, make the copy small, and return the settings of rehearsals.
-
-    Without detectron2, stand-ins take the place of detectors.
-    """
+    """Copy the parameter files anew, make the copy small, with stand-ins for detectron2; return `rehearsal.yaml`."""
     settings = read_mapping(source / FILE)
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(source, out)

@@ -1,7 +1,4 @@
-"""Stand-ins for detectors where detectron2 is not installed: same rule, settings and form of store, made-up numbers.
-
-A plug-in (``RECAP_PLUGINS=rehearsal.stand_in``) that rehearsals alone load.
-"""
+"""Stand-ins for detectors without detectron2, a plug-in of rehearsals: same settings and stores, made-up numbers."""
 
 from __future__ import annotations
 

@@ -50,15 +50,11 @@ def stored(picture, form, **options):
     return content.getvalue()
 
 
-def big_endian(values):
-    return Image.frombytes("I;16B", values.shape[::-1], values.astype(">u2").tobytes())
-
-
 SIXTEEN = RAMP.astype(np.uint16)
 DEEP = {
     "PNG": stored(Image.fromarray(SIXTEEN), "PNG"),
     "TIFF": stored(Image.fromarray(SIXTEEN), "TIFF"),
-    "big-endian TIFF": stored(big_endian(SIXTEEN), "TIFF"),
+    "big-endian TIFF": stored(Image.frombytes("I;16B", (64, 8), SIXTEEN.astype(">u2").tobytes()), "TIFF"),
 }
 
 

@@ -12,19 +12,13 @@ from recap.metrics.scores import evaluate_captions
 from recap.settings.recipes import DecodingSettings, OutsideCaptions
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 
-pytestmark = pytest.mark.seconds
+pytestmark = [pytest.mark.seconds, pytest.mark.usefixtures("no_java")]
 
 METRICS = ["BLEU", "ROUGE-L", "CIDEr"]
 REFERENCES = {
     i: [f"a {color} ball lies on the grass", f"{color} ball"] for i, color in enumerate(("red", "blue", "green"))
 }
 SAID = {0: "a red ball", 1: "a blue dog on the grass", 2: "a green ball lies on the grass"}
-
-
-@pytest.fixture(autouse=True)
-def no_java(monkeypatch):
-    """Words are told apart without Java, which takes a second to start."""
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from recap.settings.datasets import ScenesDataset
 from recap.settings.params import validate
 from recap.settings.recipes import EvaluationSpec, Execution
 
-pytestmark = pytest.mark.seconds
+pytestmark = [pytest.mark.seconds, pytest.mark.usefixtures("no_java")]
 
 MODEL = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16}
 MODEL |= {"encoder_layers": 1, "decoder_layers": 1}
@@ -69,12 +69,6 @@ def prepared(tmp_path_factory):
     save_file(model.state_dict(), folder / "model.safetensors")
     (folder / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": MODEL}}))
     return Prepared({**files, "features": [folder / "features.h5"]}, folder, words)
-
-
-@pytest.fixture(autouse=True)
-def no_java(monkeypatch):
-    """Words are told apart without Java, which takes a second to start."""
-    monkeypatch.setattr(scoring, "java_executable", lambda: None)
 
 
 def repeats(captions):

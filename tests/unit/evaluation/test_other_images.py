@@ -7,6 +7,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from helpers.commands import refused_command
 from helpers.model_cases import build_model
 from helpers.prepared import MODEL, prepare
 from recap.cli import main
@@ -72,6 +73,4 @@ def test_the_loss_is_that_of_teacher_forcing_without_padding():
 def test_a_label_too_few_and_one_that_is_there_twice_are_refused(files, capsys):
     words = arguments(files, "seeing", "blind")
     for labels, sentence in ((["seeing"], "2 runs but 1 labels"), (["a", "a"], "two runs have the same label")):
-        with pytest.raises(SystemExit):
-            main([*words[: words.index("--labels") + 1], *labels])
-        assert sentence in capsys.readouterr().err
+        assert sentence in refused_command(capsys, *words[: words.index("--labels") + 1], *labels)

@@ -45,17 +45,12 @@ def detected(settings):
     return detector, result
 
 
-def attributes_of(detector):
-    release = DETECTORS[detector]
-    sizes = {"size": release.attributes_from, "none": release.no_attribute}
-    return AttributeHead(classes=1600, attributes=400, **sizes)
-
-
 @pytest.mark.parametrize("detector", VISUAL_GENOME)
 def test_released_attribute_tensors_are_those_of_our_head(detector):
-    names = DETECTORS[detector].names
-    mapped = {detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()}
-    ours = {name: list(tensor.shape) for name, tensor in attributes_of(detector).state_dict().items()}
+    release = DETECTORS[detector]
+    mapped = {detectron.mapped(name, release.names): shape for name, shape in released_layout(detector).items()}
+    head = AttributeHead(classes=1600, attributes=400, size=release.attributes_from, none=release.no_attribute)
+    ours = {name: list(tensor.shape) for name, tensor in head.state_dict().items()}
     prefix = "attribute_head."
     assert {name.removeprefix(prefix): shape for name, shape in mapped.items() if name.startswith(prefix)} == ours
 

@@ -58,11 +58,6 @@ def evaluated(tmp_path_factory):
     return evaluate(out, "BLEU", "METEOR", "ROUGE-L", "CIDEr"), out
 
 
-@pytest.fixture
-def no_java(monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
-
-
 def test_scores_equal_pycocoevalcap_those_of_images_in_the_order_of_the_ids(evaluated):
     scores, _ = evaluated
     assert {name: scores.corpus[name] for name in CORPUS} == pytest.approx(CORPUS, rel=1e-12)

@@ -16,6 +16,8 @@ from recap.metrics.scores import evaluate_captions
 from recap.settings import DecodingSettings
 from recap.settings.metrics import METRICS, column_names, score_info
 
+pytestmark = pytest.mark.usefixtures("no_java")
+
 REFERENCES = {3: ["a dog runs"], 7: ["two bikes", "a red bike"]}
 HYPOTHESES = {7: "two red bikes", 3: "a dog"}
 SETTINGS = {"split": "test", "split_hash": "ab12", "decoding": DecodingSettings()}
@@ -42,11 +44,6 @@ class Hallucinated(Metric):
 @pytest.fixture
 def chair(monkeypatch):
     monkeypatch.setattr(METRICS, "_entries", {**METRICS._entries, "CHAIR": f"{__name__}:Hallucinated"})
-
-
-@pytest.fixture(autouse=True)
-def without_java(monkeypatch):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
 
 
 def evaluated(out, *metrics, **more):

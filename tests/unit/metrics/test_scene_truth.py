@@ -150,8 +150,7 @@ def test_relations_of_known_scenes(caption, scene, expected):
 
 
 @pytest.mark.parametrize(("metric", "version"), [("True captions", "scenes:1"), ("True relations", "relations:1")])
-def test_the_metrics_score_images_and_corpus(corpus, tmp_path, monkeypatch, metric, version):
-    monkeypatch.setattr("recap.metrics.scores.java_executable", lambda: None)
+def test_the_metrics_score_images_and_corpus(corpus, tmp_path, no_java, metric, version):
     references = Corpus.read(corpus).captions("test")
     hypotheses = {image_id: texts[0] for image_id, texts in references.items()}
     wrong = sorted(hypotheses)[:10]

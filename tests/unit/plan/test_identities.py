@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from pydantic import PositiveInt
 
 from recap.core.hashing import differences, value_hash
@@ -16,25 +17,14 @@ COMMAND = "recap config identities --write tests/golden/identities.json"
 STAGE = {"epochs": 1, "learning_rate": 0.1}
 
 
-def compared(*parts):
+@pytest.mark.parametrize("parts", [("parameters", "neutral"), ("source", "metrics")], ids=["settings", "code of jobs"])
+def test_what_decides_runs_is_that_of_the_golden_file(parts):
     found, golden = identities(ROOT / "params"), json.loads(GOLDEN.read_text())
     assert golden.keys() == found.keys()
-    return differences({part: golden[part] for part in parts}, {part: found[part] for part in parts})
-
-
-def test_settings_are_those_of_the_golden_file():
-    changed = compared("parameters", "neutral")
+    changed = differences(*({part: each[part] for part in parts} for each in (golden, found)))
     assert not changed, (
-        f"what settings say has changed: {changed}. No rewriting changes it; if a file of params is meant to say "
-        f"something else: `{COMMAND}`, and a line in CHANGELOG.md that says which runs are made again"
-    )
-
-
-def test_the_code_of_jobs_is_that_of_the_golden_file():
-    changed = compared("source", "metrics")
-    assert not changed, (
-        f"the code of jobs has changed: {changed}. If it must: `{COMMAND}`, and a line in CHANGELOG.md that says which "
-        "runs are made again"
+        f"changed: {changed}. Rewriting changes no settings; if they are meant to say something else, or code must be "
+        f"another: `{COMMAND}`, and a line in CHANGELOG.md that says which runs are made again"
     )
 
 

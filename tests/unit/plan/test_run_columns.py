@@ -8,14 +8,13 @@ import pytest
 
 from helpers.plans import PARAMS, planned
 from helpers.refusals import refused
-from helpers.score_files import make_table, write_scores
+from helpers.score_files import make_table, table_texts, write_scores
 from recap.core.checksums import record
 from recap.core.errors import ChangedFile, DamagedFile, MetricError
 from recap.plan.jobs import training_files, trainings
 from recap.plan.run import row_runs, row_setting
 from recap.settings.tables import RUN_COLUMNS, RunColumn
 from recap.statistics.compare import compare_table
-from recap.tables.formats import write_table
 
 RUN = ["parameters", "validation CIDEr-D", "steps", "training hours"]
 COLUMNS = ["METEOR", "CIDEr", *RUN]
@@ -46,14 +45,6 @@ def statistics(folder, table, runs, out):
     )
 
 
-def written(folder, **changes):
-    table, runs, out = compared(folder, **changes)
-    statistics(folder, table, runs, out)
-    # As the workflow reads them: a file has its keys in another order than the table its columns.
-    paths = write_table(name="two", table=table, statistics=json.loads(out.read_text()), out=folder / "t")
-    return {path.name.partition(".")[2]: path.read_text() for path in paths}
-
-
 def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_compared(tmp_path):
     result = statistics(tmp_path, *compared(tmp_path))
     cells = result["rows"][1]["cells"]
@@ -70,7 +61,10 @@ def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_c
 def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path, monkeypatch):
     monkeypatch.setitem(RUN_COLUMNS, "freshness", RunColumn("Fresh", "kg", 2, "training.json", "fresh", scale=0.1))
     printed = make_table().rows[0].model_copy(update={"printed": {"parameters": 59.0}, "as_printed": True})
-    texts = written(tmp_path, rows=[printed, make_table().rows[1]], columns=[*COLUMNS, "freshness"])
+    table, runs, out = compared(tmp_path, rows=[printed, make_table().rows[1]], columns=[*COLUMNS, "freshness"])
+    statistics(tmp_path, table, runs, out)
+    # As the workflow reads them: a file has its keys in another order than the table its columns.
+    texts = table_texts(tmp_path, table, json.loads(out.read_text()))
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in texts["md"].splitlines() if line[:1] == "|"]
     assert lines[0][1:] == ["METEOR", "CIDEr", "Params (M)", "Val. CIDEr-D", "Steps", "Training (h)", "Fresh (kg)"]
     ours = {tuple(line[3:]) for line in lines if line[0].startswith("ours (n = 2)")}

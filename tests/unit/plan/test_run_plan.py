@@ -130,21 +130,16 @@ def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
     assert "scale" not in table.scale.lower() and table.short_scale == ""
 
 
-def own_table(params, **changes):
-    """A table of one's own: a Transformer of width 32 on scenes, beside a number that somebody printed."""
-    sizes = {"base": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
-    row = {"id": "toy", "label": "Toy", "model": sizes, "printed": {"CIDEr": 128.0}}
-    defaults = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
-    values = {"title": "Own", "columns": ["CIDEr"], "baseline": "toy", "defaults": defaults, "rows": [row]}
-    edited(params, "mine/tables/own.yaml", **{**values, **changes})
-
-
 @pytest.mark.parametrize(
     ("printed_on", "scale", "compared"),
     [(None, "paper", False), ("coco", "paper", False), ("scenes", "paper", True), ("scenes", None, True)],
 )
 def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(params, scale, printed_on, compared):
-    own_table(params, printed_on=printed_on)
+    sizes = {"base": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
+    row = {"id": "toy", "label": "Toy", "model": sizes, "printed": {"CIDEr": 128.0}}
+    defaults = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
+    values = {"title": "Own", "columns": ["CIDEr"], "baseline": "toy", "defaults": defaults, "rows": [row]}
+    edited(params, "mine/tables/own.yaml", printed_on=printed_on, **values)
     table = planned(params, scale=scale, tables=["mine/own"]).tables["mine/own"]
     assert [row.as_printed for row in table.rows] == [compared]
     assert ("Full scale" in table.scale) == (compared and scale == "paper")

@@ -1,5 +1,7 @@
 """A run is opened with the words and features that it was trained with, and with no others, by all who open one."""
 
+from functools import partial
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,10 +28,6 @@ COMPUTED = Execution(device="cpu", threads=1)
 def evaluated(results, out, *, vocabulary, features, runs=1):
     files = {"corpus": results.data / "corpus.parquet", "vocabulary": vocabulary, "features": features}
     evaluate(spec=SPEC, execution=COMPUTED, **files, model=[results.run] * runs, out=out / "scores")
-
-
-def ensemble(results, out, **files):
-    evaluated(results, out, **files, runs=2)
 
 
 def sent_to_the_server(results, out, *, vocabulary, features):
@@ -74,7 +72,7 @@ def remade(store, out, **attributes):
     return store_of(out, own.ids.tolist(), one, dtype="float16", attributes=about, streams=(own.stream,))
 
 
-@pytest.mark.parametrize("use", [ensemble, drawn])  # the others take their own all through the tests
+@pytest.mark.parametrize("use", [partial(evaluated, runs=2), drawn])  # others take their own all through the tests
 def test_its_own_words_and_features_are_taken(results, tmp_path, use):
     use(results, tmp_path, vocabulary=results.data / "vocabulary.json", features=[results.store])
 

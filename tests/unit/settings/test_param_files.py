@@ -15,8 +15,7 @@ PROFILE = {
 }
 
 
-def own_group(params):
-    """A group's folder with everything that it needs beyond what recap has."""
+def test_a_group_adds_one_folder_and_edits_no_file(params):
     edited(params, "mine/models/wide.yaml", base="transformer", d_feed_forward=4096)
     edited(params, "mine/recipes/long.yaml", base="xlan", xe={"epochs": 99})
     row = {"id": "r", "label": "R", "model": "wide", "recipe": "long", "dataset": "coco", "features": "bottom_up_36"}
@@ -24,10 +23,6 @@ def own_group(params):
     keys = {"title": "T", "columns": ["CIDEr"], "baseline": "r", "defaults": {"stage": "xe"}}
     edited(params, "mine/tables/t.yaml", **keys, rows=rows)
     edited(params, "mine/scales/photos.yaml", tables={"mine/t": {"seeds": [4]}})
-
-
-def test_a_group_adds_one_folder_and_edits_no_file(params):
-    own_group(params)
     plan = planned(params, "photos", ["mine/t"])
     assert plan.seeds == {"mine/t": [4]}
     assert {row_setting(vars(run)) for run in plan.scored()} == {

@@ -48,14 +48,6 @@ def words(printed):
     return printed == [WORDS[0] + 1] == [9488 - 1]
 
 
-def split(printed):
-    return printed == list(COCO_IMAGES.values())
-
-
-def a_million_captions(printed):
-    return min(COCO_CAPTIONS, 5 * ALL) > printed[0]
-
-
 def one_percent(printed):
     subset = load_named(PARAMS, "subsets", "image_1")
     assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored()} == {"image_1"}
@@ -127,8 +119,8 @@ def counted(printed):
 CHECKS = {
     "acf.c4": images,
     "acf.c5": words,
-    "fusion.c5": split,
-    "visualgpt.c9": a_million_captions,
+    "fusion.c5": lambda split: split == list(COCO_IMAGES.values()),
+    "visualgpt.c9": lambda captions: min(COCO_CAPTIONS, 5 * ALL) > captions[0],
     "visualgpt.c10": one_percent,
     "visualgpt.c11": gpt2_small,
     "xlan.c3": pictures,

@@ -3,10 +3,8 @@
 import csv
 from dataclasses import replace
 
-import pytest
-
+from helpers.commands import printed, refused_command
 from helpers.plans import PARAMS, planned
-from recap.cli import main
 from recap.plan.jobs import planned_claims, read_claims
 from recap.settings.tables import Claim
 from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
@@ -62,11 +60,9 @@ def test_claims_that_were_not_run_share_a_line_and_details_are_behind_a_disclosu
 
 def test_a_folder_of_results_is_named_after_paper_and_scale(tmp_path, capsys):
     (tmp_path / "fusion_scenes" / "scores").mkdir(parents=True)
-    main(["report", "claims", str(tmp_path / "fusion_scenes"), "--params", str(PARAMS)])
-    assert "0 of 10 runs" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["report", "claims", "fusionn", "--params", str(PARAMS), "--results", str(tmp_path)])
-    assert "fusion" in capsys.readouterr().err
+    assert "0 of 10 runs" in printed(capsys, "report", "claims", tmp_path / "fusion_scenes", "--params", PARAMS)
+    words = ["report", "claims", "fusionn", "--params", PARAMS, "--results", tmp_path]
+    assert "fusion" in refused_command(capsys, *words)
 
 
 def test_a_profile_brings_the_claims_of_the_papers_whose_tables_it_makes():

@@ -6,13 +6,16 @@ import io
 import re
 import shutil
 import subprocess
+from typing import ClassVar
 
 import pytest
 
 from helpers.refusals import refused
 from helpers.score_files import BASE, BETTER, SIGNATURE, compared, make_table, table_texts, write_run, write_scores
 from recap.core.errors import RecapError
+from recap.metrics.base import Metric
 from recap.plan.run import row_runs
+from recap.settings.metrics import METRICS
 from recap.tables.formats import latex_text
 
 
@@ -207,6 +210,31 @@ def test_every_letter_can_be_set(tmp_path, head):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "Missing character" not in (tmp_path / "letters.log").read_text(errors="replace")
+
+
+class Errors(Metric):
+    names: ClassVar = ("errors",)
+    scale: ClassVar = 1
+    digits: ClassVar = 2
+    higher_is_better: ClassVar = False
+
+    def version(self):
+        return {}
+
+    def score(self, captions):
+        raise NotImplementedError
+
+
+def test_values_stand_on_the_scale_of_their_metric_and_the_better_row_is_bold(tmp_path, monkeypatch):
+    monkeypatch.setattr(METRICS, "_entries", {**METRICS._entries, "errors": f"{__name__}:Errors"})
+    rows = [{**row.model_dump(), "printed": {"errors": 1.5}} for row in make_table().rows]
+    errors = {"transformer": {"errors": [1.31, 1.4, 1.52, 1.6]}, "zodiac": {"errors": [0.1, 0.21, 0.3, 0.4]}}
+    text = written(tmp_path, make_table(columns=["errors"], rows=rows), (1, 2), errors)["md"]
+    lines = dict(lines_of(text.split("**ZoDIAC**")[1]))
+    assert lines["ours (n = 2)"] == ["**0.26** ± 0.01 †"]
+    assert lines["printed"] == ["1.50"]
+    assert lines["ours minus baseline"] == ["-1.205"]
+    assert "Not in percent: errors." in text and "Lower is better: errors." in text
 
 
 def test_rows_with_other_settings_show_each_signature(tmp_path):

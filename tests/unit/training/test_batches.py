@@ -18,11 +18,6 @@ def test_batches_cover_each_image_once_in_an_order_of_seed_and_epoch():
     assert order == batches.order(0) != batches.order(1)
 
 
-def test_caption_tensor_pads_words_and_captions():
-    tokens = caption_tensor([[[5, 6], [7]], [[8]]])
-    assert tokens.tolist() == [[[1, 5, 6, 2], [1, 7, 2, 0]], [[1, 8, 2, 0], [0, 0, 0, 0]]]
-
-
 def test_captions_of_images_in_any_order_are_those_of_each():
     captions = CaptionIds.of({4: [[5, 6], [7]], 2: [[8]], 9: [[5, 5, 5], [], [6]]})
     tokens = batch_tensor(captions, [9, 4, 9])

@@ -1,7 +1,4 @@
-"""The compiled passes give the loss and gradient of the plain ones, for all lengths with one set of graphs.
-
-Traced and differentiated as for `inductor`, but run by torch itself: writing and compiling C++ would take minutes.
-"""
+"""Compiled passes (traced as for `inductor`, run by torch) give the loss and gradient of plain ones with few graphs."""
 
 import pytest
 import torch

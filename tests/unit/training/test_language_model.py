@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, DamagedData, DataError, MissingData
-from recap.data.caption_files import read_texts, texts_outside
+from recap.data.caption_files import _of_scenes, read_texts, texts_outside
 from recap.data.corpus import Caption, write_corpus
 from recap.data.tokenizer import tokenize
 from recap.data.vocabulary import build_vocabulary, load_vocabulary
@@ -41,18 +41,13 @@ OWN = "Two dogs play, in the park."
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    texts = [OWN, *(" ".join(tokens) for tokens in scene_texts(99))]
+    scenes = _of_scenes(Settings(scenes={"count": 40, "seed": 99}).scenes)
+    texts = [OWN, *(" ".join(tokenize(text)) for text in scenes)]
     rows = [Caption(n, f"{n}.png", "train", n, text, tokenize(text)) for n, text in enumerate(texts)]
     write_corpus(rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
     rule = {"min_count": 1, "max_length": 20, "splits": "train"}
     build_vocabulary(corpus=folder / "corpus.parquet", rule=rule, inputs=folder, out=folder / "vocabulary.json")
     return folder
-
-
-def scene_texts(seed):
-    from recap.data.caption_files import _of_scenes
-
-    return [tokenize(text) for text in _of_scenes(Settings(scenes={"count": 40, "seed": seed}).scenes)]
 
 
 def pretrain(files, folder, spec=SPEC):

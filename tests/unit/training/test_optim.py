@@ -14,11 +14,6 @@ from recap.settings.recipes import (
 )
 from recap.training.optim import RAdam, build_optimizer, clip_gradients, learning_rate
 
-
-def rate(schedule, *, step=1, epoch=0, lr_drops=0):
-    return learning_rate(schedule, step=step, epoch=epoch, lr_drops=lr_drops, d_model=64, steps=100)
-
-
 CONSTANT = ConstantSchedule(learning_rate=0.1, warmup=4)
 STEPS = StepSchedule(learning_rate=0.1, factor=0.5, step_size=2)
 PLATEAU = PlateauSchedule(learning_rate=0.1, factor=0.1, patience=3)
@@ -37,7 +32,8 @@ TABLE = TableSchedule(table={0: 0.3, 2: 0.2})
     ],
 )
 def test_rates_of_schedules(schedule, name, values, expected):
-    assert [rate(schedule, **{name: value}) for value in values] == pytest.approx(expected)
+    begin = {"step": 1, "epoch": 0, "lr_drops": 0, "d_model": 64, "steps": 100}
+    assert [learning_rate(schedule, **begin | {name: value}) for value in values] == pytest.approx(expected)
 
 
 def test_a_rate_in_place_of_a_schedule_is_a_constant_one():

@@ -1,8 +1,4 @@
-"""How often a step waits for its device: what bounds small models on a GPU, counted on the CPU by torch's own dispatch.
-
-A read of a number (`.item()`, `if tensor`, `.tolist()`) and an index of unknown length (`nonzero`, boolean masks) each
-make the CPU wait until a GPU has done all that is queued.
-"""
+"""How often a step waits for its device, for a number or the length of an index; it is what bounds small models."""
 
 import pytest
 import torch

@@ -114,13 +114,9 @@ def models(tmp_path, monkeypatch):
     )
 
 
-def table(path):
-    return {row["part_of_speech"]: row for row in csv.DictReader(path.open())}
-
-
 def test_shares_are_of_the_training_captions_and_of_the_sentences_of_the_text(models, tmp_path):
     write_figure(PartsOfSpeechFigure(**FIGURE, printed={"nouns": 75, "verbs": -14}), models, tmp_path / "t")
-    rows = table(tmp_path / "t_parts_of_speech.csv")
+    rows = {row["part_of_speech"]: row for row in csv.DictReader((tmp_path / "t_parts_of_speech.csv").open())}
     shares = {part: (float(row["captions_percent"]), float(row["text_percent"])) for part, row in rows.items()}
     assert shares == {  # of the text: Bob saw a well-known | It was Bob's dog
         "determiners": (40, 12.5),
