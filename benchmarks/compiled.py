@@ -44,7 +44,6 @@ def count(shape) -> str:
         model.zero_grad()
         objective(batch).loss.backward()
 
-    word, of_a_word = count_word(model, images)
     run()
     with Operations() as step:
         run()
@@ -77,6 +76,7 @@ def count(shape) -> str:
     inside = sum(map(sum, encoder)) + round(calls * sum(map(sum, words_graphs)))
     fused, library = zip(*graphs, strict=True)
     compiled = timed(run)
+    word, of_a_word = count_word(model, images)
     total = outside + inside
     graph_counts = f"{str(fused)[1:-1]} | {str(library)[1:-1]}"
     counts = f"{step.launches} | {outside} | {graph_counts} | {total} | {total / step.launches:.2f}"
@@ -97,13 +97,10 @@ def count_word(model, images) -> tuple[int, int]:
 
     states = []
     words(lambda tokens, state: states.append(state) or model.step(tokens, state))
-    with Operations() as plain:
+    with Operations() as plain:  # within which a compiled step runs as it is
         model.step(beams, states[-1])
-    compile_passes(model)
-    _, codes = run_and_get_code(words, model.step)
-    for name in (*model.compiled_passes, "decode_words", "step"):
-        delattr(model, name)
     torch._dynamo.reset()
+    _, codes = run_and_get_code(words, model.step)
     return plain.launches, sum(kernels(codes)[-1])
 
 
