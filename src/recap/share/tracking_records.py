@@ -103,15 +103,16 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         history=_history(run / "history.csv"),
         artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
     )
-    for name, value in read_json(run / "training.json", dict[str, Any]).items():
-        if name.endswith("_hash"):
-            continue
-        if isinstance(value, bool | str):
-            record.tags.setdefault(name, str(value))
-        elif isinstance(value, int | float) and name not in record.tags:
-            with reading(run / "training.json", RecapError):  # a number may have any length
-                record.numbers["training_seconds" if name == "seconds" else name] = _SCALE.get(name, 1) * float(value)
-    record.started -= int(record.numbers.get("training_seconds", 0) * 1000)
+    with reading(run / "training.json", RecapError):  # a number may have any length
+        for name, value in read_json(run / "training.json", dict[str, Any]).items():
+            if name.endswith("_hash"):
+                continue
+            if isinstance(value, bool | str):
+                record.tags.setdefault(name, str(value))
+            elif isinstance(value, int | float) and name not in record.tags:
+                number = "training_seconds" if name == "seconds" else name
+                record.numbers[number] = _SCALE.get(name, 1) * float(value)
+        record.started -= int(record.numbers.get("training_seconds", 0) * 1000)
     if scores / "metrics.json" in evaluated:
         metrics = read_metrics(scores)
         for name, value in metrics.scores.items():

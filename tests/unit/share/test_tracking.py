@@ -9,7 +9,7 @@ import yaml
 from helpers.refusals import refused
 from recap.core.checksums import record
 from recap.core.documents import write_json
-from recap.core.errors import ChangedFile, RecapError
+from recap.core.errors import ChangedFile, DamagedFile, RecapError
 from recap.share.tracking_records import read_runs
 from recap.share.tracking_store import print_run_lists, remove_runs
 from recap.share.tracking_store import publish as publish_now
@@ -155,4 +155,11 @@ def test_a_run_that_changed_since_it_was_finished_is_not_published(results, name
     read_runs("demo", results)
     (run / name).write_text((run / name).read_text().replace("1", "7", 1))
     with refused(ChangedFile, name):
+        read_runs("demo", results)
+
+
+def test_seconds_beyond_all_time_are_refused(results):
+    run = results / "runs" / SETTING / "seed-1" / "xe" / "training.json"
+    run.write_text(run.read_text().replace('"seconds": 2.0', '"seconds": 1e306'))
+    with refused(DamagedFile, "training.json", "OverflowError"):
         read_runs("demo", results)
