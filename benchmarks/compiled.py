@@ -18,9 +18,9 @@ from torch._inductor.utils import run_and_get_code
 
 from recap.measure.operations import Operations
 from recap.measure.steps import _captions, _images, _objective, paper_shapes
+from recap.models.base import build_model
 from recap.models.compiled import BUCKET, compile_passes
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import caption_tensor
 from recap.training.batches import Batch
 

@@ -179,7 +179,7 @@ def test_scores_of_a_table(tmp_path):
 
 
 def test_a_damaged_list_of_models_that_were_built_is_made_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("recap.models.registry.build_model", lambda *_: nn.Linear(2, 3))
+    monkeypatch.setattr("recap.models.base.build_model", lambda *_: nn.Linear(2, 3))
     plan = RunPlan(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
     known = tmp_path / "known.json"
     check_models(plan, known)

@@ -46,7 +46,7 @@ def run(code):
 
 
 CODE = """import recap
-from recap.models.registry import build_model
+from recap.models.base import build_model
 from recap.models.images import InputSpec
 from recap.settings.models import model_configs
 for config in model_configs().values():

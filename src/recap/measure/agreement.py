@@ -12,10 +12,9 @@ from recap.core.device import mixed, prepare_gpu
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import beam_search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.models.base import Captioner
+from recap.models.base import Captioner, build_model
 from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec, Stream
-from recap.models.registry import build_model
 from recap.settings import CrossEntropy, DecodingSettings, ModelConfig
 from recap.settings.models import model_configs
 from recap.training.batches import Batch

@@ -19,8 +19,8 @@ from recap.core.errors import TrainingError
 from recap.core.hashing import sha256_file
 from recap.data.vocabulary import SPECIAL
 from recap.measure.agreement import random_images
+from recap.models.base import build_model
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.settings import CrossEntropy, SelfCritical
 from recap.settings.models import model_configs
 from recap.training.batches import CaptionBatches

@@ -20,10 +20,9 @@ from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.measure.agreement import random_images
 from recap.measure.operations import Operations
-from recap.models.base import Captioner
+from recap.models.base import Captioner, build_model
 from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec
-from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost

@@ -1,4 +1,4 @@
-"""The interface of every captioner.
+"""The interface of every captioner, and how one is built from settings.
 
     memory = model.encode(images)                   once per image
     hidden = model.decode(tokens, memory)           teacher forcing, all captions of an image at once
@@ -19,10 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from recap.core.errors import ConfigError
 from recap.data.vocabulary import PAD
 from recap.models.images import Images, InputSpec
 from recap.models.state import MemoryT, StateT
 from recap.nn.rows import PackedIndex
+from recap.settings import ModelConfig
+from recap.settings.kinds import resolve
 
 
 def token_mask(tokens: Tensor) -> Tensor:
@@ -93,3 +96,20 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     def attention_modules(self) -> list[nn.Identity]:
         """Return where attention over the image passes its weights, see `recap.models.explained`; or nothing."""
         return []
+
+
+def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
+    """Build the model that settings describe; the classes in `recap.settings.models` say which module has their kind.
+
+    It is imported here, so that the source of one kind is no part of what another depends on.
+    """
+    make = resolve(settings.implementation)
+    if not (isinstance(make, type) and issubclass(make, Captioner)):
+        wrong = f"model {settings.kind!r}: its implementation {settings.implementation} is not"
+        raise ConfigError(f"{wrong} a recap.models.base.Captioner")
+    make.reads(inputs)  # its sentence about a missing stream comes before any other
+    try:
+        model: Captioner = make(inputs, settings)
+    except ValueError as error:
+        raise ConfigError(f"model {settings.kind!r}: {error}") from error
+    return model

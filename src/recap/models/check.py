@@ -40,7 +40,7 @@ def check_models(plan: RunPlan, cache: Path | None = None) -> Parameters:
         sizes = {name: stream.width for name, stream in amounts.streams(run).items()}
         sizes = sizes or dict.fromkeys(config.example_streams, FEATURE_SIZE)
         ids = plan.get("datasets", run.dataset).vocabulary_ids or VOCABULARY_SIZE
-        code = job_code("recap.models.registry", config.kind)
+        code = job_code("recap.models.base", config.kind)
         key = value_hash([config.model_dump(mode="json"), list(sizes.items()), ids, code])
         if key not in counts:
             source = plan.variant("models", run.model).layers(plan.params)[-1][0]
@@ -60,8 +60,8 @@ def costs_of(plan: RunPlan, measured: Path | None = None) -> Costs:
 def _build(config: ModelConfig, sizes: dict[str, int], ids: int, source: str) -> int:
     import torch
 
+    from recap.models.base import build_model
     from recap.models.images import InputSpec
-    from recap.models.registry import build_model
 
     try:
         with torch.device("meta"):

@@ -21,9 +21,8 @@ from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import commit, value_hash
 from recap.data.vocabulary import AnyVocabulary
 from recap.features.store import FeatureStore
-from recap.models.base import Captioner
+from recap.models.base import Captioner, build_model
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.runs.inputs import joint_maker
 from recap.settings import Execution, Model, ModelConfig
 from recap.settings.params import read_mapping, validate

@@ -22,8 +22,8 @@ from recap.data.files.pickles import read_plain_pickle
 from recap.data.tokenizer import is_storable, one_line
 from recap.data.vocabulary import BOS, PAD, SPECIAL, AnyVocabulary, Vocabulary, load_byte_pairs
 from recap.features.tensors import read_tensors
+from recap.models.base import build_model
 from recap.models.images import InputSpec
-from recap.models.registry import build_model
 from recap.models.released import Release, Tensors
 from recap.runs.folder import CONFIG, WEIGHTS, misfit, save_weights
 from recap.settings import Model, ModelConfig

@@ -22,9 +22,8 @@ from recap.data.subsets import read_subset
 from recap.data.vocabulary import CaptionIds, load_vocabulary
 from recap.evaluation.decode import decode_candidates
 from recap.metrics.rewards import CiderD
-from recap.models.base import Captioner
+from recap.models.base import Captioner, build_model
 from recap.models.compiled import compile_passes, is_compiled
-from recap.models.registry import build_model
 from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
 from recap.runs.folder import check_inputs, load_weights, write_run

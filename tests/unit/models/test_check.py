@@ -50,7 +50,7 @@ def test_what_a_builder_refuses_is_refused_with_file_and_key(tmp_path, model, na
 def test_a_known_model_is_not_built_again(tmp_path, monkeypatch):
     known = tmp_path / "work" / "known.json"
     check_models(planned(tmp_path), known)
-    monkeypatch.setattr("recap.models.registry.build_model", lambda *_, **__: pytest.fail("built again"))
+    monkeypatch.setattr("recap.models.base.build_model", lambda *_, **__: pytest.fail("built again"))
     check_models(planned(tmp_path), known)
     with pytest.raises(pytest.fail.Exception, match="built again"):
         check_models(planned(tmp_path, d_model=64), known)

@@ -24,10 +24,9 @@ from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.data.vocabulary import BOS
 from recap.evaluation.figures import CaptionedImages, DrawnModels, shown_images, vector_boxes
-from recap.models.base import Captioner
+from recap.models.base import Captioner, build_model
 from recap.models.explained import Note
 from recap.models.images import Images, Stream
-from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.papers.acf.model import grid_size, region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
