@@ -2,7 +2,7 @@
 
 import torch
 
-from recap.models import registry
+from recap.models import base
 from recap.models.images import Images, InputSpec, Stream
 from recap.settings import Model
 from recap.settings.models import model_configs
@@ -29,7 +29,7 @@ def inputs(config):
 
 def build_model(config, inputs):
     """Build a model from its settings, or from a mapping of them."""
-    return registry.build_model(validate(Model, config, "model") if isinstance(config, dict) else config, inputs)
+    return base.build_model(validate(Model, config, "model") if isinstance(config, dict) else config, inputs)
 
 
 def built(config):
