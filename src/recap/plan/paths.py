@@ -172,8 +172,7 @@ def sources(plan: RunPlan, features: str) -> set[str]:
 
 def made_from(plan: RunPlan, features: str) -> list[str]:
     """Return the features whose boxes or cells features are made from."""
-    settings = plan.get("features", features)
-    return [name for name in (settings.boxes_from(), settings.cells_from()) if name]
+    return list(plan.get("features", features).made_from().values())
 
 
 def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
