@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
+from io import TextIOBase
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -29,11 +28,12 @@ NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
 _FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
 
 log = logging.getLogger("recap")
-_label = ContextVar("name of a run in its paths, and its label", default=("", ""))
+LABELS: dict[str, str] = {}  # name of a run in its paths -> what messages call it until the next `configure`
 
 
 def configure(level: str = "info", file: Path | None = None) -> None:
     """Let the logger ``recap`` write to standard error and, if one is named, to a file, in place of earlier ones."""
+    LABELS.clear()
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
@@ -73,20 +73,10 @@ class Terminal(logging.StreamHandler[TextIO]):
         raise
 
 
-@contextmanager
-def labelled(name: str, label: str) -> Iterator[None]:
-    """Within this context, messages that begin with a run's name in its paths begin with its label."""
-    before = _label.set((name, label))
-    try:
-        yield
-    finally:
-        _label.reset(before)
-
-
 def shown(text: str) -> str:
-    """Return a message with the label in place of the name that it begins with."""
-    name, label = _label.get()
-    return label + text.removeprefix(name) if text.startswith(name) else text
+    """Return a message with the label in place of the run's name that it begins with."""
+    name = next(filter(text.startswith, LABELS), "")
+    return LABELS.get(name, "") + text.removeprefix(name)
 
 
 def _show_label(record: logging.LogRecord) -> bool:
@@ -127,15 +117,13 @@ def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str
     return tqdm(items, desc=name, bar_format="{desc}: " + rest, file=_Lines(), **options)
 
 
-class _Lines:
+class _Lines(TextIOBase):
     """What tqdm writes to where no terminal is: each text that it draws becomes a message."""
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> int:
         if line := text.strip():
             log.info(line)
-
-    def flush(self) -> None:
-        """Do nothing: messages are whole already."""
+        return len(text)
 
 
 def duration(seconds: float) -> str:

@@ -9,10 +9,10 @@ from recap.cli import main
 from recap.core.errors import RecapError
 from recap.core.log import (
     FILE_ONLY,
+    LABELS,
     byte_bar,
     configure,
     duration,
-    labelled,
     log,
     progress,
     shown,
@@ -42,10 +42,11 @@ def test_messages_are_plain_and_a_warning_says_so(capsys):
 
 def test_messages_of_a_run_begin_with_its_label_and_paths_stay(capsys):
     configure()
-    with labelled("acf+heads=2@demo", "ACF"):
-        log.info("acf+heads=2@demo seed 1 xe, epoch 1/5")
-        log.info("runs/acf+heads=2@demo/seed-1: taken")
-        assert shown("acf+heads=2@demo seed 1 xe") == "ACF seed 1 xe"
+    LABELS["acf+heads=2@demo"] = "ACF"
+    log.info("acf+heads=2@demo seed 1 xe, epoch 1/5")
+    log.info("runs/acf+heads=2@demo/seed-1: taken")
+    assert shown("acf+heads=2@demo seed 1 xe") == "ACF seed 1 xe"
+    configure()
     log.info("acf+heads=2@demo seed 1 xe, epoch 2/5")
     assert capsys.readouterr().err == (
         "ACF seed 1 xe, epoch 1/5\nruns/acf+heads=2@demo/seed-1: taken\nacf+heads=2@demo seed 1 xe, epoch 2/5\n"
