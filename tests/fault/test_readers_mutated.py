@@ -30,7 +30,7 @@ from recap.plan.profiles import row_config, single_run
 from recap.plan.run import row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings import Profile
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.share.artifacts import problems
 from recap.share.run_files import find_run_files
 from recap.share.tracking_records import read_runs
@@ -221,7 +221,7 @@ def test_values_of_the_option_set():
 
 def test_settings_of_models_of_any_size(tmp_path):
     plan = RunPlan(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
-    examples = [json.dumps(config.example().model_dump(mode="json")).encode() for config in model_configs().values()]
+    examples = [json.dumps(config.example().model_dump(mode="json")).encode() for config in MODELS.classes().values()]
     (model,) = {run.model for run in plan.scored()} & {"transformer"}
     folder = shutil.copytree(PARAMS, tmp_path / "params")
 

@@ -17,7 +17,7 @@ from helpers.model_cases import RandomStore, build_model, changed, still
 from helpers.training import CAPTIONS, Store, V
 from recap.models.images import InputSpec
 from recap.settings import CrossEntropy, SelfCritical
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import init_group
 from recap.training.loop import OptimizerStep, Training
@@ -93,7 +93,7 @@ def train(folder: Path, group, epochs="", kind="", stage="smooth", dtype="float3
     """Train on eleven images in batches of five, so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
-    config = still(model_configs()[kind].example()) if kind else CONFIG
+    config = still(MODELS.classes()[kind].example()) if kind else CONFIG
     double = dtype == "float64"
     store = RandomStore(config) if kind else DoubleStore() if double else Store()
     model = build_model(config, InputSpec(store.sizes, V)).to(getattr(torch, dtype))

@@ -5,7 +5,7 @@ import torch
 from recap.models import base
 from recap.models.images import Images, InputSpec, Stream
 from recap.settings import Model
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.settings.params import validate
 
 B, C, T, N, V = 3, 2, 6, 9, 11  # images, captions of each, tokens, vectors (a grid of 3 x 3), ids
@@ -15,7 +15,7 @@ PAD, BOS, EOS = 0, 1, 2
 def cases():
     """Return each kind's example and its variants, as (name, settings)."""
     result = []
-    for kind, config in model_configs().items():
+    for kind, config in MODELS.classes().items():
         example = config.example()
         for changes in ({}, *config.variants):
             name = "-".join([kind, *(f"{key}={value}" for key, value in changes.items())])

@@ -21,7 +21,7 @@ from recap.papers.up_down import model as up_down
 from recap.papers.visualgpt import released as visualgpt
 from recap.papers.xlan.released import X_TRANSFORMER, XLAN
 from recap.papers.zodiac import model as zodiac
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 D, HEADS, HIDDEN, FEATURES = 6, 2, 12, 7
@@ -98,7 +98,7 @@ class Released:
 def test_a_released_transformer_gives_its_numbers():
     state = official_state(4)
     model = built("transformer", state)
-    images, tokens = random_images(model_configs()["transformer"].example()), random_tokens()
+    images, tokens = random_images(MODELS.classes()["transformer"].example()), random_tokens()
     expected = Released(state).log_probabilities(images, tokens)
     torch.testing.assert_close(log_probabilities(model, images, tokens), expected, atol=1e-7, rtol=0)
 

@@ -13,9 +13,9 @@ from torch.nn.functional import gelu
 from helpers.golden import close
 from helpers.model_cases import PAD, T, built, log_probabilities, random_images, random_tokens, stepwise
 from recap.nn.rows import PackedIndex
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 
-EXAMPLE = model_configs()["zodiac"].example()
+EXAMPLE = MODELS.classes()["zodiac"].example()
 RELEASED = {"rap_scope": "as_released", "layer_norm": "unbiased"}
 GATES = {"sigmoid": torch.sigmoid, "tanh": torch.tanh}
 

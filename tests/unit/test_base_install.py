@@ -48,8 +48,8 @@ def run(code):
 CODE = """import recap
 from recap.models.base import build_model
 from recap.models.images import InputSpec
-from recap.settings.models import model_configs
-for config in model_configs().values():
+from recap.settings.models import MODELS
+for config in MODELS.classes().values():
     build_model(config.example(), InputSpec(config.example_streams, vocabulary_size=9))
 """
 

@@ -159,8 +159,8 @@ rule features:
         **SOURCES,
         used=USED,
         trained=PATHS.trained_backbone,
-        boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).boxes_from()])),
-        cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).cells_from()])),
+        boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).made_from().get("boxes")])),
+        cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).made_from().get("cells")])),
         stores=source_notes,
         products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
     output:

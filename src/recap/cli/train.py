@@ -4,14 +4,13 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Option, Section, command
 from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
-from recap.core.log import labelled
+from recap.core.log import LABELS
 from recap.core.process import claim, limited_memory
 from recap.plan.run import row_setting, series_of
 
@@ -93,10 +92,10 @@ def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> l
     """Train one stage, in this process or in several that take its place; if it is cut short, return images of it."""
     files["out"].parent.mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
     become_processes(spec, execution)
-    with _labelled(execution, f"{row_setting(spec.model_dump())}/{spec.stage}"):
-        from recap.training.run import train as train_stage
+    _label(execution, f"{row_setting(spec.model_dump())}/{spec.stage}")
+    from recap.training.run import train as train_stage
 
-        return train_stage(spec=spec, execution=execution, **files)
+    return train_stage(spec=spec, execution=execution, **files)
 
 
 @command(
@@ -123,8 +122,8 @@ def evaluate(
     from recap.evaluation.decode import evaluate as evaluate_run
 
     files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
-    with _labelled(how, series_of(out)):
-        evaluate_run(spec=spec, execution=how, out=out, **files)
+    _label(how, series_of(out))
+    evaluate_run(spec=spec, execution=how, out=out, **files)
 
 
 def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
@@ -157,10 +156,10 @@ def _several_nodes(nodes: int, threads: int) -> tuple[list[str], list[str]]:
     return srun, [f"--nnodes={nodes}", *meeting, f"--rdzv-id={os.environ['SLURM_JOB_ID']}"]
 
 
-def _labelled(execution: "ExecutionFile", series: str) -> AbstractContextManager[None]:
-    """Return the context in which messages begin with the label of a run, where the workflow gives one."""
+def _label(execution: "ExecutionFile", series: str) -> None:
+    """Let messages begin with the label of a run, where the workflow gives one."""
     name = series.rpartition("/")[0].rpartition("/")[2]
-    return labelled(name, execution.labels.get(series, name))
+    LABELS[name] = execution.labels.get(series, name)
 
 
 @command(

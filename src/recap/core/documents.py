@@ -165,15 +165,10 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
             values: dict[str, Any] = node.get("additionalProperties") or next(
                 iter(node.get("patternProperties", {}).values()), {}
             )
-            node = _resolved(node.get("properties", {}).get(part) or node.get("items") or values, definitions)
+            node = node.get("properties", {}).get(part) or node.get("items") or values
+            options = [node, *node.get("anyOf", []), *node.get("oneOf", []), node.get("items", {})]
+            names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
+            if names and "discriminator" not in node:  # a union by kind stays whole, for its tag comes next
+                node = definitions[names[0]]
         known = set(node.get("properties", {})) or known
     return keys, sorted(known)
-
-
-def _resolved(child: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object that a value may be; a union by kind stays whole, for its tag comes next."""
-    if "discriminator" in child:
-        return child
-    options = [child, *child.get("anyOf", []), *child.get("oneOf", []), child.get("items", {})]
-    names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
-    return definitions[names[0]] if names else child

@@ -94,7 +94,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent, re.escape(path.name))
-        handle, temporary = _new_part(path)
+        while True:  # a new file, whose lock shows that its writer is running
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+            if try_lock(handle) and os.fstat(handle).st_nlink:
+                break
+            os.close(handle)  # another writer took it for a leftover before it was locked
+    temporary = Path(name)
     try:
         with writing(path):
             yield temporary
@@ -107,15 +112,6 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         os.close(handle)
-
-
-def _new_part(path: Path) -> tuple[int, Path]:
-    """Return a new file beside ``path`` and its handle, whose lock shows that the writer is running."""
-    while True:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        if try_lock(handle) and os.fstat(handle).st_nlink:
-            return handle, Path(name)
-        os.close(handle)  # another writer took it for a leftover before it was locked
 
 
 def remove_leftovers(folder: Path, names: str) -> None:

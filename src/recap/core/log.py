@@ -9,14 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
+from io import TextIOBase
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from recap.core.errors import RecapError
-from recap.core.hashing import value_hash
 
 Item = TypeVar("Item")
 
@@ -24,17 +22,18 @@ LEVELS = ("debug", "info", "warning", "error")
 VARIABLE = "RECAP_LOG"  # path of the log file, where --log-file does not name one
 FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
 FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
-FAILURES_VARIABLE = "RECAP_FAILURES"  # set by the workflow for its jobs: the folder of the reasons why they failed
+WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
 # What the workflow prints then; `recap artifacts push` looks for it.
 NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
 _FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
 
 log = logging.getLogger("recap")
-_label = ContextVar("name of a run in its paths, and its label", default=("", ""))
+LABELS: dict[str, str] = {}  # name of a run in its paths -> what messages call it until the next `configure`
 
 
 def configure(level: str = "info", file: Path | None = None) -> None:
     """Let the logger ``recap`` write to standard error and, if one is named, to a file, in place of earlier ones."""
+    LABELS.clear()
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
@@ -74,20 +73,10 @@ class Terminal(logging.StreamHandler[TextIO]):
         raise
 
 
-@contextmanager
-def labelled(name: str, label: str) -> Iterator[None]:
-    """Within this context, messages that begin with a run's name in its paths begin with its label."""
-    before = _label.set((name, label))
-    try:
-        yield
-    finally:
-        _label.reset(before)
-
-
 def shown(text: str) -> str:
-    """Return a message with the label in place of the name that it begins with."""
-    name, label = _label.get()
-    return label + text.removeprefix(name) if text.startswith(name) else text
+    """Return a message with the label in place of the run's name that it begins with."""
+    name = next(filter(text.startswith, LABELS), "")
+    return LABELS.get(name, "") + text.removeprefix(name)
 
 
 def _show_label(record: logging.LogRecord) -> bool:
@@ -96,29 +85,6 @@ def _show_label(record: logging.LogRecord) -> bool:
 
 
 log.addFilter(_show_label)
-
-
-def in_workflow() -> bool:
-    """Return whether this process is a job of a workflow, and so shares the terminal with others."""
-    return FAILURES_VARIABLE in os.environ
-
-
-def failure_file(folder: Path, arguments: Sequence[str]) -> Path:
-    """Return the file for a command's failure, named by the arguments of ``recap``, which both sides know."""
-    return folder / f"{value_hash(list(arguments))}.txt"
-
-
-def record_failure(reason: str) -> None:
-    """Write why this job of a workflow fails: the workflow prints it beside the job's name, and in its summary."""
-    if not in_workflow():
-        return
-    file = failure_file(Path(os.environ[FAILURES_VARIABLE]), sys.argv[1:])
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(reason, encoding="utf-8", errors="replace")
-    except OSError as error:
-        # The disk itself may be the failure; the reason is printed to standard error in any case.
-        log.error(f"recap: {file}: {error.strerror}")
 
 
 def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
@@ -143,7 +109,7 @@ def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str
         total = len(items)  # type: ignore[arg-type]
     options |= {"total": total, "unit": f" {unit}"}
     # Jobs of a workflow share one terminal, so they print lines, too.
-    if sys.stderr.isatty() and not in_workflow():
+    if sys.stderr.isatty() and WORKFLOW_VARIABLE not in os.environ:
         return tqdm(items, desc=shown(name), mininterval=0.5, file=sys.stderr, **options)
     rest = "{n_fmt} of {total_fmt}{unit}, {remaining} left" if total else "{n_fmt}{unit}, {elapsed} so far"
     options |= {"delay": _FIRST_LINE, "mininterval": _SPACING, "miniters": 1, "leave": False}
@@ -151,15 +117,13 @@ def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str
     return tqdm(items, desc=name, bar_format="{desc}: " + rest, file=_Lines(), **options)
 
 
-class _Lines:
+class _Lines(TextIOBase):
     """What tqdm writes to where no terminal is: each text that it draws becomes a message."""
 
-    def write(self, text: str) -> None:
+    def write(self, text: str) -> int:
         if line := text.strip():
             log.info(line)
-
-    def flush(self) -> None:
-        """Do nothing: messages are whole already."""
+        return len(text)
 
 
 def duration(seconds: float) -> str:

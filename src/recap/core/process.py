@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import resource
 import shutil
@@ -20,11 +21,10 @@ from typing import Any, Self
 
 from recap.core.errors import InUse, RecapError, first_line
 from recap.core.files import try_lock
-from recap.core.log import log
+from recap.core.log import WORKFLOW_VARIABLE, log
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
-WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
 SHARED = "RECAP_JOBS_PER_GPU"  # how many of the workflow's jobs share a GPU
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
@@ -126,29 +126,23 @@ def claim(device: str, number: int = 1) -> None:
     if number > len(names):
         raise RecapError(f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower")
     waits, places = False, names * int(os.environ.get(SHARED, "1"))  # the first of each GPU come first
-    while not (taken := _take(places, number, workflow[1])):
+    files = [os.open(workflow[1] / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666) for index in range(len(places))]
+    taken: dict[str, int] = {}
+    while True:
+        for name, file in zip(places, files, strict=True):
+            if len(taken) < number and name not in taken and try_lock(file):
+                taken[name] = file
+        if len(taken) == number:
+            break
+        while taken:  # all or none, for another job may wait for these and hold the rest
+            fcntl.flock(taken.popitem()[1], fcntl.LOCK_UN)
         if not waits:
             log.info(f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for {number}")
         waits = True
         time.sleep(0.5)
+    for file in taken.values():
+        os.set_inheritable(file, True)  # for torchrun, which takes this process's place
     os.environ[VISIBLE] = ",".join(taken)
-
-
-def _take(places: list[str], number: int, folder: Path) -> list[str]:
-    """Lock places on so many GPUs, or none; their locks are those of this process and of a program it becomes."""
-    taken: dict[str, int] = {}
-    for index, name in enumerate(places):
-        handle = os.open(folder / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
-        if len(taken) < number and name not in taken and try_lock(handle):
-            os.set_inheritable(handle, True)  # for torchrun, which takes this process's place
-            taken[name] = handle
-        else:
-            os.close(handle)
-    if len(taken) == number:
-        return list(taken)
-    for handle in taken.values():
-        os.close(handle)
-    return []
 
 
 def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:

@@ -16,7 +16,7 @@ from recap.models.base import Captioner, build_model
 from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec, Stream
 from recap.settings import CrossEntropy, DecodingSettings, ModelConfig
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.training.batches import Batch
 from recap.training.objectives import CrossEntropyObjective
 
@@ -32,7 +32,7 @@ def agreements(device: torch.device, *, compiled: bool) -> Iterator[dict[str, An
     A row has relative errors of the loss and of the whole gradient, and the share of equal captions of a beam search.
     """
     precisions = ["float32", *(["tf32"] if device.type == "cuda" else []), "bf16", *(["compiled"] if compiled else [])]
-    for kind, config in model_configs().items():
+    for kind, config in MODELS.classes().items():
         settings = without_dropout(config.example())
         exact_loss, exact_gradient, exact_captions = _computed(settings, torch.device("cpu"), "float64")
         for precision in precisions:

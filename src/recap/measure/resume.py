@@ -22,7 +22,7 @@ from recap.measure.agreement import random_images
 from recap.models.base import build_model
 from recap.models.images import Images, InputSpec
 from recap.settings import CrossEntropy, SelfCritical
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.training.batches import CaptionBatches
 from recap.training.distributed import Group
 from recap.training.loop import STATE, Objective, OptimizerStep, Training
@@ -74,7 +74,7 @@ def _train(folder: Path, name: str, device: torch.device) -> str:
     torch.manual_seed(0)
     captions = {image: [[len(SPECIAL) + (image + word) % 9 for word in range(6)]] * 3 for image in range(IMAGES)}
     features = _RandomFeatures()
-    model = build_model(model_configs()[KIND].example(), InputSpec(features.sizes, IDS)).to(device)
+    model = build_model(MODELS.classes()[KIND].example(), InputSpec(features.sizes, IDS)).to(device)
     settings = {"epochs": EPOCHS, "learning_rate": 1e-3, "images_per_batch": 5}
     stage = CrossEntropy(**settings) if name == "xe" else SelfCritical(**settings)
     objective: Objective

@@ -30,7 +30,7 @@ from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
 from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 from recap.settings.features import StoredStream
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.training.batches import Batch
 from recap.training.distributed import Group
 from recap.training.loop import Objective, OptimizerStep
@@ -45,7 +45,7 @@ _REPEATS = 3
 
 def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
     """Yield the three works of every registered kind: its defaults, which are its paper's sizes, or its example."""
-    for kind, config in model_configs().items():
+    for kind, config in MODELS.classes().items():
         settings = config.example() if tiny else config.model_validate({"kind": kind})
         streams = {
             name: StoredStream(VECTORS, width if tiny else WIDTH) for name, width in config.example_streams.items()

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recap.core.checksums import record
 from recap.core.documents import write_json
@@ -18,9 +18,6 @@ from recap.metrics import coco
 from recap.metrics.base import Captions, Gap, Metric, Result, sanitize
 from recap.metrics.java import java_executable
 from recap.settings.metrics import COCO, METRICS
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass

@@ -172,8 +172,7 @@ def sources(plan: RunPlan, features: str) -> set[str]:
 
 def made_from(plan: RunPlan, features: str) -> list[str]:
     """Return the features whose boxes or cells features are made from."""
-    settings = plan.get("features", features)
-    return [name for name in (settings.boxes_from(), settings.cells_from()) if name]
+    return list(plan.get("features", features).made_from().values())
 
 
 def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
@@ -221,7 +220,7 @@ def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
         settings = paths.plan.get("datasets", name)
         if not isinstance(settings, ConceptualDataset) or settings.survival is None:
             continue
-        if paths.outside(settings.training_pictures()) == survivors:
+        if paths.outside(next(iter(settings.web_pictures()))) == survivors:  # the first list is of training pictures
             runs = sorted({(run.subset, run.seed) for run in paths.plan.trained() if run.dataset == name})
             draws = [paths.plan.spec("subsets", subset) | {"seed": seed} for subset, seed in runs]
             own = settings.model_dump(include={"seed", "survival"})

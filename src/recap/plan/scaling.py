@@ -295,7 +295,7 @@ def check_row(row: PlannedRow, get: Get) -> None:
     _check_weights(row, get)
     for name in row.features:
         features = get("features", name)
-        boxes = features.boxes_from()
+        boxes = features.made_from().get("boxes")
         if boxes is not None and not get("features", boxes).has_boxes:
             kinds = [kind for kind, each in FEATURES.classes().items() if getattr(each, "has_boxes", False)]
             raise ConfigError(f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind {' or '.join(kinds)}")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from recap.core.hashing import value_hash
 from recap.settings.base import Strict
 from recap.settings.metrics import METRICS
-from recap.settings.models import model_configs, model_source
+from recap.settings.models import MODELS
 from recap.settings.params import load_named, names
 
 TRAINING, EVALUATION = "recap.training.run:train", "recap.evaluation.decode:evaluate"
@@ -65,7 +65,7 @@ def identities(params: Path) -> dict[str, Any]:
         },
         "source": {
             kind: {"training": job_code(TRAINING, kind), "evaluation": job_code(EVALUATION, kind)}
-            for kind in sorted(model_configs())
+            for kind in sorted(MODELS.classes())
         },
         "metrics": {name: code_digest(METRICS.target(name)) for name in sorted(METRICS.names())},
         "neutral": neutral_keys(),
@@ -88,7 +88,7 @@ def neutral_keys() -> dict[str, Any]:
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
     """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics."""
-    models = (target for kind in kinds for target in model_source(kind))
+    models = (target for kind in kinds for target in (MODELS.get(kind).implementation, MODELS.target(kind)))
     return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
 
 

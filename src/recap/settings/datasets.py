@@ -219,10 +219,6 @@ class ConceptualDataset(DatasetConfig):
     def outside_files(self) -> list[str]:
         return [self.train, self.validation, *self.web_pictures()]
 
-    def training_pictures(self) -> str:
-        """Return the list of fetched pictures of the training split."""
-        return f"{self.images}/train/{SURVIVORS}"
-
     def web_pictures(self) -> dict[str, WebPictures]:
         parts = {"train": self.train, "validation": self.validation}
         return {f"{self.images}/{part}/{SURVIVORS}": WebPictures(tsv, self.min_side) for part, tsv in parts.items()}

@@ -59,6 +59,7 @@ class FeaturesConfig(NamesFiles):
     from_pictures: ClassVar[bool] = True  #: whether it reads the pictures of a data set
     needs_detectron2: ClassVar[bool] = False  #: whether it runs in the environment that has detectron2
     has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
+    of_stores: ClassVar[tuple[str, ...]] = ()  #: its keys that name other features, whose stores it reads
     #: keys that say how an extractor works, not what it makes; they are no part of a store's identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
 
@@ -73,13 +74,9 @@ class FeaturesConfig(NamesFiles):
         description="vectors of a picture, for `recap plan`, where the other keys do not say: the mean, or the most",
     )
 
-    def boxes_from(self) -> str | None:
-        """Return the name of the features whose boxes are cut out, if any."""
-        return None
-
-    def cells_from(self) -> str | None:
-        """Return the name of the features whose grid is pooled, if any."""
-        return None
+    def made_from(self) -> dict[str, str]:
+        """Return the names of the features whose stores are read: for `boxes` to cut out, or `cells` to pool."""
+        return {key: getattr(self, key) for key in self.of_stores}
 
     def vectors_per_picture(self) -> int | None:
         """Return how many vectors each picture has in the main stream; None: the settings do not fix their number."""
@@ -205,6 +202,7 @@ class CropFeatures(TimmFeatures):
     """One vector per box: the box is cut out and encoded by a timm model."""
 
     extractor: ClassVar[str] = "recap.features.grid:extract_crops"
+    of_stores: ClassVar[tuple[str, ...]] = ("boxes",)
     no_encoder: ClassVar[str] = "they are crops of boxes that other features give, and a photo brings no boxes"
 
     kind: Literal["crops"]
@@ -222,9 +220,6 @@ class CropFeatures(TimmFeatures):
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
 
-    def boxes_from(self) -> str | None:
-        return self.boxes
-
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
         boxes, width = named(self.boxes).stored(named).get("region"), self.vector_width
         return {"region": StoredStream(boxes.vectors, width, BOX_BYTES, boxes.at_most)} if boxes and width else {}
@@ -238,6 +233,7 @@ class PooledFeatures(FeaturesConfig):
     """Regions or segments without a detector: true areas of the built-in scenes, or cells merged by similarity."""
 
     extractor: ClassVar[str] = "recap.features.pooled:extract_pooled"
+    of_stores: ClassVar[tuple[str, ...]] = ("cells",)
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True
     no_encoder: ClassVar[str] = "they are pooled from the store of other features, and a photo brings none"
@@ -252,9 +248,6 @@ class PooledFeatures(FeaturesConfig):
     regions: PositiveInt | None = Field(None, description="for merged: so many groups of cells that are alike")
 
     _groups_are_merged = together("regions", when=("areas", "merged"))
-
-    def cells_from(self) -> str | None:
-        return self.cells
 
     def products(self) -> tuple[str, ...]:
         return () if self.areas == "merged" else (BOXES,)

@@ -113,16 +113,6 @@ class WithPaddedVectors(WithHeads):
         return self.max_vectors if self.padded_vectors == "attended" else None
 
 
-def model_configs() -> dict[str, type[ModelConfig]]:
-    """Return the class of settings of every kind, by its name."""
-    return MODELS.classes()
-
-
-def model_source(kind: str) -> tuple[str, str]:
-    """Return where a kind's model and its settings are, ``module:Class`` each: what its trainings run."""
-    return MODELS.get(kind).implementation, MODELS.target(kind)
-
-
 LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights
 SHARED_SIZES = ("d_model", "heads", "d_feed_forward")  # those that a captioner must have from its language model
 

@@ -48,23 +48,19 @@ def names(params: Path, section: str) -> list[str]:
 
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
     """Return the tables that names mean: that of a file with parts means all of them (``mine/t1_f001`` ...)."""
-    by_name = _by_name(params, "tables")
-    return [table for name in names for table in _tables_of_parts(name, by_name.get(name, [])) or [name]]
+    by_name, tables = _by_name(params, "tables"), list[str]()
+    for name in names:
+        parts = [read_mapping(path).get("parts") for path in by_name.get(name, [])]
+        tables += [f"{name}_{part}" for each in parts if isinstance(each, dict) for part in each] or [name]
+    return tables
 
 
 def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
     """Return the name of the file that has a table, and the part of it that the table is (``t1_f001`` of ``t1``)."""
     by_name = _by_name(params, "tables")
-    for table, files in by_name.items() if name not in by_name else ():
-        if name.startswith(f"{table}_") and name in _tables_of_parts(table, files):
-            return table, name.removeprefix(f"{table}_")
-    return name, None
-
-
-def _tables_of_parts(table: str, files: list[Path]) -> list[str]:
-    """Return the names of the parts that the files of a table have."""
-    parts = [read_mapping(path).get("parts") for path in files]
-    return [f"{table}_{part}" for each in parts if isinstance(each, dict) for part in each]
+    longer = (table for table in by_name if name not in by_name and name.startswith(f"{table}_"))
+    table = next((each for each in longer if name in tables_named(params, [each])), name)
+    return table, name.removeprefix(f"{table}_") if table != name else None
 
 
 def files(params: Path, section: str, name: str) -> list[Path]:

@@ -311,7 +311,10 @@ def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
     own = values["parts"][part]
     settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
     table = {key: value for key, value in {**values, **own}.items() if key not in ("parts", "selections", *settings)}
-    rows = [_row_of(row, part) for row in values["rows"] if part in (row.get("parts") or values["parts"])]
+    rows = []
+    for row in (row for row in values["rows"] if part in (row.get("parts") or values["parts"])):
+        printed = {key: row[key][part] for key in _BY_PART if part in row.get(key, {})}
+        rows.append({key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed)
     selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
     return {
         **table,
@@ -319,12 +322,6 @@ def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
         "rows": rows,
         **({"selections": selections} if selections else {}),
     }
-
-
-def _row_of(row: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return the row of one part; what the paper does not print there is left out."""
-    printed = {key: row[key][part] for key in _BY_PART if part in row.get(key, {})}
-    return {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed
 
 
 def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by a library call."""
 
 import re
-import sys
 
 import pytest
 
@@ -9,16 +8,13 @@ from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import RecapError
 from recap.core.log import (
-    FAILURES_VARIABLE,
     FILE_ONLY,
+    LABELS,
     byte_bar,
     configure,
     duration,
-    failure_file,
-    labelled,
     log,
     progress,
-    record_failure,
     shown,
 )
 
@@ -46,10 +42,11 @@ def test_messages_are_plain_and_a_warning_says_so(capsys):
 
 def test_messages_of_a_run_begin_with_its_label_and_paths_stay(capsys):
     configure()
-    with labelled("acf+heads=2@demo", "ACF"):
-        log.info("acf+heads=2@demo seed 1 xe, epoch 1/5")
-        log.info("runs/acf+heads=2@demo/seed-1: taken")
-        assert shown("acf+heads=2@demo seed 1 xe") == "ACF seed 1 xe"
+    LABELS["acf+heads=2@demo"] = "ACF"
+    log.info("acf+heads=2@demo seed 1 xe, epoch 1/5")
+    log.info("runs/acf+heads=2@demo/seed-1: taken")
+    assert shown("acf+heads=2@demo seed 1 xe") == "ACF seed 1 xe"
+    configure()
     log.info("acf+heads=2@demo seed 1 xe, epoch 2/5")
     assert capsys.readouterr().err == (
         "ACF seed 1 xe, epoch 1/5\nruns/acf+heads=2@demo/seed-1: taken\nacf+heads=2@demo seed 1 xe, epoch 2/5\n"
@@ -114,13 +111,3 @@ def test_bytes_are_counted_and_short_work_and_pieces_of_a_whole_print_nothing(cl
     for _ in progress(range(1000), name="", unit="steps"):
         clock[0] += 1
     assert capsys.readouterr().err == ""
-
-
-def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["recap", "train", "--stage", "xe"])
-    monkeypatch.delenv(FAILURES_VARIABLE, raising=False)
-    record_failure("nobody waits for it")
-    assert not list(tmp_path.iterdir())
-    monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path / "failures"))
-    record_failure("the loss is nan")
-    assert failure_file(tmp_path / "failures", ["train", "--stage", "xe"]).read_text() == "the loss is nan"

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from recap.plan import source
 from recap.plan.source import EVALUATION, MACHINERY, PICTURES, TRAINING, code_digest, reached
 from recap.settings.metrics import METRICS
-from recap.settings.models import model_source
+from recap.settings.models import MODELS
 from recap.settings.recipes import EvaluationSpec, Execution, RunSpec
 
 pytestmark = pytest.mark.seconds
@@ -152,7 +152,8 @@ def test_what_is_left_out_is_not_followed():
 
 def test_a_model_is_followed_only_where_it_is_named():
     assert not any(module.startswith("recap.papers.zodiac.model") for module, _ in reached([TRAINING]))
-    modules = {module for module, _ in reached([TRAINING, *model_source("zodiac")])}
+    model = MODELS.get("zodiac").implementation, MODELS.target("zodiac")
+    modules = {module for module, _ in reached([TRAINING, *model])}
     assert {"recap.papers.zodiac.model", "recap.papers.transformer.model", "recap.papers.zodiac.settings"} <= modules
     assert "recap.papers.xlan.model" not in modules
 
@@ -189,7 +190,6 @@ def folder(prepare):
 )
 def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(folder, kind, stage, settings):
     from recap.evaluation.decode import evaluate
-    from recap.settings.models import model_configs
     from recap.training.run import train
 
     run = folder / kind / stage / "run"
@@ -198,7 +198,7 @@ def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digest
         **names,
         "seed": 1,
         "stage": stage,
-        "model_settings": model_configs()[kind].example(),
+        "model_settings": MODELS.classes()[kind].example(),
         "stage_settings": {"epochs": 1, "images_per_batch": 4, **settings},
     }
     common = {
@@ -228,7 +228,8 @@ def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digest
 
 def missed(ran, start, kind, metrics=()):
     """Return what ran, but is neither covered by a job's digest nor left out of it on purpose."""
-    covered = reached([start, *model_source(kind), *map(METRICS.target, metrics)], PICTURES)
+    model = MODELS.get(kind).implementation, MODELS.target(kind)
+    covered = reached([start, *model, *map(METRICS.target, metrics)], PICTURES)
     modules = {module for module, _ in covered}
     left_out = (*MACHINERY, *PICTURES, *CARRIERS)
     return {

@@ -11,7 +11,7 @@ from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.models.images import InputSpec
 from recap.runs.inputs import FeatureSources
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 
 CELLS, WORDS = 4, 11
 
@@ -33,7 +33,7 @@ def test_another_second_view_gives_other_words_to_that_study_alone(tmp_path, kin
     other = sources_of(tmp_path / "other", **{names(8)[1]: 200})
     inputs = InputSpec(first.sizes, WORDS)
     torch.manual_seed(0)
-    model = build_model(model_configs()[kind].example(), inputs).eval()
+    model = build_model(MODELS.classes()[kind].example(), inputs).eval()
     tokens = torch.tensor([[[1, 4, 5]]] * 2)
 
     def words(sources):

@@ -12,7 +12,7 @@ from helpers.model_cases import build_model
 from helpers.training import CAPTIONS, Store
 from recap.models.images import InputSpec
 from recap.settings import CrossEntropy
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 from recap.training.distributed import Group
 from recap.training.run import validator
 
@@ -78,8 +78,8 @@ def test_two_processes_have_the_gradients_and_weights_of_one_where_sums_are_exac
 
 @pytest.mark.slow
 def test_two_processes_equal_one_for_every_kind_of_model(tmp_path):
-    torchrun(tmp_path / "two", ends=False, epochs=1, kinds=",".join(model_configs()))
-    for kind in model_configs():
+    torchrun(tmp_path / "two", ends=False, epochs=1, kinds=",".join(MODELS.classes()))
+    for kind in MODELS.classes():
         expected = alone(tmp_path / "one" / kind, epochs=1, kind=kind)[1]
         for found in both(tmp_path / "two" / kind):
             same(found["weights"], expected["weights"], 1e-5)

@@ -16,9 +16,9 @@ from recap.papers.fusion.model import (
     direction_index,
 )
 from recap.runs.inputs import FeatureSources
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 
-EXAMPLE = model_configs()["fusion"].example()
+EXAMPLE = MODELS.classes()["fusion"].example()
 RIGHT, DOWN, LEFT, UP = range(4)
 
 

@@ -16,15 +16,15 @@ from helpers.model_cases import (
 from recap.models import transformer as shared_transformer
 from recap.nn.rows import PackedIndex
 from recap.papers.transformer import model as transformer
-from recap.settings.models import model_configs
+from recap.settings.models import MODELS
 
-EXAMPLE = model_configs()["zodiac"].example()
+EXAMPLE = MODELS.classes()["zodiac"].example()
 SCOPES = [
     EXAMPLE.model_copy(update={"rap_scope": scope, "gate": gate})
     for scope in ("printed", "image", "global", "as_released")
     for gate in ("sigmoid", "tanh")
 ]
-OTHERS = [model_configs()["transformer"].example(), EXAMPLE]
+OTHERS = [MODELS.classes()["transformer"].example(), EXAMPLE]
 
 
 def name(config):
