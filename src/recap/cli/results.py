@@ -220,7 +220,7 @@ def gallery(
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
-    from recap.report.gallery import write_gallery
+    from recap.report.pictures import write_gallery
     from recap.settings.datasets import PICTURES
     from recap.share.tracking_records import find_run, finished_runs
 

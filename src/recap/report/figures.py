@@ -55,9 +55,6 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
     write_json(out, summary)
 
 
-# ----------------------------------------------------------------------------------------------- learning curves
-
-
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
     """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a figure.
 
@@ -115,9 +112,6 @@ def _history(path: Path) -> DataFrame:
         pd.to_numeric(lines.loss)  # is text that the CSV repeats; may be empty before the first step
         percent = _SCALE * pd.to_numeric(lines.val_cider_d)
         return lines[["loss"]].assign(epoch=lines.epoch.astype(int), percent=percent)
-
-
-# ----------------------------------------------------------------------------------------------- scores over a setting
 
 
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
@@ -193,9 +187,6 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     # Labels and titles come from files: a dollar sign is one.
     drawing.suptitle(heading, fontsize=10, wrap=True).set_parse_math(False)
     _save(drawing, panels.flat[0], 2 * across, png)
-
-
-# ----------------------------------------------------------------------------------------------- files
 
 
 def _drawing(width: float, height: float) -> Drawing:

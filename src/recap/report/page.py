@@ -109,9 +109,6 @@ def _studies(plan: RunPlan) -> Iterator[TextTable]:
             yield study_table(sheets, read_json(statistics))
 
 
-# ----------------------------------------------------------------------------------------------- tables
-
-
 def shown_tables(plan: RunPlan) -> list[ShownTable]:
     """Return every table of a plan: finished ones with their tests, others as far as their runs are."""
     return [_shown(plan, table_id) for table_id in plan.tables]
@@ -166,9 +163,6 @@ def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> d
         mean = {"mean": fmean(values) if values else None, "n": len(values), "reason": None}
         cells[column] = {**mean, "printed_percent": row.printed.get(column), "comparison": None}
     return {**row.model_dump(), "as_printed": row.as_printed, "cells": cells, "signatures": {}}
-
-
-# ----------------------------------------------------------------------------------------------- HTML and PDF
 
 
 def _compile(program: str, shown: dict[str, Any], out: Path) -> str:

@@ -85,9 +85,6 @@ def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
     return [*runs, *plan.scored_files(*table_ids)]
 
 
-# ----------------------------------------------------------------------------------------------- publish
-
-
 def publish(plan: RunPlan, into: Path) -> list[Path]:
     """Write a file for each scored run of a plan, and the references; return the files of these runs.
 
@@ -161,9 +158,6 @@ def _write(path: Path, lines: Sequence[Any]) -> None:
     content = "".join(f"{text}\n" for text in texts).encode("utf-8")
     with atomic_path(path) as temporary:
         temporary.write_bytes(gzip.compress(content, compresslevel=9, mtime=0))
-
-
-# ----------------------------------------------------------------------------------------------- read and restore
 
 
 def _read(path: Path, *kinds: Any) -> list[Any]:

@@ -89,9 +89,6 @@ def environment(ending: str, *packages: str) -> Environment:
     return templates
 
 
-# ----------------------------------------------------------------------------------------------- Markdown
-
-
 def markdown_text(text: str) -> str:
     """Return text with the characters escaped that end a cell of a table or start HTML."""
     escaped = text.replace("\\", "\\\\").replace("|", "\\|")
@@ -107,8 +104,6 @@ def _aligned(lines: str) -> str:
     lines_out[1] = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), "\n"])
     return "".join(lines_out)
 
-
-# ----------------------------------------------------------------------------------------------- LaTeX
 
 _SYMBOLS = "±pm ×times →rightarrow ↑uparrow ↓downarrow ≤leq ≥geq ≈approx ΔDelta αalpha βbeta λlambda"
 _SPECIAL = {

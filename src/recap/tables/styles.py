@@ -46,9 +46,6 @@ def _printed(cell: Mapping[str, Any]) -> str:
     return number_text(cell["printed"], column_info(cell["metric"]).digits)
 
 
-# ----------------------------------------------------------------------------------------------- one line a row
-
-
 def paper_table(frame: Frame) -> TextTable:
     """Return one line for each row: ours with its spread, and the printed number beside it.
 
@@ -110,9 +107,6 @@ def paper_records(table: TextTable) -> list[list[str]]:
         marks = dict.fromkeys([*line.notes, *(cell.note for cell in line.cells if cell.note)])
         records.append(record + [" ".join(map(footnotes.__getitem__, marks))] * bool(footnotes))
     return records
-
-
-# ----------------------------------------------------------------------------------------------- every test
 
 
 def full_table(frame: Frame) -> TextTable:
