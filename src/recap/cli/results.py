@@ -157,7 +157,8 @@ def docs(
 def check_published(*, into: Annotated[Path, PAGES] = RESULT_PAGES, params: Path = PARAMS) -> None:
     """Score all published captions again and make all pages again; fail where one is not what it was."""
     from recap.core.log import progress
-    from recap.report.check import changed_pages, changed_scores, published_runs
+    from recap.report.docs import changed_pages
+    from recap.report.published import changed_scores, published_runs
 
     files, count = published_runs(into), 0
     scored = (changed_scores(file, into) for file in progress(files, name="scored again", unit="run"))

@@ -32,7 +32,7 @@ SWEEP_COLUMNS = ("metric", "line", "x", "mean", "low", "high", "runs")
 _READ = ("epoch", "loss", "val_cider_d")
 _SCALE = 100  # of validation CIDEr-D, as in tables
 _SECOND = "scst"
-_DASHES = ("solid", "dashed", "dotted", "dashdot")  # of lines, where colors repeat
+_DASHES = ("solid", "dashed", "dotted", "dashdot")
 _SHORT = 60  # characters of labels of which two stand side by side in the legend
 _PANELS = 3  # side by side
 _LEVEL = 0.95
@@ -40,26 +40,21 @@ _MARKERS = "osD^vP*X"
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
-    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc metrics diff``.
-
-    ``spec`` is ``{"rows": {"<table>.<row>": [run path, ...]}}``, run paths relative to ``scores``. A metric that is
-    missing for a seed has no mean; it is left out, not counted as 0.
-    """
+    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc metrics diff``."""
     summary: dict[str, float] = {}
-    for row, runs in spec["rows"].items():
+    for row, runs in spec["rows"].items():  # "<table>.<row>": paths of its runs below `scores`
         seeds = [read_metrics(scores / run).scores for run in runs]
         for metric in seeds[0]:
             values = [value for seed in seeds if (value := seed.get(metric)) is not None]
-            if len(values) == len(seeds):
+            if len(values) == len(seeds):  # what is missing is not counted as 0
                 summary[f"{row}.{metric}"] = round(column_info(metric).scale * fmean(values), 6)
     write_json(out, summary)
 
 
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a figure.
+    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
 
-    ``spec`` is ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below `runs`, "after":
-    path of the run that it continues, or None}, ...]}``; labels get their colors in this order. ``figure`` is the PNG.
+    ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in this order.
     """
     import pandas as pd
 
@@ -73,11 +68,7 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch: the mean over the seeds of a label, and a band from the lowest to the highest.
-
-    Epochs of the second stage follow those of the first, of which there are `start`. Where colors repeat, lines have
-    another dash.
-    """
+    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a band from the lowest to the highest."""
     from matplotlib.ticker import MaxNLocator
 
     colours = colour_of(labels)
@@ -85,11 +76,12 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
     drawing = _drawing(9, 4.8 + 0.2 * -(-len(colours) // columns))  # inches; of the legend, too
     axes = drawing.add_subplot()
     for index, (label, colour) in enumerate(colours.items()):
-        dash = _DASHES[index // len(COLOURS) % len(_DASHES)]
+        dash = _DASHES[index // len(COLOURS) % len(_DASHES)]  # another where colors repeat
         axes.plot([], [], color=colour, linestyle=dash, marker="o", label=plain(label))  # also without an epoch yet
         for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
             validated = of_stage.dropna(subset="percent")
-            seeds = validated.percent.groupby(validated.start + validated.epoch).agg(["mean", "min", "max"])
+            epochs = validated.start + validated.epoch  # those of the second stage follow those of the first
+            seeds = validated.percent.groupby(epochs).agg(["mean", "min", "max"])
             marker = "^" if stage == _SECOND else "o"
             axes.plot(seeds.index, seeds["mean"], color=colour, linestyle=dash, marker=marker, markersize=4)
             axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.15, lw=0)
@@ -115,11 +107,7 @@ def _history(path: Path) -> DataFrame:
 
 
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
-    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one line per model.
-
-    ``statistics`` is the folder with the tables' ``<table>.json``. The CSV has the mean over the runs, and its 95 % t
-    interval where there are several.
-    """
+    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one line per model."""
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
     for table in sorted({point.table for line in figure.lines for point in line.points}):
         file = statistics / f"{table}.json"
@@ -131,7 +119,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
 
 
 def _numbers(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield one line of the CSV per metric and point."""
+    """Yield one line of the CSV per metric and point: the mean over the runs with its t interval."""
     for metric in figure.metrics:
         for line in figure.lines:
             for point in line.points:

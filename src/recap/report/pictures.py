@@ -28,16 +28,13 @@ _CURVES = "Validation CIDEr-D after each epoch, in percent: mean over seeds, and
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure: its file, title, and text below it.
-
-    `address` is a data URI with all of it; of a figure that is no picture, `text` is what its file says.
-    """
+    """A figure: its file, title, and text below it."""
 
     file: Path
     title: str
     caption: str
-    address: str = ""
-    text: str = ""
+    address: str = ""  #: a data URI with all of it
+    text: str = ""  #: what the file says, of a figure that is no picture
 
     @property
     def printable(self) -> Path:
@@ -70,17 +67,14 @@ def _figure(file: Path, title: str, caption: str) -> ShownFigure:
 
 
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why there are none.
-
-    Shown are the rows whose first seed is scored; rows from outside wait for all others.
-    """
+    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why there are none."""
     paths, table, seeds, name = Paths(plan), plan.tables[table_id], plan.seeds[table_id], file_name(table_id)
     sheet, dataset = Path(paths.reports) / "figures" / f"{name}_captions.png", baseline(table).dataset
     shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
     rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
     if not rows:
         return shown | {"why": "no row is scored yet"}
-    if len(rows) < len(table.rows):
+    if len(rows) < len(table.rows):  # rows from outside wait for all others
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
         table = table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
@@ -98,8 +92,7 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
 def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence[Path], count: int, out: Path) -> None:
     """Write the page: photo, references, and each system's caption with its scores; sorted and filtered by difference.
 
-    ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none. ``count`` images
-    are drawn at random where the split has more, the same on every run.
+    ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none.
     """
     table = Corpus.read(corpus)
     scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}

@@ -16,15 +16,9 @@ from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p
 PAPER = "paper"  # the scale at which nothing is replaced
 _COLUMNS = ["Verdict", "Printed", "Ours", "p (Holm)"]
 _COMPARED = ["Verdict", "Printed", "Ours", "95% interval", "p (Holm)", "Runs", "Power", "Seeds needed"]
-_RECORD = {  # column of the CSV -> attribute of a comparison; `seeds` comes after them
-    "printed": "printed",
-    "difference": "difference",
-    "low_uncorrected": "low",
-    "high_uncorrected": "high",
-    "p_holm": "p",
-    "runs": "runs",
-    "power": "power",
-}
+_OF_CLAIM = ("claim", "where", "sentence", "scale", "verdict", "why", "doubt")  # columns of the CSV
+_OF_COMPARISON = ("table", "row", "against", "metric", "comparison", "printed", "difference", "low_uncorrected")
+_OF_TESTS = ("high_uncorrected", "p_holm", "runs", "power", "seeds", "our_tolerance", "reason")
 _LEGEND = "Printed and ours: row minus the other row, in points; of several comparisons, the one with the largest p."
 _NOTES = [
     "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
@@ -126,14 +120,13 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
 
 def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
-    head = ["claim", "where", "sentence", "scale", "verdict", "why", "doubt", "table", "row", "against", "metric"]
-    lines: list[list[Any]] = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
+    lines: list[list[Any]] = [[*_OF_CLAIM, *_OF_COMPARISON, *_OF_TESTS]]
     for verdict in verdicts:
         claim = verdict.claim
         begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            numbers = [getattr(each, key) for key in _RECORD.values()]
+            numbers = [each.printed, each.difference, each.low, each.high, each.p, each.runs, each.power]
             seeds = f"more than {MOST}" if each.seeds == 0 else each.seeds
             lines.append([*begin, *named, *numbers, seeds, each.check.within, each.why])
         if not verdict.judged:
