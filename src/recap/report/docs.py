@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from PIL import Image
+
 from recap.core.documents import parse, read_json, write_json
 from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
@@ -87,8 +89,6 @@ def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> 
 
 def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is missing."""
-    from PIL import Image
-
     results, name = Path(Paths(copy).results), plan.profile.name
     behind = {training.path: training for header in headers.values() for training in header.trainings}
     shown = list[TextTable]()

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
+from scipy import stats
 
 from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
@@ -21,11 +29,6 @@ from recap.settings.tables import column_info
 from recap.statistics.scores import read_metrics
 from recap.tables.contact_sheet import COLOURS, colour_of
 from recap.tables.text import plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
-    from pandas import DataFrame
 
 CURVE_COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 SWEEP_COLUMNS = ("metric", "line", "x", "mean", "low", "high", "runs")
@@ -56,8 +59,6 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
     ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in this order.
     """
-    import pandas as pd
-
     histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}
     curves = [histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ()))) for run in spec["runs"]]
     lines = pd.concat(curves, ignore_index=True)
@@ -69,8 +70,6 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
     """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a band from the lowest to the highest."""
-    from matplotlib.ticker import MaxNLocator
-
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
     drawing = _drawing(9, 4.8 + 0.2 * -(-len(colours) // columns))  # inches; of the legend, too
@@ -96,8 +95,6 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
 
 def _history(path: Path) -> DataFrame:
     """Read a history: epoch, loss as text, and validation CIDEr-D in percent, NaN where it was not validated."""
-    import pandas as pd
-
     check(path)
     with reading(path, RecapError, missing="train this run first", damaged="delete it and train this run again"):
         lines = pd.read_csv(path, usecols=list(_READ), dtype=str, keep_default_na=False)
@@ -135,15 +132,11 @@ def _interval(values: list[float]) -> tuple[float | None, float | None]:
     """Return the t interval of the mean over the runs; of one run there is none."""
     if len(values) < 2:
         return None, None
-    from scipy import stats
-
     half = float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
     return fmean(values) - half, fmean(values) + half
 
 
 def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -> None:
-    import pandas as pd
-
     table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype({"mean": float, "low": float, "high": float})
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
@@ -178,16 +171,11 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
 
 
 def _drawing(width: float, height: float) -> Drawing:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Drawing
-
-    return FigureCanvasAgg(Drawing(figsize=(width, height), dpi=150, layout="constrained")).figure
+    return Drawing(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:
     """Add a legend below, where long labels have room, and write PNG, PDF and SVG; equal drawings give equal bytes."""
-    from matplotlib import rc_context
-
     handles, labels = axes.get_legend_handles_labels()
     legend = drawing.legend(
         handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False, handlelength=4

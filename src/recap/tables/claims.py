@@ -11,7 +11,7 @@ from recap.core.log import log
 from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
 from recap.tables.formats import write_formats
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, footnote_marks, number_text, p_text, plain
 
 PAPER = "paper"  # the scale at which nothing is replaced
 _COLUMNS = ["Verdict", "Printed", "Ours", "p (Holm)"]
@@ -90,28 +90,27 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
     note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
     table = TextTable("Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND])
     more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES)
-    lines = []
+    heads = []
     for verdict in verdicts:
-        claim = verdict.claim
+        claim, text, weakest = verdict.claim, verdict_text(verdict, scale), _weakest(verdict)
         label = f"{claim.id} ({claim.where}): {plain(claim.sentence)}"
         doubt = f"Doubt about the sentence: {plain(claim.doubt)}." if claim.doubt else ""
         why = "; ".join(filter(None, _why(verdict)))
-        notes = [f"{plain(why)}." if why else "", doubt]
-        marks = tuple(filter(None, map(table.footnotes.mark, notes)))  # of both tables, below the first
+        numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
+        heads.append(Line(label, [Cell(text), *numbers], (f"{plain(why)}." if why else "", doubt)))
         compared = [each for each in verdict.judged if each.difference is not None]
         if compared or verdict.verdict == NOT_RUN:
-            more.blocks.append(Block(label, [Line(verdict_text(verdict, scale), [Cell()] * len(_COMPARED), marks)]))
+            block = Block(label, [Line(text, [Cell()] * len(_COMPARED), heads[-1].notes)])
             for each in compared:
                 named = f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
-                more.blocks[-1].lines.append(Line(named, _cells(each)))
-        if verdict.verdict != NOT_RUN:
-            weakest = _weakest(verdict)
-            numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
-            lines.append(Line(label, [Cell(verdict_text(verdict, scale)), *numbers], marks))
+                block.lines.append(Line(named, _cells(each)))
+            more.blocks.append(block)
+    lines = [head for head, verdict in zip(heads, verdicts, strict=True) if verdict.verdict != NOT_RUN]
     waiting = [verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN]
     if waiting:
         lines.append(Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3]))
-    table.blocks = [Block("", lines)]
+    table.blocks, table.footnotes = [Block("", lines)], footnote_marks(heads)
+    more.footnotes = table.footnotes  # of both tables, below the first
     table.more = more if more.blocks else None
     if table.more is None:
         table.notes = _NOTES

@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from PIL.Image import Image
+from PIL.ImageColor import getrgb
+from PIL.ImageOps import pad
 
 from recap.core.errors import MetricError
 from recap.core.files import write_text
@@ -21,9 +24,6 @@ from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 from recap.tables import contact_sheet as sheet
 from recap.tables.text import plain
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 EMPTY = "(empty caption)"
 _EDGE, _TEXT_WIDTH = 300, 560  # pixels: edge of the box of an image, width of the text beside it
@@ -104,9 +104,6 @@ def write_samples(
 
 def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
-    from PIL.ImageColor import getrgb
-    from PIL.ImageOps import pad
-
     colours = sheet.colour_of(caption.label for sample in samples for caption in sample.captions)
     cards = []
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
