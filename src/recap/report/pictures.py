@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,16 @@ class ShownFigure:
     file: Path
     title: str
     caption: str
-    address: str = ""  #: a data URI with all of it
-    text: str = ""  #: what the file says, of a figure that is no picture
+
+    @cached_property
+    def address(self) -> str:
+        """A data URI with all of a picture."""
+        return data_address(self.file.read_bytes(), "image/png") if self.file.suffix == ".png" else ""
+
+    @property
+    def text(self) -> str:
+        """What the file says, of a figure that is no picture."""
+        return "" if self.address else self.file.read_bytes().decode("utf-8", "replace")
 
     @property
     def printable(self) -> Path:
@@ -56,14 +65,7 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
                 of_table, _, scale = plain(drawn.heading).partition(" | ")
                 planned[file] = (f"{title[:1].upper()}{title[1:]}: {of_table}", f"{caption} {scale}".strip())
     planned["curves.png"] = ("Learning curves", _CURVES)
-    return [_figure(folder / file, *titles) for file, titles in planned.items() if (folder / file).is_file()]
-
-
-def _figure(file: Path, title: str, caption: str) -> ShownFigure:
-    content = file.read_bytes()
-    if file.suffix == ".png":
-        return ShownFigure(file, title, caption, data_address(content, "image/png"))
-    return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
+    return [ShownFigure(folder / file, *titles) for file, titles in planned.items() if (folder / file).is_file()]
 
 
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:

@@ -17,7 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from recap.core.checksums import check, record
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recap.core.checksums import check
 from recap.core.documents import parse_json, read_json, write_json
 from recap.core.errors import DataError, MetricError, counted
 from recap.core.files import atomic_path, reading, write_text
@@ -213,20 +216,13 @@ def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str
 
 def _restore(file: Path, path: str, results: Path) -> Header:
     """Write the files of a run and of its trainings as jobs leave them, and return its header."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     header, images = read_published(file)
     metrics, folder = metrics_of(header, file), results / "scores" / path
-    scores, captions = folder / f"scores.{metrics.split}.parquet", folder / f"captions.{metrics.split}.json"
-    columns: dict[str, Any] = {"image_id": pa.array([each.id for each in images], pa.int64())}
-    for name in images[0].scores:
-        columns[name] = pa.array([each.scores[name] for each in images], pa.float64())
-    write_json(captions, [{"image_id": each.id, "caption": each.caption} for each in images])
-    with atomic_path(scores) as temporary:
-        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
+    captions = [{"image_id": each.id, "caption": each.caption} for each in images]
+    scores = pa.Table.from_pylist([{"image_id": each.id, **each.scores} for each in images])
+    write_json(folder / f"captions.{metrics.split}.json", captions)
+    pq.write_table(scores, folder / f"scores.{metrics.split}.parquet", write_page_checksum=True)
     write_json(folder / "metrics.json", header.metrics)
-    record(captions, scores, folder / "metrics.json")
     runs = (results / "runs").resolve()
     for training in header.trainings:
         of_run = (runs / training.path).resolve()  # a path of another's file may lead elsewhere
@@ -235,7 +231,6 @@ def _restore(file: Path, path: str, results: Path) -> Header:
         write_json(of_run / "training.json", training.training)
         for name, text in training.texts.items():
             write_text(of_run / name, text)
-        record(*(of_run / name for name in ("training.json", *_TEXTS)))
     return header
 
 

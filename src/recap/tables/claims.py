@@ -89,7 +89,7 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
     """Return a line for each claim; those that were not run share one. The comparisons are the table's ``more``."""
     note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
     table = TextTable("Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND])
-    more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES)
+    more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES, first=table)
     heads = []
     for verdict in verdicts:
         claim, text, weakest = verdict.claim, verdict_text(verdict, scale), _weakest(verdict)
@@ -110,7 +110,6 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
     if waiting:
         lines.append(Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3]))
     table.blocks, table.footnotes = [Block("", lines)], footnote_marks(heads)
-    more.footnotes = table.footnotes  # of both tables, below the first
     table.more = more if more.blocks else None
     if table.more is None:
         table.notes = _NOTES

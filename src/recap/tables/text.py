@@ -86,6 +86,7 @@ class TextTable:
     notes: list[str] = field(default_factory=list)
     signatures: list[str] = field(default_factory=list)
     more: TextTable | None = None  #: behind a disclosure, with the notes: what is behind the lines
+    first: TextTable | None = None  #: the table that lists the footnotes, of one that is its `more`
 
     @property
     def lines(self) -> list[Line]:
@@ -94,7 +95,7 @@ class TextTable:
 
     def marks(self, *notes: str) -> str:
         """Return the marks of footnotes; no text has no mark."""
-        return ",".join(self.footnotes[note] for note in notes if note)
+        return ",".join((self.first or self).footnotes[note] for note in notes if note)
 
     @property
     def sentences(self) -> list[str]:
