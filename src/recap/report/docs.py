@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
@@ -138,9 +138,8 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
     """Return what was run in one sentence."""
     seeds = sorted({str(header.seed) for header in headers.values() if header.seed is not None}, key=int)
     of_seeds = f" with {_seeds(seeds)}" if seeds else ""
-    took = (
-        f" that took {_hours_of(behind.values()):,.1f} core hours and ended {_days(behind.values())}" if behind else ""
-    )
+    hours, days = _took(behind.values())
+    took = f" that took {hours:,.1f} core hours and ended {days}" if behind else ""
     return f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of {counted(len(behind), 'training')}{took}."
 
 
@@ -148,13 +147,11 @@ def _seeds(seeds: Sequence[str]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
 
 
-def _hours_of(trainings: Iterable[Training]) -> float:
-    return sum(training.cpu_seconds for training in trainings) / _HOUR
-
-
-def _days(trainings: Iterable[Training]) -> str:
+def _took(trainings: Collection[Training]) -> tuple[float, str]:
+    """Return the core hours of trainings, and the days on which the first and the last of them ended."""
     dates = sorted(training.finished for training in trainings)
-    return " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+    hours = sum(training.cpu_seconds for training in trainings) / _HOUR
+    return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
 
 
 def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
@@ -163,9 +160,9 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
     for run in runs:
         series.setdefault(series_of(run.path), []).append(run)
     for key in sorted(series, key=list(labels).index):
-        of_row = [behind[run.path] for run in series[key]]
+        hours, days = _took([behind[run.path] for run in series[key]])
         seeds = ", ".join(str(run.seed) for run in series[key])
-        texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{_hours_of(of_row):.2f}", _days(of_row)]
+        texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{hours:.2f}", days]
         lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
     table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
     table.notes = ["Core hours: by the clock, with validations, times threads."]

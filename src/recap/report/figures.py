@@ -72,7 +72,8 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
     """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a band from the lowest to the highest."""
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
-    drawing = _drawing(9, 4.8 + 0.2 * -(-len(colours) // columns))  # inches; of the legend, too
+    height = 4.8 + 0.2 * -(-len(colours) // columns)  # inches; of the legend, too
+    drawing = Drawing(figsize=(9, height), dpi=150, layout="constrained")
     axes = drawing.add_subplot()
     for index, (label, colour) in enumerate(colours.items()):
         dash = _DASHES[index // len(COLOURS) % len(_DASHES)]  # another where colors repeat
@@ -143,7 +144,8 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     runs = " or ".join(map(str, sorted(set(table.runs) - {0})))
     bars = f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is one run."
     heading = "\n".join(fill(plain(text), 26 + 56 * across) for text in (figure.title, figure.scale, bars) if text)
-    drawing = _drawing(4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n")))
+    size = 4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n"))
+    drawing = Drawing(figsize=size, dpi=150, layout="constrained")
     panels = drawing.subplots(down, across, squeeze=False)
     colours = colour_of(line.label for line in figure.lines)
     ticks = sorted(set(table.x))
@@ -168,10 +170,6 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     # Labels and titles come from files: a dollar sign is one.
     drawing.suptitle(heading, fontsize=10, wrap=True).set_parse_math(False)
     _save(drawing, panels.flat[0], 2 * across, png)
-
-
-def _drawing(width: float, height: float) -> Drawing:
-    return Drawing(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:

@@ -204,22 +204,8 @@ class Progress:
 
     cost: TextTable  #: a line for each training stage: seeds finished and planned, hours taken and estimated
     records: list[dict[str, Any]]  #: ``training.json`` of each finished training
-    planned: int  #: trainings
-    scored: int  #: finished evaluations
-    to_score: int  #: planned evaluations
-
-    @property
-    def complete(self) -> bool:
-        """Whether all trainings and evaluations are finished."""
-        return len(self.records) == self.planned and self.scored == self.to_score
-
-    @property
-    def sentence(self) -> str:
-        """How many trainings and evaluations are finished."""
-        trainings, evaluations = counted(self.planned, "training"), counted(self.to_score, "evaluation")
-        if self.complete:
-            return f"All {trainings} and {evaluations} finished."
-        return f"Partial: {len(self.records):,} of {trainings} and {self.scored:,} of {evaluations} finished."
+    complete: bool  #: whether all trainings and evaluations are finished
+    sentence: str  #: how many are
 
 
 def progress(plan: RunPlan) -> Progress:
@@ -244,7 +230,12 @@ def progress(plan: RunPlan) -> Progress:
         texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}", planned]
         lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
     cost.blocks = [Block("", lines)]
-    return Progress(cost, list(records.values()), len(trained), sum(map(paths.is_scored, scored)), len(scored))
+    trainings, evaluations = counted(len(trained), "training"), counted(len(scored), "evaluation")
+    evaluated = sum(map(paths.is_scored, scored))
+    if len(records) == len(trained) and evaluated == len(scored):
+        return Progress(cost, list(records.values()), True, f"All {trainings} and {evaluations} finished.")
+    partial = f"Partial: {len(records):,} of {trainings} and {evaluated:,} of {evaluations} finished."
+    return Progress(cost, list(records.values()), False, partial)
 
 
 def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:

@@ -10,15 +10,16 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image as Pillow
+from PIL import ImageDraw, ImageFilter, ImageFont, ImageOps
+from PIL.Image import Image
 
 from recap.core.files import atomic_path
 from recap.data.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.tables.text import plain
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 # Colors that color-blind readers can distinguish (Okabe and Ito); further lines repeat them.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -61,7 +62,7 @@ def below(images: Sequence[Image], gap: int = 0) -> Image:
 
 
 def _pasted(images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]) -> Image:
-    from PIL import Image
+    from PIL import Image  # part of CLIPScore's digest, and so left where it is
 
     sheet = Image.new("RGB", size, BACKGROUND)
     for image, place in zip(images, places, strict=False):
@@ -71,11 +72,9 @@ def _pasted(images: Sequence[Image], size: tuple[int, int], places: Sequence[tup
 
 def written(lines: Iterable[Styled], width: int) -> Image:
     """Return text as an image of a width, broken where it is too long."""
-    from PIL import Image, ImageDraw
-
     letters = int(width / _fonts()["plain"].getlength("m"))  # of equal width
     broken = [(part, style, color) for text, style, color in lines for part in wrap(plain(text), letters)]
-    image = Image.new("RGB", (width, _LINE * len(broken)), BACKGROUND)
+    image = Pillow.new("RGB", (width, _LINE * len(broken)), BACKGROUND)
     draw = ImageDraw.Draw(image)
     for number, (text, style, color) in enumerate(broken):
         draw.text((0, number * _LINE), text, font=_fonts()[style], fill=color)
@@ -86,7 +85,6 @@ def written(lines: Iterable[Styled], width: int) -> Image:
 def _fonts() -> dict[str, Any]:
     """Return the fonts that come with matplotlib, so that a sheet is the same on every machine."""
     import matplotlib
-    from PIL import ImageFont
 
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     names = {"plain": "DejaVuSansMono.ttf", "bold": "DejaVuSansMono-Bold.ttf"}
@@ -95,8 +93,6 @@ def _fonts() -> dict[str, Any]:
 
 def write_sheet(head: Sequence[Styled], cards: Sequence[Image], out: Path, *, columns: int = 1) -> None:
     """Write a contact sheet as PNG: a heading, and cards of equal width in columns."""
-    from PIL import ImageOps
-
     rows = [beside(cards[start : start + columns], MARGIN) for start in range(0, len(cards), columns)]
     width = max(row.width for row in rows)
     sheet = ImageOps.expand(below([written(head, width), *rows], MARGIN), MARGIN, BACKGROUND)
@@ -145,8 +141,6 @@ def write_attention(
 
     ``maps``: image id -> one attention map per model; ``files``: image id -> image file in folders or zips.
     """
-    from PIL import Image as Pillow
-
     source, cards = ImageSource(list(image_roots)), []
     for image, attention in ((image, each) for image, models in maps.items() for each in models):
         photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))  # a square, as the backbone's input
@@ -164,9 +158,6 @@ def write_attention(
 
 def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:
     """Darken an image where weights are low (where boxes overlap, by the larger one) and outline the largest."""
-    from PIL import Image as Pillow
-    from PIL import ImageDraw, ImageFilter
-
     top = max(weights) or 1.0
     pixels = [[round(x * edge) for x, edge in zip(box, (*image.size, *image.size), strict=True)] for box in boxes]
     light = Pillow.new("L", image.size, round(255 * _SHADE))

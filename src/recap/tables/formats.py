@@ -167,7 +167,6 @@ def _latex_layout(table: TextTable) -> dict[str, Any]:
         "table": table,
         "environment": environment,
         "size": size,
-        "small": 0.75 * size,
         "gap": min(_WIDE_GAP, _GAP + room / len(table.columns)),
         "beside": any(cell.sd or cell.dagger or cell.printed or cell.note for cell in cells),
         "printed": any(cell.printed for cell in cells),
