@@ -157,7 +157,8 @@ def docs(
 def check_published(*, into: Annotated[Path, PAGES] = RESULT_PAGES, params: Path = PARAMS) -> None:
     """Score all published captions again and make all pages again; fail where one is not what it was."""
     from recap.core.log import progress
-    from recap.report.check import changed_pages, changed_scores, published_runs
+    from recap.report.docs import changed_pages
+    from recap.report.published import changed_scores, published_runs
 
     files, count = published_runs(into), 0
     scored = (changed_scores(file, into) for file in progress(files, name="scored again", unit="run"))
@@ -220,7 +221,7 @@ def gallery(
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
     """A page with every run's caption of test images, beside photo and references, filtered by difference."""
-    from recap.report.gallery import write_gallery
+    from recap.report.pictures import write_gallery
     from recap.settings.datasets import PICTURES
     from recap.share.tracking_records import find_run, finished_runs
 

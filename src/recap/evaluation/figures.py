@@ -26,7 +26,7 @@ from recap.settings.figures import AttentionFigure, ModelFigure, OtherImagesFigu
 from recap.settings.kinds import resolve
 from recap.settings.recipes import DecodingSettings
 from recap.statistics.comparison import compare_paired
-from recap.tables.attention import AttentionMap, Box, grid_boxes, write_attention
+from recap.tables.contact_sheet import AttentionMap, Box, grid_boxes, write_attention
 
 MAX_LENGTH = 20  # tokens of a caption
 BATCH = 50  # images decoded at a time

@@ -1,28 +1,34 @@
-"""Pages of docs made from published runs alone, so that no number in them is typed by hand."""
+"""Pages of docs made from published runs alone, and their check: no number is typed by hand, or has changed since."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from recap.core.documents import read_json, write_json
+from PIL import Image
+
+from recap.core.documents import parse, read_json, write_json
 from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
 from recap.plan.amounts import UnknownSize
 from recap.plan.costs import ONE_CORE, TABLE, Costs, inputs_of, read_costs
-from recap.plan.jobs import curve_runs, planned_claims
+from recap.plan.jobs import curve_runs, planned_claims, run_spec
 from recap.plan.paths import Paths
+from recap.plan.profiles import named_plan
 from recap.plan.run import Run, row_runs, series_of
 from recap.plan.run_plan import RunPlan
 from recap.report.figures import write_curves
-from recap.report.page import shown_tables
-from recap.report.published import PUBLISHED, Header, Training, restored
+from recap.report.page import shown_table
+from recap.report.published import PUBLISHED, Header, Training, published_files, read_published, restored
+from recap.settings.params import flat
 from recap.settings.tables import STAGE_NAMES
 from recap.settings.versions import entry_of, list_of, read_versions
 from recap.statistics.claims import NOT_RUN, judge_claims
@@ -83,13 +89,12 @@ def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> 
 
 def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path) -> Iterator[str]:
     """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is missing."""
-    from PIL import Image
-
     results, name = Path(Paths(copy).results), plan.profile.name
     behind = {training.path: training for header in headers.values() for training in header.trainings}
     shown = list[TextTable]()
-    for table_id, table in zip(copy.tables, shown_tables(copy), strict=True):
+    for table_id in copy.tables:
         if {run.path for run in plan.table_runs(table_id)} & headers.keys():
+            table = shown_table(copy, table_id)
             shown.append(replace(table.paper, signatures=table.full.signatures if table.full else []))
     scale = next((table.scale for table in shown if table.scale), "")
     yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
@@ -133,9 +138,8 @@ def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> s
     """Return what was run in one sentence."""
     seeds = sorted({str(header.seed) for header in headers.values() if header.seed is not None}, key=int)
     of_seeds = f" with {_seeds(seeds)}" if seeds else ""
-    took = (
-        f" that took {_hours_of(behind.values()):,.1f} core hours and ended {_days(behind.values())}" if behind else ""
-    )
+    hours, days = _took(behind.values())
+    took = f" that took {hours:,.1f} core hours and ended {days}" if behind else ""
     return f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of {counted(len(behind), 'training')}{took}."
 
 
@@ -143,13 +147,11 @@ def _seeds(seeds: Sequence[str]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}"
 
 
-def _hours_of(trainings: Iterable[Training]) -> float:
-    return sum(training.cpu_seconds for training in trainings) / _HOUR
-
-
-def _days(trainings: Iterable[Training]) -> str:
+def _took(trainings: Collection[Training]) -> tuple[float, str]:
+    """Return the core hours of trainings, and the days on which the first and the last of them ended."""
     dates = sorted(training.finished for training in trainings)
-    return " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+    hours = sum(training.cpu_seconds for training in trainings) / _HOUR
+    return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
 
 
 def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
@@ -158,9 +160,9 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
     for run in runs:
         series.setdefault(series_of(run.path), []).append(run)
     for key in sorted(series, key=list(labels).index):
-        of_row = [behind[run.path] for run in series[key]]
+        hours, days = _took([behind[run.path] for run in series[key]])
         seeds = ", ".join(str(run.seed) for run in series[key])
-        texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{_hours_of(of_row):.2f}", _days(of_row)]
+        texts = [STAGE_NAMES[series[key][0].stage], seeds, f"{hours:.2f}", days]
         lines.append(Line(plain(labels[key]), list(map(Cell, texts))))
     table = TextTable("Runs", "", [(name, name) for name in _COLUMNS], "paper", [Block("", lines)])
     table.notes = ["Core hours: by the clock, with validations, times threads."]
@@ -208,3 +210,36 @@ def _paragraph(path: Path) -> str:
     if re.search(r"\n\s*\n|^#|^\|", text, re.MULTILINE):
         raise DataError(f"{path}: more than a paragraph; keep one, without headings and tables")
     return " ".join(text.split())
+
+
+def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
+    """Yield a sentence for each published training whose settings are no longer those of its row."""
+    headers = [read_published(file)[0] for file in published_files(into / PUBLISHED / plan.profile.name).values()]
+    texts = {each.path: each.texts["config.yaml"] for header in headers for each in header.trainings}
+    for run in (run for run in plan.trained() if run.path in texts):
+        before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))
+        now = flat(run_spec(plan, run).model_dump(mode="json"))
+        # `auto` became a precision when the training began.
+        changed = [key for key in now if key != "stage_settings.precision" and now[key] != before.get(f"spec.{key}")]
+        if changed:
+            yield f"{plan.profile.name}/{run.path}: was published with another {' and '.join(changed)}; run it again"
+
+
+def changed_pages(into: Path, params: Path) -> Iterator[str]:
+    """Make each page again in a temporary folder; yield a sentence for each that differs, or is of other settings."""
+    for name, scales in read_json(into / PAGES, dict[str, list[str]]).items():
+        page = into / f"{name}.md"
+        with reading(page, missing="make it again", damaged="make it again"):
+            text = page.read_text(encoding="utf-8")
+        plans = [named_plan(params, name, scale=scale) for scale in scales or [None]]
+        yield from (sentence for plan in plans for sentence in changed_settings(plan, into))
+        with TemporaryDirectory(prefix="recap-pages-") as images:
+            again = docs_page(name, plans, into, Path(images)).splitlines()
+            # Bytes of figures differ between versions of Matplotlib.
+            missing = [file.name for file in Path(images).iterdir() if not (into / IMAGES / file.name).is_file()]
+        yield from (f"{page}: has no figure {IMAGES}/{file}; make the page again" for file in missing)
+        pairs = zip_longest(text.splitlines(), again)
+        if line := next((number for number, (before, now) in enumerate(pairs, 1) if before != now), None):
+            yield f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; make the page again"
+    if (readme := readme_of(into)).is_file() and with_tables(text := readme.read_text(encoding="utf-8"), into) != text:
+        yield f"{readme}: has another table than the page that it names; make the page again"

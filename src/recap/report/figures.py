@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
+from scipy import stats
 
 from recap.core.checksums import check
 from recap.core.documents import read_json, write_json
@@ -22,17 +30,12 @@ from recap.statistics.scores import read_metrics
 from recap.tables.contact_sheet import COLOURS, colour_of
 from recap.tables.text import plain
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
-    from pandas import DataFrame
-
 CURVE_COLUMNS = ("label", "seed", "stage", "epoch", "loss", "val_cider_d")
 SWEEP_COLUMNS = ("metric", "line", "x", "mean", "low", "high", "runs")
 _READ = ("epoch", "loss", "val_cider_d")
 _SCALE = 100  # of validation CIDEr-D, as in tables
 _SECOND = "scst"
-_DASHES = ("solid", "dashed", "dotted", "dashdot")  # of lines, where colors repeat
+_DASHES = ("solid", "dashed", "dotted", "dashdot")
 _SHORT = 60  # characters of labels of which two stand side by side in the legend
 _PANELS = 3  # side by side
 _LEVEL = 0.95
@@ -40,32 +43,22 @@ _MARKERS = "osD^vP*X"
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
-    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc metrics diff``.
-
-    ``spec`` is ``{"rows": {"<table>.<row>": [run path, ...]}}``, run paths relative to ``scores``. A metric that is
-    missing for a seed has no mean; it is left out, not counted as 0.
-    """
+    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc metrics diff``."""
     summary: dict[str, float] = {}
-    for row, runs in spec["rows"].items():
+    for row, runs in spec["rows"].items():  # "<table>.<row>": paths of its runs below `scores`
         seeds = [read_metrics(scores / run).scores for run in runs]
         for metric in seeds[0]:
             values = [value for seed in seeds if (value := seed.get(metric)) is not None]
-            if len(values) == len(seeds):
+            if len(values) == len(seeds):  # what is missing is not counted as 0
                 summary[f"{row}.{metric}"] = round(column_info(metric).scale * fmean(values), 6)
     write_json(out, summary)
 
 
-# ----------------------------------------------------------------------------------------------- learning curves
-
-
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a figure.
+    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
 
-    ``spec`` is ``{"runs": [{"label": text, "seed": n, "stage": "xe" or "scst", "path": folder below `runs`, "after":
-    path of the run that it continues, or None}, ...]}``; labels get their colors in this order. ``figure`` is the PNG.
+    ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in this order.
     """
-    import pandas as pd
-
     histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}
     curves = [histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ()))) for run in spec["runs"]]
     lines = pd.concat(curves, ignore_index=True)
@@ -76,23 +69,19 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch: the mean over the seeds of a label, and a band from the lowest to the highest.
-
-    Epochs of the second stage follow those of the first, of which there are `start`. Where colors repeat, lines have
-    another dash.
-    """
-    from matplotlib.ticker import MaxNLocator
-
+    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a band from the lowest to the highest."""
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
-    drawing = _drawing(9, 4.8 + 0.2 * -(-len(colours) // columns))  # inches; of the legend, too
+    height = 4.8 + 0.2 * -(-len(colours) // columns)  # inches; of the legend, too
+    drawing = Drawing(figsize=(9, height), dpi=150, layout="constrained")
     axes = drawing.add_subplot()
     for index, (label, colour) in enumerate(colours.items()):
-        dash = _DASHES[index // len(COLOURS) % len(_DASHES)]
+        dash = _DASHES[index // len(COLOURS) % len(_DASHES)]  # another where colors repeat
         axes.plot([], [], color=colour, linestyle=dash, marker="o", label=plain(label))  # also without an epoch yet
         for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
             validated = of_stage.dropna(subset="percent")
-            seeds = validated.percent.groupby(validated.start + validated.epoch).agg(["mean", "min", "max"])
+            epochs = validated.start + validated.epoch  # those of the second stage follow those of the first
+            seeds = validated.percent.groupby(epochs).agg(["mean", "min", "max"])
             marker = "^" if stage == _SECOND else "o"
             axes.plot(seeds.index, seeds["mean"], color=colour, linestyle=dash, marker=marker, markersize=4)
             axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.15, lw=0)
@@ -107,8 +96,6 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
 
 def _history(path: Path) -> DataFrame:
     """Read a history: epoch, loss as text, and validation CIDEr-D in percent, NaN where it was not validated."""
-    import pandas as pd
-
     check(path)
     with reading(path, RecapError, missing="train this run first", damaged="delete it and train this run again"):
         lines = pd.read_csv(path, usecols=list(_READ), dtype=str, keep_default_na=False)
@@ -117,15 +104,8 @@ def _history(path: Path) -> DataFrame:
         return lines[["loss"]].assign(epoch=lines.epoch.astype(int), percent=percent)
 
 
-# ----------------------------------------------------------------------------------------------- scores over a setting
-
-
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
-    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one line per model.
-
-    ``statistics`` is the folder with the tables' ``<table>.json``. The CSV has the mean over the runs, and its 95 % t
-    interval where there are several.
-    """
+    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one line per model."""
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
     for table in sorted({point.table for line in figure.lines for point in line.points}):
         file = statistics / f"{table}.json"
@@ -137,7 +117,7 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
 
 
 def _numbers(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield one line of the CSV per metric and point."""
+    """Yield one line of the CSV per metric and point: the mean over the runs with its t interval."""
     for metric in figure.metrics:
         for line in figure.lines:
             for point in line.points:
@@ -153,22 +133,19 @@ def _interval(values: list[float]) -> tuple[float | None, float | None]:
     """Return the t interval of the mean over the runs; of one run there is none."""
     if len(values) < 2:
         return None, None
-    from scipy import stats
-
     half = float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
     return fmean(values) - half, fmean(values) + half
 
 
 def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -> None:
-    import pandas as pd
-
     table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype({"mean": float, "low": float, "high": float})
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
     runs = " or ".join(map(str, sorted(set(table.runs) - {0})))
     bars = f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is one run."
     heading = "\n".join(fill(plain(text), 26 + 56 * across) for text in (figure.title, figure.scale, bars) if text)
-    drawing = _drawing(4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n")))
+    size = 4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n"))
+    drawing = Drawing(figsize=size, dpi=150, layout="constrained")
     panels = drawing.subplots(down, across, squeeze=False)
     colours = colour_of(line.label for line in figure.lines)
     ticks = sorted(set(table.x))
@@ -195,20 +172,8 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     _save(drawing, panels.flat[0], 2 * across, png)
 
 
-# ----------------------------------------------------------------------------------------------- files
-
-
-def _drawing(width: float, height: float) -> Drawing:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Drawing
-
-    return FigureCanvasAgg(Drawing(figsize=(width, height), dpi=150, layout="constrained")).figure
-
-
 def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:
     """Add a legend below, where long labels have room, and write PNG, PDF and SVG; equal drawings give equal bytes."""
-    from matplotlib import rc_context
-
     handles, labels = axes.get_legend_handles_labels()
     legend = drawing.legend(
         handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False, handlelength=4

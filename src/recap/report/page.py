@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import distributions
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from recap.core.checksums import check, record
 from recap.core.documents import read_json
 from recap.core.errors import RecapError, counted
 from recap.core.files import atomic_path, write_text
+from recap.core.hashing import commit
 from recap.core.log import log
+from recap.data.corpus import SPLITS, Corpus
+from recap.models.check import costs_of
+from recap.plan.amounts import UnknownSize
 from recap.plan.jobs import planned_claims, planned_studies
 from recap.plan.paths import Paths
-from recap.plan.run import file_name, row_runs
+from recap.plan.run import Run, file_name, row_runs, series_of
 from recap.plan.run_plan import RunPlan
 from recap.report.pictures import figures, sampled_table
-from recap.report.progress import origins, progress
 from recap.settings import Row, Table
 from recap.statistics.claims import judge_claims
 from recap.statistics.scores import read_metrics
@@ -32,8 +40,12 @@ from recap.tables.claims import claims_table
 from recap.tables.formats import environment, latex_table
 from recap.tables.frame import table_frame
 from recap.tables.styles import full_table, paper_table
-from recap.tables.text import Cell, Line, TextTable, plain
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
 
+_HOUR = 3600
+_COLUMNS = ("Stage", "Finished", "Planned", "Hours so far", "Hours planned")
+_PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
+_OF_A_TRAINING = {"git_commit": "commit", "torch": "torch", "device": "device", "threads": "threads"}
 NOT_YET = "not run yet"
 _READINGS = "readings"  # end of the name of a table of one model as printed, as released and as recommended
 _SECONDS = 300  # that LaTeX may take
@@ -50,14 +62,14 @@ class ShownTable:
 
 def make_report(plan: RunPlan) -> Path:
     """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed."""
-    done, tables = progress(plan), shown_tables(plan)
-    titled = {table_id: (table.paper.title, table) for table_id, table in zip(plan.tables, tables, strict=True)}
-    signatures = [text for table in tables if table.full for text in table.full.signatures]
+    done, tables = progress(plan), {table_id: shown_table(plan, table_id) for table_id in plan.tables}
+    titled = [(table_id.endswith(_READINGS), (table.paper.title, table)) for table_id, table in tables.items()]
+    signatures = [text for table in tables.values() if table.full for text in table.full.signatures]
     samples = [(plain(table.title), sampled_table(plan, table_id)) for table_id, table in plan.tables.items()]
     sections = [
-        _section("Claims", "texts", [(table.title, table) for table in judged_claims(plan)]),
-        _section("Tables", "tables", [each for name, each in titled.items() if not name.endswith(_READINGS)]),
-        _section("Readings", "tables", [each for name, each in titled.items() if name.endswith(_READINGS)]),
+        _section("Claims", "texts", [(table.title, table) for table in _claims(plan)]),
+        _section("Tables", "tables", [each for reading, each in titled if not reading]),
+        _section("Readings", "tables", [each for reading, each in titled if reading]),
         _section("Human studies", "texts", [(table.title, table) for table in _studies(plan)]),
         _section("Figures", "figures", [(figure.title, figure) for figure in figures(plan)]),
         _section("Samples", "samples", samples),
@@ -90,12 +102,10 @@ def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> dict[st
     return {"id": name, "title": title, "kind": kind, "parts": shown}
 
 
-def judged_claims(plan: RunPlan) -> list[TextTable]:
-    """Return the table of verdicts by the runs that are finished; none where the profile makes no paper's tables."""
-    claims = planned_claims(plan)
-    if claims is None:
-        return []
-    return [claims_table(judge_claims(claims, Path(Paths(plan).results) / "scores"), claims.scale)]
+def _claims(plan: RunPlan) -> Iterator[TextTable]:
+    """Yield the table of verdicts by the runs that are finished; none where the profile makes no paper's tables."""
+    if claims := planned_claims(plan):
+        yield claims_table(judge_claims(claims, Path(Paths(plan).results) / "scores"), claims.scale)
 
 
 def _studies(plan: RunPlan) -> Iterator[TextTable]:
@@ -109,15 +119,8 @@ def _studies(plan: RunPlan) -> Iterator[TextTable]:
             yield study_table(sheets, read_json(statistics))
 
 
-# ----------------------------------------------------------------------------------------------- tables
-
-
-def shown_tables(plan: RunPlan) -> list[ShownTable]:
-    """Return every table of a plan: finished ones with their tests, others as far as their runs are."""
-    return [_shown(plan, table_id) for table_id in plan.tables]
-
-
-def _shown(plan: RunPlan, table_id: str) -> ShownTable:
+def shown_table(plan: RunPlan, table_id: str) -> ShownTable:
+    """Return a table of a plan: a finished one with its tests, another as far as its runs are."""
     path = Path(Paths(plan).results) / "statistics" / f"{file_name(table_id)}.json"
     if not path.is_file():
         return _preliminary(plan, table_id, "its statistics are not made yet")
@@ -168,9 +171,6 @@ def _row(table: Table, row: Row, scores: Sequence[dict[str, float | None]]) -> d
     return {**row.model_dump(), "as_printed": row.as_printed, "cells": cells, "signatures": {}}
 
 
-# ----------------------------------------------------------------------------------------------- HTML and PDF
-
-
 def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
     """Write the PDF, or return why there is none."""
     with TemporaryDirectory(prefix="recap-pdf-") as name:
@@ -196,3 +196,82 @@ def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
         with atomic_path(out) as temporary:
             shutil.copyfile(folder / "report.pdf", temporary)
     return ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a profile is."""
+
+    cost: TextTable  #: a line for each training stage: seeds finished and planned, hours taken and estimated
+    records: list[dict[str, Any]]  #: ``training.json`` of each finished training
+    complete: bool  #: whether all trainings and evaluations are finished
+    sentence: str  #: how many are
+
+
+def progress(plan: RunPlan) -> Progress:
+    """Return how far a plan is, from the files of its runs."""
+    paths, labels, trained, scored = Paths(plan), plan.labels(), plan.trained(), plan.scored()
+    files = {run: Path(paths.results) / "runs" / run.path / "training.json" for run in trained}
+    records = {run: read_json(file, dict[str, Any]) for run, file in files.items() if file.is_file()}
+    machine, hours = _estimates(plan, trained)
+    took = sum(each["seconds"] for each in records.values()) / _HOUR
+    estimate = ". There is no estimate of all planned ones: recap plan says why."
+    if hours:
+        planned = f"{sum(hours.values()):,.2f} hours, from steps measured on {machine}"
+        estimate = f"; all planned ones are estimated at {planned}."
+    cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
+    cost.legend = [f"The finished trainings took {took:,.2f} hours{estimate}"]
+    series, order, lines = dict[str, list[Run]](), list(dict.fromkeys(labels.values())), list[Line]()
+    for run in sorted(trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")):
+        series.setdefault(series_of(run.path), []).append(run)
+    for name, runs in series.items():
+        done = [records[run]["seconds"] / _HOUR for run in runs if run in records]
+        planned = f"{sum(hours[run] for run in runs):.2f}" if hours else NONE
+        texts = [runs[0].stage, str(len(done)), str(len(runs)), f"{sum(done):.2f}", planned]
+        lines.append(Line(plain(labels[name]), list(map(Cell, texts))))
+    cost.blocks = [Block("", lines)]
+    trainings, evaluations = counted(len(trained), "training"), counted(len(scored), "evaluation")
+    evaluated = sum(map(paths.is_scored, scored))
+    if len(records) == len(trained) and evaluated == len(scored):
+        return Progress(cost, list(records.values()), True, f"All {trainings} and {evaluations} finished.")
+    partial = f"Partial: {len(records):,} of {trainings} and {evaluated:,} of {evaluations} finished."
+    return Progress(cost, list(records.values()), False, partial)
+
+
+def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:
+    """Return the machine that was measured last of those that all trainings have hours of, and these."""
+    costs = costs_of(plan)
+    try:
+        each = {run: costs.training(run).seconds for run in runs}
+    except UnknownSize:  # a data set does not say its size
+        return None, {}
+    shared = set.intersection(*map(set, each.values()))
+    machine = next((name for name in next(iter(each.values())) if name in shared), None)
+    return machine, {run: seconds[machine] / _HOUR for run, seconds in each.items()} if machine else {}
+
+
+def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of what is behind the numbers: versions, commits, data sets, features, signatures."""
+    installed = {each.metadata["Name"]: each.version for each in distributions()}
+    versions = ", ".join(f"{name} {installed[name]}" for name in _PACKAGES if name in installed)
+    yield "Report made by", f"{versions}, Python {platform.python_version()}, commit {commit()}"
+    for key, name in _OF_A_TRAINING.items():
+        counts = Counter(str(each[key]) for each in done.records if key in each)
+        if counts:
+            values = (f"{value} ({counted(count, 'training')})" for value, count in counts.most_common())
+            yield f"Trainings: {name}", "; ".join(values)
+    for dataset in plan.datasets():
+        yield f"Data set {dataset}", _data_set(Path(Paths(plan).of_dataset(dataset, "corpus.parquet")))
+    for name, digest in sorted({(str(each["features"]), str(each["feature_hash"])) for each in done.records}):
+        yield f"Features {name}", f"hash {digest}"
+    yield from (("Signature", text) for text in dict.fromkeys(signatures))
+
+
+def _data_set(path: Path) -> str:
+    """Return the images of each split of a data set, and the hashes of its source and of its splits."""
+    if not path.is_file():
+        return "not read yet"
+    corpus = Corpus.read(path)
+    images = {split: len(np.unique(corpus.image_id[corpus.split == split])) for split in SPLITS}
+    counts = ", ".join(f"{number:,} {split}" for split, number in images.items() if number)
+    return f"{counts} images; source sha256 {corpus.source_sha256}, splits {corpus.split_hash}"

@@ -1,36 +1,49 @@
-"""What a report shows of pictures: figures that the profile drew, and samples of captions with their photos."""
+"""What pages show of pictures: figures that the profile drew, samples of captions with photos, and the gallery."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from recap.core.errors import MetricError
+from recap.core.files import write_text
+from recap.core.hashing import generator
 from recap.core.log import log
+from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.plan.paths import Paths
 from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_plan import RunPlan
+from recap.statistics.scores import not_comparable
 from recap.tables.contact_sheet import data_address, photo_address, read_photo
-from recap.tables.samples import choose_samples
+from recap.tables.formats import environment
+from recap.tables.samples import ScoredCaptions, choose_samples
 from recap.tables.text import plain
 
-_EDGE = 480  # pixels of a photo's longer edge in the page
+_EDGE, _GALLERY_EDGE = 480, 320  # pixels of a photo's longer edge in the report and in the gallery
 _CURVES = "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a band from the lowest to the highest."
 
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure: its file, title, and text below it.
-
-    `address` is a data URI with all of it; of a figure that is no picture, `text` is what its file says.
-    """
+    """A figure: its file, title, and text below it."""
 
     file: Path
     title: str
     caption: str
-    address: str = ""
-    text: str = ""
+
+    @cached_property
+    def address(self) -> str:
+        """A data URI with all of a picture."""
+        return data_address(self.file.read_bytes(), "image/png") if self.file.suffix == ".png" else ""
+
+    @property
+    def text(self) -> str:
+        """What the file says, of a figure that is no picture."""
+        return "" if self.address else self.file.read_bytes().decode("utf-8", "replace")
 
     @property
     def printable(self) -> Path:
@@ -52,28 +65,18 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
                 of_table, _, scale = plain(drawn.heading).partition(" | ")
                 planned[file] = (f"{title[:1].upper()}{title[1:]}: {of_table}", f"{caption} {scale}".strip())
     planned["curves.png"] = ("Learning curves", _CURVES)
-    return [_figure(folder / file, *titles) for file, titles in planned.items() if (folder / file).is_file()]
-
-
-def _figure(file: Path, title: str, caption: str) -> ShownFigure:
-    content = file.read_bytes()
-    if file.suffix == ".png":
-        return ShownFigure(file, title, caption, data_address(content, "image/png"))
-    return ShownFigure(file, title, caption, text=content.decode("utf-8", "replace"))
+    return [ShownFigure(folder / file, *titles) for file, titles in planned.items() if (folder / file).is_file()]
 
 
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why there are none.
-
-    Shown are the rows whose first seed is scored; rows from outside wait for all others.
-    """
+    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why there are none."""
     paths, table, seeds, name = Paths(plan), plan.tables[table_id], plan.seeds[table_id], file_name(table_id)
     sheet, dataset = Path(paths.reports) / "figures" / f"{name}_captions.png", baseline(table).dataset
     shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
     rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
     if not rows:
         return shown | {"why": "no row is scored yet"}
-    if len(rows) < len(table.rows):
+    if len(rows) < len(table.rows):  # rows from outside wait for all others
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
         table = table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
@@ -86,3 +89,42 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
         return shown | {"samples": [(sample, None) for sample in samples]}
     source = ImageSource(roots)
     return shown | {"samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]}
+
+
+def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence[Path], count: int, out: Path) -> None:
+    """Write the page: photo, references, and each system's caption with its scores; sorted and filtered by difference.
+
+    ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none.
+    """
+    table = Corpus.read(corpus)
+    scored = {label: ScoredCaptions.read(folder) for label, folder in systems.items()}
+    first_label, first = next(iter(scored.items()))
+    for label, each in scored.items():
+        reason = not_comparable(first.signature, each.signature)
+        if reason or set(each.captions) != set(first.captions):
+            why = reason or "their images differ"
+            raise MetricError(f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}")
+    references = table.captions(first.split)
+    unknown = sorted(set(first.captions) - set(references))
+    if unknown:
+        raise MetricError(f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes")
+    ids = sorted(first.captions)
+    metrics = [name for name in first.scores if all(name in each.scores for each in scored.values())]
+    drawn = sorted(generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist())
+    source, names = ImageSource(list(images)) if images else None, table.files()
+    photos = [
+        {
+            "id": image,
+            "src": photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else "",
+            "references": list(map(plain, references[image])),
+            "captions": [plain(each.captions[image]) for each in scored.values()],
+            "scores": [[round(each.scores[name][image], 2) for name in metrics] for each in scored.values()],
+        }
+        for image in (ids[place] for place in drawn)
+    ]
+    share = "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
+    about = (
+        f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on the scale of tables."
+    )
+    shown = {"about": about, "systems": [plain(label) for label in systems], "metrics": metrics, "photos": photos}
+    write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))

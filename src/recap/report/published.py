@@ -1,4 +1,4 @@
-"""Published runs: a small file for each scored run, kept in git, from which the files of its results are restored.
+"""Published runs: a small file of each scored run, kept in git; from it results are restored, and scored again.
 
 The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The references of a split are
 one file for all of its runs, because scoring again needs them.
@@ -17,17 +17,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from recap.core.checksums import check, record
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recap.core.checksums import check
 from recap.core.documents import parse_json, read_json, write_json
-from recap.core.errors import DataError, counted
+from recap.core.errors import DataError, MetricError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import parse_signature
 from recap.core.log import log
 from recap.data.corpus import Corpus
+from recap.metrics.scores import score
 from recap.plan.jobs import selection_spec, trainings
 from recap.plan.paths import Paths
 from recap.plan.run import Run, ScoredFile, file_name
 from recap.plan.run_plan import RunPlan
+from recap.settings.metrics import COCO, METRICS
 from recap.settings.params import validate
 from recap.settings.specs import SelectedRows
 from recap.statistics.compare import compare_table, write_selections
@@ -35,6 +40,7 @@ from recap.statistics.scores import Metrics, read_captions, read_image_scores, r
 
 PUBLISHED = "published"  # folder below that of the pages
 ENDING = ".jsonl.gz"
+TOLERANCE = 1e-9  # of scores that are made again
 _AGAIN = "restore it from git, or delete it and publish its run again"
 _TEXTS = ("config.yaml", "history.csv")
 
@@ -85,14 +91,9 @@ def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
     return [*runs, *plan.scored_files(*table_ids)]
 
 
-# ----------------------------------------------------------------------------------------------- publish
-
-
 def publish(plan: RunPlan, into: Path) -> list[Path]:
-    """Write a file for each scored run of a plan, and the references; return the files of these runs.
-
-    Files of runs that are not here stay, because the runs of a profile are made in several places.
-    """
+    """Write a file for each scored run of a plan, and the references; return the files of these runs."""
+    # Files of runs that are not here stay, because the runs of a profile are made in several places.
     paths, files = Paths(plan), []
     for scored in filter(paths.is_scored, _evaluations(plan)):
         file = into / plan.profile.name / f"{scored.path}{ENDING}"
@@ -116,19 +117,15 @@ def _content(plan: RunPlan, scored: Run | ScoredFile, into: Path) -> tuple[Heade
     parts = scored.parts() if isinstance(scored, Run) else []
     stages = dict.fromkeys(stage.path for part in parts for stage in plan.stages(part))
     behind = [_training(Path(paths.results) / "runs", path) for path in stages]
-    signature, versions = parse_signature(metrics.signature), {"python": platform.python_version()}
-    for name, source in [
-        ("recap", signature),
-        ("pycocoevalcap", signature),
-        *(("torch", each.training) for each in behind),
-    ]:
-        versions[name] = str(source.get(name, "unknown"))
+    scorer = parse_signature(metrics.signature)
+    sources = {"recap": scorer, "pycocoevalcap": scorer, **({"torch": behind[-1].training} if behind else {})}
+    versions = {name: str(source.get(name, "unknown")) for name, source in sources.items()}
     header = Header(
         metrics=read_json(folder / "metrics.json"),
         seed=parts[0].seed if len(parts) == 1 else None,
         references=_write_references(Path(paths.of_dataset(scored, "corpus.parquet")), metrics.split, into),
         trainings=behind,
-        versions=versions,
+        versions={"python": platform.python_version(), **versions},
     )
     return header, [Image(each, captions[each], scores[each]) for each in ids]
 
@@ -161,9 +158,6 @@ def _write(path: Path, lines: Sequence[Any]) -> None:
     content = "".join(f"{text}\n" for text in texts).encode("utf-8")
     with atomic_path(path) as temporary:
         temporary.write_bytes(gzip.compress(content, compresslevel=9, mtime=0))
-
-
-# ----------------------------------------------------------------------------------------------- read and restore
 
 
 def _read(path: Path, *kinds: Any) -> list[Any]:
@@ -204,39 +198,31 @@ def published_files(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str, Header]]]:
-    """Yield a plan with results made from published files, in a temporary folder, and the headers of its runs by path.
-
-    A table has the seeds that all of its rows are published with, and statistics where there are any.
-    """
-    files = published_files(published / plan.profile.name)
-    seeds = dict(plan.seeds)
+    """Yield a plan with results from published files, in a temporary folder, and the headers of its runs by path."""
+    files, seeds = published_files(published / plan.profile.name), dict(plan.seeds)
     for table_id, table in plan.tables.items():
         missing = {run.seed for run in plan.table_runs(table_id) if run.path not in files}
         if not any(row.ensemble for row in table.rows):
+            # Those that all rows are published with, if there are any.
             seeds[table_id] = [seed for seed in seeds[table_id] if seed not in missing] or seeds[table_id]
     with TemporaryDirectory(prefix="recap-published-") as name:
         copy, paths = plan.below(Path(name), seeds), [each.path for each in _evaluations(plan)]
         headers = {path: _restore(files[path], path, Path(Paths(copy).results)) for path in paths if path in files}
-        _write_statistics(copy)
+        for table_id in copy.tables:
+            if all(map(Paths(copy).is_scored, _evaluations(copy, table_id))):
+                _write_statistics(copy, table_id)
         yield copy, headers
 
 
 def _restore(file: Path, path: str, results: Path) -> Header:
     """Write the files of a run and of its trainings as jobs leave them, and return its header."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     header, images = read_published(file)
     metrics, folder = metrics_of(header, file), results / "scores" / path
-    scores, captions = folder / f"scores.{metrics.split}.parquet", folder / f"captions.{metrics.split}.json"
-    columns: dict[str, Any] = {"image_id": pa.array([each.id for each in images], pa.int64())}
-    for name in images[0].scores:
-        columns[name] = pa.array([each.scores[name] for each in images], pa.float64())
-    write_json(captions, [{"image_id": each.id, "caption": each.caption} for each in images])
-    with atomic_path(scores) as temporary:
-        pq.write_table(pa.table(columns), temporary, write_page_checksum=True)
+    captions = [{"image_id": each.id, "caption": each.caption} for each in images]
+    scores = pa.Table.from_pylist([{"image_id": each.id, **each.scores} for each in images])
+    write_json(folder / f"captions.{metrics.split}.json", captions)
+    pq.write_table(scores, folder / f"scores.{metrics.split}.parquet", write_page_checksum=True)
     write_json(folder / "metrics.json", header.metrics)
-    record(captions, scores, folder / "metrics.json")
     runs = (results / "runs").resolve()
     for training in header.trainings:
         of_run = (runs / training.path).resolve()  # a path of another's file may lead elsewhere
@@ -245,29 +231,49 @@ def _restore(file: Path, path: str, results: Path) -> Header:
         write_json(of_run / "training.json", training.training)
         for name, text in training.texts.items():
             write_text(of_run / name, text)
-        record(*(of_run / name for name in ("training.json", *_TEXTS)))
     return header
 
 
-def _write_statistics(plan: RunPlan) -> None:
-    """Write the statistics of the tables whose runs are all here, as the workflow does."""
-    paths = Paths(plan)
-    results = Path(paths.results)
-    for table_id, table in plan.tables.items():
-        if not all(map(paths.is_scored, _evaluations(plan, table_id))):
-            continue
-        name, selection = file_name(table_id), None
-        if table.selections:
-            selection = results / "statistics" / "selections" / f"{name}.json"
-            spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
-            write_selections(spec, runs=results / "runs", out=selection)
-        behind = trainings(plan, table_id).items()
-        compare_table(
-            table=table,
-            name=name,
-            seeds=plan.seeds[table_id],
-            scores_root=results / "scores",
-            statistics_out=results / "statistics" / f"{name}.json",
-            trainings={run: [results / "runs" / path for path in stages] for run, stages in behind},
-            selection=selection,
-        )
+def _write_statistics(plan: RunPlan, table_id: str) -> None:
+    """Write the statistics of a table, as the workflow does."""
+    results, name, table, selection = Path(Paths(plan).results), file_name(table_id), plan.tables[table_id], None
+    if table.selections:
+        selection = results / "statistics" / "selections" / f"{name}.json"
+        spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
+        write_selections(spec, runs=results / "runs", out=selection)
+    behind = trainings(plan, table_id).items()
+    compare_table(
+        table=table,
+        name=name,
+        seeds=plan.seeds[table_id],
+        scores_root=results / "scores",
+        statistics_out=results / "statistics" / f"{name}.json",
+        trainings={run: [results / "runs" / path for path in stages] for run, stages in behind},
+        selection=selection,
+    )
+
+
+def published_runs(into: Path) -> list[Path]:
+    """Return the files of all published runs."""
+    return sorted((into / PUBLISHED).glob(f"*/**/*{ENDING}"))
+
+
+def changed_scores(file: Path, into: Path) -> Iterator[str]:
+    """Score the captions of a published run again; yield a sentence for each of COCO's scores that is another one."""
+    header, images = read_published(file)
+    references, published = read_references(into / PUBLISHED, header, file), metrics_of(header, file).scores
+    metrics = [name for name in COCO if any(published.get(each) is not None for each in METRICS.get(name).names)]
+    captions = {image.id: image.caption for image in images}
+    try:
+        scores = score({each.id: each.captions for each in references}, captions, metrics=metrics)
+    except MetricError as error:
+        yield f"{file}: {error}"
+        return
+    yield from (f"{file}: {name} was not scored again: {why}" for name, why in scores.failed.items())
+    for name in (name for metric in metrics if metric not in scores.failed for name in METRICS.get(metric).names):
+        again = scores.per_image.get(name, {})
+        pairs = [("corpus", published.get(name), scores.corpus[name])]
+        pairs += [(f"image {image.id}", image.scores.get(name), again.get(image.id)) for image in images]
+        for where, before, now in pairs:
+            if before is None or now is None or not abs(before - now) <= TOLERANCE:
+                yield f"{file}: {where}: {name} is {before!r}, and scored again it is {now!r}"

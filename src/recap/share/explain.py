@@ -22,7 +22,7 @@ from recap.models.explained import Note, explained
 from recap.runs.folder import run_model_config
 from recap.share.captioner import PhotoCaptioner
 from recap.share.photos import Photo, name_of, read_photo
-from recap.tables.attention import Box, shaded
+from recap.tables.contact_sheet import Box, shaded
 from recap.tables.text import plain
 
 if TYPE_CHECKING:

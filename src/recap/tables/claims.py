@@ -11,20 +11,14 @@ from recap.core.log import log
 from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
 from recap.tables.formats import write_formats
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
+from recap.tables.text import NONE, Block, Cell, Line, TextTable, footnote_marks, number_text, p_text, plain
 
 PAPER = "paper"  # the scale at which nothing is replaced
 _COLUMNS = ["Verdict", "Printed", "Ours", "p (Holm)"]
 _COMPARED = ["Verdict", "Printed", "Ours", "95% interval", "p (Holm)", "Runs", "Power", "Seeds needed"]
-_RECORD = {  # column of the CSV -> attribute of a comparison; `seeds` comes after them
-    "printed": "printed",
-    "difference": "difference",
-    "low_uncorrected": "low",
-    "high_uncorrected": "high",
-    "p_holm": "p",
-    "runs": "runs",
-    "power": "power",
-}
+_OF_CLAIM = ("claim", "where", "sentence", "scale", "verdict", "why", "doubt")  # columns of the CSV
+_OF_COMPARISON = ("table", "row", "against", "metric", "comparison", "printed", "difference", "low_uncorrected")
+_OF_TESTS = ("high_uncorrected", "p_holm", "runs", "power", "seeds", "our_tolerance", "reason")
 _LEGEND = "Printed and ours: row minus the other row, in points; of several comparisons, the one with the largest p."
 _NOTES = [
     "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
@@ -95,29 +89,27 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
     """Return a line for each claim; those that were not run share one. The comparisons are the table's ``more``."""
     note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
     table = TextTable("Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND])
-    more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES)
-    lines = []
+    more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES, first=table)
+    heads = []
     for verdict in verdicts:
-        claim = verdict.claim
+        claim, text, weakest = verdict.claim, verdict_text(verdict, scale), _weakest(verdict)
         label = f"{claim.id} ({claim.where}): {plain(claim.sentence)}"
         doubt = f"Doubt about the sentence: {plain(claim.doubt)}." if claim.doubt else ""
         why = "; ".join(filter(None, _why(verdict)))
-        notes = [f"{plain(why)}." if why else "", doubt]
-        marks = tuple(filter(None, map(table.footnotes.mark, notes)))  # of both tables, below the first
+        numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
+        heads.append(Line(label, [Cell(text), *numbers], (f"{plain(why)}." if why else "", doubt)))
         compared = [each for each in verdict.judged if each.difference is not None]
         if compared or verdict.verdict == NOT_RUN:
-            more.blocks.append(Block(label, [Line(verdict_text(verdict, scale), [Cell()] * len(_COMPARED), marks)]))
+            block = Block(label, [Line(text, [Cell()] * len(_COMPARED), heads[-1].notes)])
             for each in compared:
                 named = f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
-                more.blocks[-1].lines.append(Line(named, _cells(each)))
-        if verdict.verdict != NOT_RUN:
-            weakest = _weakest(verdict)
-            numbers = [_cells(weakest)[place] for place in (1, 2, 4)] if weakest else [Cell()] * 3
-            lines.append(Line(label, [Cell(verdict_text(verdict, scale)), *numbers], marks))
+                block.lines.append(Line(named, _cells(each)))
+            more.blocks.append(block)
+    lines = [head for head, verdict in zip(heads, verdicts, strict=True) if verdict.verdict != NOT_RUN]
     waiting = [verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN]
     if waiting:
         lines.append(Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3]))
-    table.blocks = [Block("", lines)]
+    table.blocks, table.footnotes = [Block("", lines)], footnote_marks(heads)
     table.more = more if more.blocks else None
     if table.more is None:
         table.notes = _NOTES
@@ -126,14 +118,13 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
 
 def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
-    head = ["claim", "where", "sentence", "scale", "verdict", "why", "doubt", "table", "row", "against", "metric"]
-    lines: list[list[Any]] = [[*head, "comparison", *_RECORD, "seeds", "our_tolerance", "reason"]]
+    lines: list[list[Any]] = [[*_OF_CLAIM, *_OF_COMPARISON, *_OF_TESTS]]
     for verdict in verdicts:
         claim = verdict.claim
         begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            numbers = [getattr(each, key) for key in _RECORD.values()]
+            numbers = [each.printed, each.difference, each.low, each.high, each.p, each.runs, each.power]
             seeds = f"more than {MOST}" if each.seeds == 0 else each.seeds
             lines.append([*begin, *named, *numbers, seeds, each.check.within, each.why])
         if not verdict.judged:

@@ -1,23 +1,25 @@
-"""Contact sheets: pictures and text side by side and below each other, with the colors of rows and lines in figures."""
+"""Contact sheets of samples and of attention maps: pictures and text side by side; and the colors of all figures."""
 
 from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image as Pillow
+from PIL import ImageDraw, ImageFilter, ImageFont, ImageOps
+from PIL.Image import Image
 
 from recap.core.files import atomic_path
 from recap.data.corpus import VIEWS
 from recap.data.files.images import ImageSource
 from recap.tables.text import plain
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 # Colors that color-blind readers can distinguish (Okabe and Ito); further lines repeat them.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -25,6 +27,13 @@ TEXT_COLOR, GREY, BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
 MARGIN = 24
 _FONT_SIZE, _LINE = 15, 20  # pixels: of letters, and from line to line
 
+# Of attention maps, in pixels: edge of a thumbnail, space between two, and blur, which softens the edges of boxes.
+_EDGE, _GAP, _BLUR = 132, 10, 5
+_PER_ROW = 10  # words per row
+_SHADE = 0.25  # brightness where the weight is 0
+_RED = (220, 20, 20)
+
+Box = tuple[float, float, float, float]
 Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), color
 
 
@@ -53,7 +62,7 @@ def below(images: Sequence[Image], gap: int = 0) -> Image:
 
 
 def _pasted(images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]) -> Image:
-    from PIL import Image
+    from PIL import Image  # part of CLIPScore's digest, and so left where it is
 
     sheet = Image.new("RGB", size, BACKGROUND)
     for image, place in zip(images, places, strict=False):
@@ -63,11 +72,9 @@ def _pasted(images: Sequence[Image], size: tuple[int, int], places: Sequence[tup
 
 def written(lines: Iterable[Styled], width: int) -> Image:
     """Return text as an image of a width, broken where it is too long."""
-    from PIL import Image, ImageDraw
-
     letters = int(width / _fonts()["plain"].getlength("m"))  # of equal width
     broken = [(part, style, color) for text, style, color in lines for part in wrap(plain(text), letters)]
-    image = Image.new("RGB", (width, _LINE * len(broken)), BACKGROUND)
+    image = Pillow.new("RGB", (width, _LINE * len(broken)), BACKGROUND)
     draw = ImageDraw.Draw(image)
     for number, (text, style, color) in enumerate(broken):
         draw.text((0, number * _LINE), text, font=_fonts()[style], fill=color)
@@ -78,7 +85,6 @@ def written(lines: Iterable[Styled], width: int) -> Image:
 def _fonts() -> dict[str, Any]:
     """Return the fonts that come with matplotlib, so that a sheet is the same on every machine."""
     import matplotlib
-    from PIL import ImageFont
 
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     names = {"plain": "DejaVuSansMono.ttf", "bold": "DejaVuSansMono-Bold.ttf"}
@@ -87,8 +93,6 @@ def _fonts() -> dict[str, Any]:
 
 def write_sheet(head: Sequence[Styled], cards: Sequence[Image], out: Path, *, columns: int = 1) -> None:
     """Write a contact sheet as PNG: a heading, and cards of equal width in columns."""
-    from PIL import ImageOps
-
     rows = [beside(cards[start : start + columns], MARGIN) for start in range(0, len(cards), columns)]
     width = max(row.width for row in rows)
     sheet = ImageOps.expand(below([written(head, width), *rows], MARGIN), MARGIN, BACKGROUND)
@@ -107,3 +111,63 @@ def photo_address(photo: Image, edge: int) -> str:
 def data_address(content: bytes, kind: str) -> str:
     """Return the address that holds a file itself."""
     return f"data:{kind};base64,{b64encode(content).decode('ascii')}"
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The caption of one model for one image, with its attention weights."""
+
+    label: str  #: of the model
+    words: list[str]  #: of the caption, T
+    boxes: list[Box]  #: of the N feature vectors: left, top, right, bottom as fractions of the image
+    weights: list[list[float]]  #: [T, N], attention of each word over the boxes
+
+
+def grid_boxes(side: int) -> list[Box]:
+    """Return the cells of a square grid in raster order."""
+    edges = [place / side for place in range(side + 1)]
+    return [(edges[x], edges[y], edges[x + 1], edges[y + 1]) for y in range(side) for x in range(side)]
+
+
+def write_attention(
+    *,
+    heading: str,
+    maps: Mapping[int, Sequence[AttentionMap]],
+    files: Mapping[int, str],
+    image_roots: Sequence[Path],
+    out: Path,
+) -> None:
+    """Write the figure as PNG: for each image and model a row of thumbnails, one per word.
+
+    ``maps``: image id -> one attention map per model; ``files``: image id -> image file in folders or zips.
+    """
+    source, cards = ImageSource(list(image_roots)), []
+    for image, attention in ((image, each) for image, models in maps.items() for each in models):
+        photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))  # a square, as the backbone's input
+        cells = [
+            below([shaded(photo, attention.boxes, weights), written([(word, "plain", TEXT_COLOR)], _EDGE)])
+            for word, weights in zip(attention.words, attention.weights, strict=True)
+        ]
+        blank = Pillow.new("RGB", photo.size, BACKGROUND)
+        rows = [cells[start : start + _PER_ROW] for start in range(0, max(1, len(cells)), _PER_ROW)]
+        thumbnails = [beside([blank if number else photo, *row], _GAP) for number, row in enumerate(rows)]
+        caption = (f"{attention.label}: {' '.join(attention.words)}", "bold", TEXT_COLOR)
+        cards.append(below([written([caption], (_PER_ROW + 1) * (_EDGE + _GAP)), *thumbnails], _GAP))
+    write_sheet([(heading, "plain", TEXT_COLOR)], cards, out)
+
+
+def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:
+    """Darken an image where weights are low (where boxes overlap, by the larger one) and outline the largest."""
+    top = max(weights) or 1.0
+    pixels = [[round(x * edge) for x, edge in zip(box, (*image.size, *image.size), strict=True)] for box in boxes]
+    light = Pillow.new("L", image.size, round(255 * _SHADE))
+    for index in sorted(range(len(boxes)), key=lambda index: weights[index]):
+        left, upper, right, lower = pixels[index]
+        shade = round(255 * (_SHADE + (1 - _SHADE) * weights[index] / top))
+        light.paste(shade, (left, upper, right, lower))
+    soft = light.filter(ImageFilter.GaussianBlur(_BLUR))
+    darkened = Pillow.composite(image, Pillow.new("RGB", image.size), soft)
+    left, upper, right, lower = pixels[max(range(len(boxes)), key=lambda index: weights[index])]
+    outline = (left, upper, max(left, right - 1), max(upper, lower - 1))
+    ImageDraw.Draw(darkened).rectangle(outline, outline=_RED, width=3)
+    return darkened

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recap.core.errors import counted
-from recap.core.files import cell, csv_text, write_text
+from recap.core.files import write_text
 from recap.core.log import log
 from recap.settings import Table
 from recap.tables.frame import table_frame
-from recap.tables.styles import full_table, paper_records, paper_table
+from recap.tables.styles import full_table, paper_csv, paper_table
 from recap.tables.text import Block, TextTable, plain
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
     frame = table_frame(table, statistics)
     paper = paper_table(frame)
     paths = write_formats(out / name, full_table(frame), frame.csv(), name=name)
-    paths += write_formats(
-        out / f"{name}.paper", paper, csv_text(map(cell, record) for record in paper_records(paper)), name=name
-    )
+    paths += write_formats(out / f"{name}.paper", paper, paper_csv(paper), name=name)
     shape = f"{counted(len(table.rows), 'row')}, {counted(len(table.columns), 'column')}"
     log.info(f"table {name}: {shape} -> {out / name}.md")
     return paths
@@ -89,9 +87,6 @@ def environment(ending: str, *packages: str) -> Environment:
     return templates
 
 
-# ----------------------------------------------------------------------------------------------- Markdown
-
-
 def markdown_text(text: str) -> str:
     """Return text with the characters escaped that end a cell of a table or start HTML."""
     escaped = text.replace("\\", "\\\\").replace("|", "\\|")
@@ -108,10 +103,13 @@ def _aligned(lines: str) -> str:
     return "".join(lines_out)
 
 
-# ----------------------------------------------------------------------------------------------- LaTeX
-
 _SYMBOLS = "±pm ×times →rightarrow ↑uparrow ↓downarrow ≤leq ≥geq ≈approx ΔDelta αalpha βbeta λlambda"
+_PUNCTUATION = "–—‘’“”…•"
+_T1 = "«»ÐðÞþĐđŊŋĄąĘęĮįŲų"  # what no font of pdfLaTeX has but in the encoding T1
+_LACKING = "ĦħĸĿŀŉŦŧſ"  # Latin letters that no font of pdfLaTeX has
 _SPECIAL = {
+    **dict(zip(_PUNCTUATION, _PUNCTUATION, strict=True)),
+    **{char: rf"{{\fontencoding{{T1}}\selectfont {char}}}" for char in _T1},
     **{char: rf"\{char}" for char in "{}$&#%_"},
     "[": "{[}",  # after the end of a line it and a star would be arguments
     "*": "{*}",
@@ -125,9 +123,6 @@ _SPECIAL = {
     "†": r"$^\dagger$",
     **{pair[0]: rf"$\{pair[1:]}$" for pair in _SYMBOLS.split()},
 }
-_PUNCTUATION = "–—‘’“”…•"
-_LACKING = "ĦħĸĿŀŉŦŧſ"  # Latin letters that no font of pdfLaTeX has
-_T1 = "«»ÐðÞþĐđŊŋĄąĘęĮįŲų"  # what it has in the encoding T1 alone
 # Combining characters, each with its accent, which every encoding has.
 _MARKS = "\u0300` \u0301' \u0302^ \u0303~ \u0304= \u0306u \u0307. \u0308\" \u030ar \u030bH \u030cv \u0323d \u0327c"
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
@@ -151,9 +146,7 @@ def latex_text(text: str) -> str:
 def _latex_char(char: str) -> str:
     if char in _SPECIAL:
         return _SPECIAL[char]
-    if char in _T1:
-        return rf"{{\fontencoding{{T1}}\selectfont {char}}}"
-    if char in _PUNCTUATION or (char <= "\u017f" and char not in _LACKING):
+    if char <= "\u017f" and char not in _LACKING:
         return char
     decomposed = unicodedata.normalize("NFKD", char)
     base, accents = decomposed[0], decomposed[1:]
@@ -174,7 +167,6 @@ def _latex_layout(table: TextTable) -> dict[str, Any]:
         "table": table,
         "environment": environment,
         "size": size,
-        "small": 0.75 * size,
         "gap": min(_WIDE_GAP, _GAP + room / len(table.columns)),
         "beside": any(cell.sd or cell.dagger or cell.printed or cell.note for cell in cells),
         "printed": any(cell.printed for cell in cells),
@@ -185,7 +177,7 @@ def _latex_layout(table: TextTable) -> dict[str, Any]:
 
 def width_of(table: TextTable, size: float) -> float:
     """Return about how many points wide the lines are, in Times of a size."""
-    labels = [_text_width(line.label, size) + _text_width(",".join(line.notes), 0.7 * size) for line in table.lines]
+    labels = [_text_width(line.label, size) + _text_width(table.marks(*line.notes), 0.7 * size) for line in table.lines]
     total = min(max(labels), _PAGE_WIDTH / 2)
     for index, (short, _) in enumerate(table.columns):
         cells = [line.cells[index] for line in table.lines]

@@ -29,13 +29,13 @@ def legend(frame: Frame, *, beside: bool) -> list[str]:
     """Return what gray, bold and daggers mean, for the head; ``beside``: printed numbers are in our cells."""
     statistics, cells = frame.statistics, frame.cells
     sentences = []
-    if beside and (cells.printed.notna() & cells.part.isin(("rows", "outside"))).any():
+    if beside and any(cell["printed"] is not None and cell["part"] in ("rows", "outside") for cell in cells):
         scale = "another scale, so they do not compare" if frame.table.short_scale else "the paper's own scale"
         sentences.append(f"In gray and parentheses: what the paper prints; ours were made at {scale}.")
-    if cells.best.any():
+    if any(cell["best"] for cell in cells):
         sentences.append("Bold: best mean of the rows that were run.")
     against = baseline_label(statistics)
-    if cells.mark.fillna(0).astype(bool).any():
+    if any(cell["mark"] for cell in cells):
         sentences.append(f"†: differs from {against} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
     elif len(statistics["seeds"]) > 1 and statistics["family"]["made"]:
         sentences.append(f"No difference from {against} is significant over both images and runs.")
@@ -59,7 +59,7 @@ def short_note(frame: Frame, names: Mapping[str, str]) -> str:
     seeds = ", ".join(map(str, statistics["seeds"]))
     spread = f"One seed ({seeds}): no spread, and no difference is marked"
     if len(statistics["seeds"]) > 1:
-        single = (frame.cells.n == 1).any()
+        single = any(cell["n"] == 1 for cell in frame.cells)
         spread = f"Mean ± standard deviation over seeds {seeds}{'; without ±: one run' if single else ''}"
     unscaled = _unscaled(statistics)
     units = f"Percent, but for {', '.join(unscaled)}" if unscaled else "Percent"
@@ -99,7 +99,7 @@ def full_notes(frame: Frame) -> Iterator[str]:
     yield from (f"Doubt about the printed table: {ended(text)}" for text in statistics.get("doubts", []))
     if statistics["family"]["made"]:
         yield from (_on_p(statistics), *filter(None, [_on_power(statistics)]))
-    if frame.cells.seeds_for_printed.notna().any():
+    if any(cell["seeds_for_printed"] for cell in frame.cells):
         yield (
             f"{SEEDS_LINE.capitalize()}: so many would tell a difference from {baseline_label(statistics)} of the "
             f"printed size ({100 * POWER:.0f} % power; a rough estimate from the spread over images and runs here)."
@@ -128,11 +128,11 @@ def _on_printed(frame: Frame, statistics: Statistics) -> Iterator[str]:
             sentence += f"; no difference to them where our data set or settings are others: {', '.join(others)}"
     if rows or statistics["quoted"] or statistics["not_run"]:
         yield f"{sentence}."
-    quoted = frame.cells[(frame.cells.part == "quoted") & (frame.cells.metric == _MAIN)]
+    quoted = [cell for cell in frame.cells if cell["part"] == "quoted" and cell["metric"] == _MAIN]
     compared = []
-    for row in statistics["rows"] if len(quoted) else []:
-        differences = quoted[["label", f"difference_of_{row['id']}"]].dropna().itertuples(index=False)
-        if listed := ", ".join(f"{label} {value:+.1f}" for label, value in differences):
+    for row in statistics["rows"]:
+        differences = [(cell["label"], cell[f"difference_of_{row['id']}"]) for cell in quoted]
+        if listed := ", ".join(f"{label} {value:+.1f}" for label, value in differences if value is not None):
             compared.append(f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}.")
     yield from (*compared, *(["Quoted numbers are compared without a test."] if compared else []))
 

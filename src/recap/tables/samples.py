@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from PIL.Image import Image
+from PIL.ImageColor import getrgb
+from PIL.ImageOps import pad
 
 from recap.core.errors import MetricError
 from recap.core.files import write_text
@@ -21,9 +24,6 @@ from recap.settings.metrics import score_info
 from recap.statistics.scores import read_captions, read_image_scores, read_metrics
 from recap.tables import contact_sheet as sheet
 from recap.tables.text import plain
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 EMPTY = "(empty caption)"
 _EDGE, _TEXT_WIDTH = 300, 560  # pixels: edge of the box of an image, width of the text beside it
@@ -92,11 +92,7 @@ def write_samples(
     out: Path,
     count: int,
 ) -> list[Sample]:
-    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text as ``.md``.
-
-    ``count`` images are drawn at random, the same ones on every run; those of the table's examples follow. The photos
-    are in folders or zips; ``scores_root`` is above ``<dataset>/<subset>/...`` with the scores of each run.
-    """
+    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text as ``.md``."""
     samples = choose_samples(name, table, seeds, corpus_path, scores_root, count)
     source = ImageSource(list(image_roots))
     photos = [sheet.read_photo(source, sample.file) for sample in samples]
@@ -108,9 +104,6 @@ def write_samples(
 
 def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
-    from PIL.ImageColor import getrgb
-    from PIL.ImageOps import pad
-
     colours = sheet.colour_of(caption.label for sample in samples for caption in sample.captions)
     cards = []
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
@@ -129,10 +122,7 @@ def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, 
 def choose_samples(
     name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
 ) -> list[Sample]:
-    """Take the table's images, draw others at random, the same on every run, and look up the captions of every row.
-
-    The table's name and the first seed decide the draw. For each example phrase that a caption says, an image is drawn.
-    """
+    """Take the table's images, draw ``count`` others and one for each phrase, and look up the captions of every row."""
     folders = {row.id: (row.label, row_runs(row, list(seeds))[0].path) for row in table.rows}
     folders |= {row.id: (f"{row.label} (from outside)", outside_path(table, name, row.id)) for row in table.outside}
     scored = {row: ScoredCaptions.read(scores_root / path) for row, (_, path) in folders.items()}
@@ -145,6 +135,7 @@ def choose_samples(
     if missing := [image for image in table.image_ids if image not in references]:
         raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {missing[0]}")
     ids = sorted(references)
+    # The table's name and the first seed decide the draws, which are the same on every run.
     drawn = generator(seeds[0], "samples", name).choice(len(ids), size=min(count, len(ids)), replace=False)
     named = [*table.image_ids, *_with_references(table.image_captions, references, name)]
     chosen: list[tuple[int, str | None]] = [(i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn)])]
@@ -166,16 +157,13 @@ def choose_samples(
 
 
 def _with_references(captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str) -> list[int]:
-    """Return the images that have one of the captions as a reference, in the order of the captions.
-
-    A caption that no image has is one line in the log: print and data set may spell it differently.
-    """
+    """Return the images that have one of the captions as a reference, in the order of the captions."""
     if not captions:
         return []
     image_of = {" ".join(tokenize(text)): image for image, texts in references.items() for text in texts}
     images = {text: image_of.get(" ".join(tokenize(text))) for text in captions}
     for text, image in images.items():
-        if image is None:
+        if image is None:  # print and data set may spell it differently
             log.warning(f"table {table!r}: image_captions: no image of the test split has the reference {text!r}")
     return [image for image in images.values() if image is not None]
 

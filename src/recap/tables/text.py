@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count, product
+from string import ascii_lowercase
 
 NONE = "--"
 
@@ -31,20 +33,6 @@ def number_text(value: float | None, digits: int, *, signed: bool = False) -> st
     return f"{rounded:+.{digits}f}" if signed else f"{rounded:.{digits}f}"
 
 
-class Footnotes(dict[str, str]):
-    """Text of a footnote -> its mark (a, b, ...)."""
-
-    def mark(self, text: str | None) -> str:
-        """Return the mark of a footnote, a new one unless the text is already a footnote; no text has no mark."""
-        return self.setdefault(text, _letters(len(self))) if text else ""
-
-
-def _letters(number: int) -> str:
-    """Return a, b, ..., z, aa, ab, ..."""
-    first = _letters(number // 26 - 1) if number >= 26 else ""
-    return first + chr(ord("a") + number % 26)
-
-
 @dataclass(frozen=True)
 class Cell:
     """One cell: a number with its spread, its marks and the printed number."""
@@ -54,12 +42,12 @@ class Cell:
     printed: str = ""  #: the number of the paper, gray
     best: bool = False  #: bold: best mean of its column
     dagger: bool = False  #: differs from the baseline
-    note: str = ""  #: mark of a footnote
+    note: str = ""  #: text of a footnote
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line: a cell per column, the marks of footnotes about the line, and where its numbers are from."""
+    """One line: a cell per column, the texts of footnotes about the line, and where its numbers are from."""
 
     label: str
     cells: Sequence[Cell]
@@ -67,6 +55,13 @@ class Line:
     tag: str = ""
     source: str = ""  #: as `tag`, in full, for a CSV
     printed: bool = False  #: the paper's numbers alone
+
+
+def footnote_marks(lines: Iterable[Line]) -> dict[str, str]:
+    """Return text of a footnote -> its mark, in the order of lines, those of cells first."""
+    texts = [text for line in lines for text in (*(cell.note for cell in line.cells), *line.notes)]
+    marks = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))
+    return dict(zip(dict.fromkeys(filter(None, texts)), marks, strict=False))  # a, b, ..., z, aa, ab, ...
 
 
 @dataclass(frozen=True)
@@ -87,15 +82,20 @@ class TextTable:
     style: str = "full"
     blocks: list[Block] = field(default_factory=list)
     legend: list[str] = field(default_factory=list)  #: at the head: what marks mean, and the scale
-    footnotes: Footnotes = field(default_factory=Footnotes)
+    footnotes: dict[str, str] = field(default_factory=dict)  #: text -> mark
     notes: list[str] = field(default_factory=list)
     signatures: list[str] = field(default_factory=list)
     more: TextTable | None = None  #: behind a disclosure, with the notes: what is behind the lines
+    first: TextTable | None = None  #: the table that lists the footnotes, of one that is its `more`
 
     @property
     def lines(self) -> list[Line]:
         """All lines of all blocks."""
         return [line for block in self.blocks for line in block.lines]
+
+    def marks(self, *notes: str) -> str:
+        """Return the marks of footnotes; no text has no mark."""
+        return ",".join((self.first or self).footnotes[note] for note in notes if note)
 
     @property
     def sentences(self) -> list[str]:

@@ -12,7 +12,7 @@ from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
 from recap.models.images import InputSpec
 from recap.runs.inputs import FeatureSources
-from recap.tables.attention import AttentionMap, grid_boxes, shaded, write_attention
+from recap.tables.contact_sheet import AttentionMap, grid_boxes, shaded, write_attention
 
 
 def test_a_model_without_the_hook_is_named():

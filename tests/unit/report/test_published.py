@@ -21,9 +21,8 @@ from recap.data.corpus import Corpus
 from recap.metrics.scores import evaluate_captions
 from recap.plan.jobs import run_spec
 from recap.plan.paths import RUN_FILES, Paths
-from recap.report.check import changed_pages, changed_scores, published_runs
-from recap.report.docs import NONE_PUBLISHED, with_tables, write_docs
-from recap.report.published import publish, read_published, restored
+from recap.report.docs import NONE_PUBLISHED, changed_pages, with_tables, write_docs
+from recap.report.published import changed_scores, publish, published_runs, read_published, restored
 from recap.settings.recipes import DecodingSettings
 
 pytestmark = pytest.mark.seconds

@@ -12,7 +12,7 @@ from PIL import Image
 from recap.cli import main
 from recap.models.explained import Note
 from recap.share.explain import Explanation, explain, write_explanations
-from recap.tables.attention import grid_boxes
+from recap.tables.contact_sheet import grid_boxes
 
 pytestmark = pytest.mark.seconds
 

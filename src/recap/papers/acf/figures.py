@@ -31,7 +31,7 @@ from recap.nn.fast import fixed_weights
 from recap.papers.acf.model import grid_size, region_cells
 from recap.papers.acf.settings import AlignmentFigure, ClustersFigure
 from recap.runs.folder import run_model_config
-from recap.tables.attention import Box, grid_boxes
+from recap.tables.contact_sheet import Box, grid_boxes
 from recap.tables.text import plain
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from recap.papers.acf.figures import (
 from recap.papers.acf.model import region_cells
 from recap.papers.acf.settings import AcfModel, ClustersFigure
 from recap.papers.transformer.settings import TransformerModel
-from recap.tables.attention import grid_boxes
+from recap.tables.contact_sheet import grid_boxes
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 WORDS = ["a", "man", "on", "a", "horse"]
