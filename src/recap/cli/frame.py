@@ -203,7 +203,6 @@ def _words(parameter: inspect.Parameter, option: Option) -> tuple[str, dict[str,
             "choices": option.choices or (get_args(kind) if get_origin(kind) is Literal else None),
             "metavar": option.metavar or (None if positional else METAVARS.get(kind)),
             "nargs": option.count or ("+" if several and not option.repeat else None),
-            "const": option.const,
             "default": None if required else parameter.default,
         }
     if option.repeat:

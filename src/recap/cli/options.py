@@ -38,7 +38,6 @@ class Option:
     parse: Callable[[str], Any] | None = None
     section: Section | None = None
     repeat: bool = False  # a list whose option is given once for each value
-    const: Any = None  # value of the flag alone
     choices: Sequence[str] | None = None
 
 

@@ -230,10 +230,10 @@ def gallery(
     compared = [find_run(finished, name) for name in runs]
     systems: dict[str, Path] = {}
     for run in compared:
-        if run.scores is None:
-            raise ConfigError(f"{run.record.key}: was not evaluated, so it has no captions; leave it out")
-        systems[run.record.key if run.record.name in systems else run.record.name] = run.scores
-    data = compared[0].results / "data" / compared[0].record.tags["dataset"]
+        if run.scores_folder is None:
+            raise ConfigError(f"{run.key}: was not evaluated, so it has no captions; leave it out")
+        systems[run.key if run.name in systems else run.name] = run.scores_folder
+    data = compared[0].results / "data" / compared[0].tags["dataset"]
     own = [data / PICTURES] if (data / PICTURES).exists() else []
     roots = own if images is None else images
     write_gallery(systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out)
