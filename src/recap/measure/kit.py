@@ -24,8 +24,7 @@ from recap.core.errors import RecapError
 from recap.core.files import write_text
 from recap.core.hashing import commit
 from recap.core.log import log
-from recap.measure.agreement import agreements
-from recap.measure.resume import resumed
+from recap.measure.checks import agreements, resumed
 from recap.measure.steps import machine, measure, paper_shapes, rounded
 from recap.plan.amounts import StepShape
 from recap.settings.features import GridFeatures

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,17 @@ from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.measure.agreement import random_images
 from recap.measure.operations import Operations
 from recap.models.base import Captioner
 from recap.models.compiled import compile_passes
-from recap.models.images import Images, InputSpec
+from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
 from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
-from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
+from recap.settings import CrossEntropy, DecodingSettings, SelfCritical, Stage
 from recap.settings.features import StoredStream
 from recap.settings.models import model_configs
 from recap.training.batches import Batch
@@ -60,6 +60,72 @@ def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape
         yield StepShape("decode", settings, DecodingSettings(beam=BEAM), inputs, images)
 
 
+class Trial:
+    """A model of the size of a shape, and what it is tried on: random images with random captions."""
+
+    def __init__(self, shape: StepShape, device: torch.device) -> None:
+        assert shape.inputs.ids is not None
+        self.shape, self.device, self.ids = shape, device, shape.inputs.ids
+        inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, self.ids)
+        self.model = build_model(shape.model, inputs).to(device)
+        self._streams = {name: shape.inputs.streams[name] for name in self.model.reads(inputs)}
+
+    def images(self, number: int) -> Images:
+        """Return images with random vectors, and their boxes, in every stream that the model reads."""
+        size = torch.tensor([640.0, 480.0])  # of a picture, in pixels
+        streams = {}
+        for name, stream in self._streams.items():
+            vectors = max(1, round(stream.vectors))
+            values, mask = torch.rand(number, vectors, stream.width), torch.ones(number, vectors, dtype=torch.bool)
+            boxes = (torch.rand(number, vectors, 2, 2).sort(2).values * size).flatten(2)
+            streams[name] = Stream(values, mask, boxes, size.expand(number, 2))
+        return Images(streams)
+
+    def captions(self, number: int) -> dict[int, list[list[int]]]:
+        """Return captions of random ids for so many images: one of the longest, the others of the mean length."""
+        sizes = self.shape.inputs
+        lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
+        return {
+            image: [torch.randint(len(SPECIAL), self.ids, (max(1, length),)).tolist() for length in lengths]
+            for image in range(number)
+        }
+
+    def objective(self, captions: Mapping[int, list[list[int]]]) -> Objective:
+        """Return the objective of the shape's stage, with these references."""
+        stage = self.shape.settings
+        if isinstance(stage, SelfCritical):
+            longest = self.shape.inputs.longest
+            return SelfCriticalObjective(self.model, stage, references=captions, max_length=longest)
+        assert isinstance(stage, CrossEntropy)
+        return CrossEntropyObjective(self.model, stage)
+
+    def optimizer_step(self, captions: Mapping[int, list[list[int]]]) -> OptimizerStep:
+        """Return an optimizer step of the shape's stage, with these references."""
+        stage, width = self.shape.settings, self.shape.model.noam_width
+        assert isinstance(stage, Stage)
+        objective, group = self.objective(captions), Group(device=self.device)
+        return OptimizerStep(model=self.model, objective=objective, stage=stage, d_model=width, group=group)
+
+    def search(self, images: Images, beam: DecodingSettings) -> Tensor:
+        """Return the captions that a search ends with for images, [B, K, T]."""
+        batch = DecodingBatch(len(images), BOS, EOS, PAD, self.device)
+        settings = beam.model_copy(update={"max_length": self.shape.inputs.longest})
+        with torch.no_grad(), fixed_weights():
+            state = self.model.start(self.model.encode(images))
+            return search(with_banned_tokens(self.model.step, BANNED), state, batch, settings).tokens
+
+    def step(self, number: int) -> Callable[[], Any]:
+        """Return one step on so many images as a function: an optimizer step of a stage, or the decoding of a batch."""
+        images, settings = self.images(number).to(self.device), self.shape.settings
+        if isinstance(settings, DecodingSettings):
+            self.model.eval()
+            return partial(self.search, images, settings)
+        captions = self.captions(number)
+        batch = Batch.of(list(captions), images, caption_tensor(list(captions.values())))
+        middle = Counters(epoch=settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
+        return partial(self.optimizer_step(captions), batch, middle, steps=10**6)
+
+
 def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:
     """Run a few steps of a shape: one that is counted, then the quickest of three; return the row of the file.
 
@@ -76,29 +142,27 @@ def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -
 
 
 def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[str, Any]:
-    assert shape.inputs.ids is not None
-    inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, shape.inputs.ids)
-    model = build_model(shape.model, inputs).to(device)
+    trial = Trial(shape, device)
     few = min(shape.images, _FEW_IMAGES)
-    run = _step(shape, model, inputs, few, device)
-    saved = _Saved(model)
+    run = trial.step(few)
+    saved = _Saved(trial.model)
     with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
         run()
     if compiled:  # nothing is seen within compiled code, so it is counted before
-        compile_passes(model)
+        compile_passes(trial.model)
         run()
     images = shape.images
     if device.type == "cpu":  # a core takes a minute for a step of the largest batches
         images = min(images, max(few, int(few * _SECONDS_ON_CPU / _seconds(run, device))))
     else:
         torch.cuda.reset_peak_memory_stats(device)
-    run = _step(shape, model, inputs, images, device)
+    run = trial.step(images)
     seconds = min(_seconds(run, device) for _ in range(_REPEATS))
     cost = StepCost(
         kind=shape.model.kind,
         work=shape.work,
         key=shape.key,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=sum(parameter.numel() for parameter in trial.model.parameters()),
         vectors=shape.inputs.vectors,
         tokens=round(shape.tokens, 2),
         images=images,
@@ -129,59 +193,6 @@ def machine(device: torch.device) -> str:
     lines = about.read_text(encoding="utf-8", errors="replace").splitlines() if about.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), platform.processor() or platform.machine())
-
-
-def _step(
-    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, device: torch.device
-) -> Callable[[], Any]:
-    """Return one step as a function: an optimizer step of a stage, or the decoding of a batch."""
-    features = _images(shape, model, inputs, images).to(device)
-    if isinstance(shape.settings, DecodingSettings):
-        return _decoding(model, features, shape.settings.model_copy(update={"max_length": shape.inputs.longest}))
-    captions = {image: _captions(shape) for image in range(images)}
-    batch = Batch.of(list(captions), features, caption_tensor(list(captions.values())))
-    step = OptimizerStep(
-        model=model,
-        objective=_objective(model, shape, captions),
-        stage=shape.settings,
-        d_model=shape.model.noam_width,
-        group=Group(device=device),
-    )
-    middle = Counters(epoch=shape.settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
-    return lambda: step(batch, middle, steps=10**6)
-
-
-def _objective(model: Captioner, shape: StepShape, captions: Mapping[int, list[list[int]]]) -> Objective:
-    settings = shape.settings
-    if isinstance(settings, SelfCritical):
-        return SelfCriticalObjective(model, settings, references=captions, max_length=shape.inputs.longest)
-    assert isinstance(settings, CrossEntropy)
-    return CrossEntropyObjective(model, settings)
-
-
-def _decoding(model: Captioner, images: Images, settings: DecodingSettings) -> Callable[[], Any]:
-    step = with_banned_tokens(model.step, BANNED)
-    batch = DecodingBatch(len(images), BOS, EOS, PAD, images.device)
-
-    def decode() -> None:
-        with fixed_weights():
-            search(step, model.start(model.encode(images)), batch, settings)
-
-    model.eval()
-    return decode
-
-
-def _captions(shape: StepShape) -> list[list[int]]:
-    """Return captions of random ids: one of the longest, the others of the mean length."""
-    assert shape.inputs.ids is not None
-    lengths = [shape.inputs.longest - 1, *[round(shape.inputs.words) - 1] * (round(shape.inputs.captions) - 1)]
-    return [torch.randint(len(SPECIAL), shape.inputs.ids, (max(1, length),)).tolist() for length in lengths]
-
-
-def _images(shape: StepShape, model: Captioner, inputs: InputSpec, images: int) -> Images:
-    streams = {name: shape.inputs.streams[name] for name in model.reads(inputs)}
-    widths = {name: stream.width for name, stream in streams.items()}
-    return random_images(widths, images, {name: max(1, round(stream.vectors)) for name, stream in streams.items()})
 
 
 class _Saved:
