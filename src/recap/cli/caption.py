@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, Section, command
+from recap.cli.frame import Group, Section, command
 from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log, progress
@@ -266,6 +266,6 @@ def import_(
     answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
     *,
     submission: Annotated[Path, "folder of what was sent, with its captions"],
-    day: Annotated[date, Option("of the answer", "YYYY-MM-DD", flag="--date", parse=date.fromisoformat)],
+    day: Annotated[date, "of the answer", "YYYY-MM-DD", {"flag": "--date", "type": date.fromisoformat}],
 ) -> None:
     """Import the answer of COCO's caption server into a table."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, checked
+from recap.cli.frame import Group, checked
 from recap.cli.options import Device, Paths
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
@@ -44,7 +44,7 @@ def extract(
     done: Annotated[Path | None, "what is written when the part is finished"] = None,
     products: Annotated[Paths, "boxes.json of scenes, for kind 'pooled'"] = (),
     part: Annotated[str | None, PART, "K/N"] = None,
-    images: Annotated[Paths, Option(count="*")] = (),
+    images: Annotated[Paths, {"nargs": "*"}] = (),
     device: Device = "auto",
     threads: int = 2,
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from recap.cli.frame import Group, Option, Section
+from recap.cli.frame import Group, Section
 from recap.cli.options import Paths
 from recap.core.errors import counted
 
@@ -28,9 +28,7 @@ def _captions(text: str) -> tuple[tuple[str, str], Path]:
     return (setup, system), Path(file)
 
 
-CAPTIONS = Option(
-    "captions of the test split of each setup and system that is a model", "SETUP/SYSTEM=FILE", parse=_captions
-)
+CAPTIONS = "captions of the test split of each setup and system that is a model"
 
 
 @STUDY.command(
@@ -46,7 +44,7 @@ def make_sheets(
     study: Annotated[str | None, NAME, ONE] = None,
     spec: Annotated[Any, ONE] = None,
     params: Path = Path("params"),
-    captions: Annotated[Sequence[Any], CAPTIONS],
+    captions: Annotated[Sequence[Any], CAPTIONS, "SETUP/SYSTEM=FILE", {"type": _captions}],
     corpus: Path,
     images: Paths,
     out: Annotated[Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"],

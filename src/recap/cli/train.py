@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Option, Section, command
+from recap.cli.frame import Section, argument, command
 from recap.cli.options import Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import labelled
@@ -34,6 +34,7 @@ CHANGES = (
 RELEASED_WORDS = "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)"
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
+SET = {"flag": "--set", "action": "append"}
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
 
 
@@ -62,7 +63,7 @@ def train(
     scale: Annotated[str | None, "scale of the table (default: the profile's, or none)", OF_ROW] = None,
     seed: Annotated[int, "seed of the run (1)", OF_ROW] = 1,
     stage: Annotated[Literal["xe", "scst"] | None, "xe: cross-entropy; scst: self-critical (the row's)", OF_ROW] = None,
-    changes: Annotated[Sequence[str], Option(CHANGES, "KEY=VALUE", flag="--set", repeat=True, section=OF_ROW)] = (),
+    changes: Annotated[Sequence[str], CHANGES, "KEY=VALUE", SET, OF_ROW] = (),
     inputs: Annotated[Path | None, "folder of outside files (the profile's)", OF_ROW] = None,
     params: Annotated[Path, OF_ROW] = Path("params"),
     out: Annotated[Path | None, "the run folder (with --row: folder of state and run)"] = None,
@@ -72,8 +73,8 @@ def train(
     if (row is None) == (spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
     way, other, section = ("--spec", "--row", OF_ROW) if row is None else ("--row", "--spec", OF_SPEC)
-    options = ((each, option) for each, option in train.options() if option.section == section)
-    unused = [option.flag or f"--{each.name}" for each, option in options if values[each.name] != each.default]
+    options = [(each, *argument(each)) for each in train.parameters]
+    unused = [word for each, of, word, _ in options if of == section and values[each.name] != each.default]
     if unused:
         raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
     if row is not None:
@@ -192,7 +193,7 @@ def import_checkpoint(
     *,
     config: Annotated[Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"] = None,
     vocabulary: Annotated[Path | None, RELEASED_WORDS] = None,
-    changes: Annotated[Sequence[str], Option(RELEASED_SETTING, "KEY=VALUE", flag="--set", repeat=True)] = (),
+    changes: Annotated[Sequence[str], RELEASED_SETTING, "KEY=VALUE", SET] = (),
     dataset: Annotated[str, "data set that it was trained on (coco)"] = "coco",
     out: Annotated[Path, "the run folder"],
 ) -> None:
