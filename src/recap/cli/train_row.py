@@ -66,12 +66,8 @@ def _make(inputs: dict[str, Any], results: str, configfile: Path, config: dict[s
     write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     files = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
     outputs = [file for file in files if file.startswith(results)]
-    if _snakemake(*outputs, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"):
-        raise RecapError(f"{config[ROW]}: its files could not be made; the messages above say why")
-
-
-def _snakemake(*words: str | Path) -> int:
-    """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
-    command = ending_with_us([sys.executable, "-P", "-m", "snakemake", *words])
-    with subprocess.Popen(command, stdout=2) as process:
-        return process.wait()
+    words: list[str | Path] = ["--snakefile", workflow, "--configfile", configfile, "--cores", "all"]
+    command = ending_with_us([sys.executable, "-P", "-m", "snakemake", *outputs, *words])
+    with subprocess.Popen(command, stdout=2) as process:  # its messages go to standard error
+        if process.wait():
+            raise RecapError(f"{config[ROW]}: its files could not be made; the messages above say why")

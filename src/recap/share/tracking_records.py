@@ -92,6 +92,11 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
     for file in files:
         check(file)
     names = setting_names(setting)
+    # The settings as flat params; the file itself, an artifact, has the hashes of its inputs.
+    config = run / "config.yaml"
+    settings = validate(dict[str, JsonValue], read_mapping(config).get("spec", {}), f"{config}: spec")
+    leaves = {key: value for key, value in flat(settings).items() if value != {}}
+    params = {key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()}
     ended = int((run / "training.json").stat().st_mtime * 1000)
     record = Record(
         key=f"{profile}/{path}",
@@ -103,7 +108,7 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         started=ended,
         ended=ended,
         description=f"{descriptions.get(setting, '')}Seed {seed}, {STAGE_NAMES.get(stage, stage)}.",
-        params={"label": label, **_settings(run / "config.yaml")},
+        params={"label": label, **params},
         history=_history(run / "history.csv"),
         artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
     )
@@ -129,13 +134,6 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         record.tags["signature"] = metrics.signature
         record.tags |= {f"not_run.{name}": reason for name, reason in metrics.not_run.items()}
     return record
-
-
-def _settings(path: Path) -> dict[str, str]:
-    """Return the settings of a run as flat params; the file itself, an artifact, has the hashes of its inputs."""
-    settings = validate(dict[str, JsonValue], read_mapping(path).get("spec", {}), f"{path}: spec")
-    leaves = {key: value for key, value in flat(settings).items() if value != {}}
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()}
 
 
 def _history(path: Path) -> list[tuple[str, float, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,14 +13,6 @@ from recap.studies.sheets import BEST, Item
 from recap.tables.text import plain
 
 _CANDIDATES = 200  # captions of other images among which those with the fewest common words are taken
-
-
-class Task(NamedTuple):
-    """One image of one setup, and the systems whose captions of it a rater sees, in the order shown."""
-
-    setup: str
-    image_id: int
-    systems: tuple[str, ...]
 
 
 def latin_square(size: int) -> list[list[int]]:
@@ -35,8 +26,8 @@ def latin_square(size: int) -> list[list[int]]:
     return square if size % 2 == 0 else square + [order[::-1] for order in square]
 
 
-def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
-    """Return the tasks of each rater; images are drawn from ``test_images``, others for each setup.
+def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
+    """Return the items of each rater, still without captions and pictures; each setup has other ``test_images``.
 
     The images are divided into groups of nearly equal size, at most ``study.items``, anew for each of ``study.raters``
     repetitions. In a preference study one rater sees a group, with the captions of all systems. Else as many raters as
@@ -61,14 +52,18 @@ def study_tasks(study: Study, test_images: Sequence[int]) -> list[list[Task]]:
                 # The raters of one image begin at different rows of the square, and so does each rater's next image.
                 rows = random.permutation(len(square))
                 orders = [square[rows[(place + repetition) % len(square)]] for place in range(len(shown))]
-                names = [tuple(systems[number] for number in order) for order in orders]
-                raters.append([Task(setup, image, own) for (setup, image), own in zip(shown, names, strict=True)])
+                chosen = [[systems[number] for number in order] for order in orders]
+                raters.append([_item(setup, image, own) for (setup, image), own in zip(shown, chosen, strict=True)])
                 continue
             for shift in range(len(systems)):
                 order = [systems[(place + shift) % len(systems)] for place in range(len(shown))]
-                tasks = [Task(setup, image, (own,)) for (setup, image), own in zip(shown, order, strict=True)]
-                raters.append([tasks[place] for place in random.permutation(len(tasks))])
+                items = [_item(setup, image, [own]) for (setup, image), own in zip(shown, order, strict=True)]
+                raters.append([items[place] for place in random.permutation(len(items))])
     return raters
+
+
+def _item(setup: str, image: int, systems: list[str]) -> Item:
+    return Item(image_id=image, setup=setup, systems=systems, captions=[], pictures=[])
 
 
 def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]) -> list[Item]:

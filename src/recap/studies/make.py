@@ -18,7 +18,7 @@ from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus
 from recap.data.files.images import ImageSource
 from recap.settings import Study
-from recap.studies.design import gold_items, study_tasks
+from recap.studies.design import gold_items, study_items
 from recap.studies.forms import crowd_files, inside, page
 from recap.studies.sheets import Item, Sheet, Sheets
 from recap.tables.text import plain
@@ -49,8 +49,8 @@ def make_study(
     data = Corpus.read(corpus)
     references = _references(data, raw=study.raw_references)
     shown = _captions(study, captions, data, references)
-    tasks = study_tasks(study, sorted(references.keys() - study.gold.captions.keys()))
-    used = {task.image_id for rater in tasks for task in rater}
+    raters = study_items(study, sorted(references.keys() - study.gold.captions.keys()))
+    used = {item.image_id for rater in raters for item in rater}
     gold = gold_items(study, references, used)
 
     # Each picture gets a name that says nothing.
@@ -62,18 +62,16 @@ def make_study(
             names[ids[place]].append(f"{len(pictures) + 1:04}.jpg")
             pictures[names[ids[place]][-1]] = file
 
-    raters = []
-    gold = [item.model_copy(update={"pictures": names[item.image_id]}) for item in gold]
-    for number, rater in enumerate(tasks, start=1):
-        items = []
-        for setup, image, systems in rater:
-            texts = [shown[setup, system][image] for system in systems]
-            own = names[image]
-            items.append(Item(image_id=image, setup=setup, systems=list(systems), captions=texts, pictures=own))
-        items += gold
+    for item in chain(*raters, gold):
+        item.pictures = names[item.image_id]
+        if not item.gold:
+            item.captions = [shown[item.setup, system][item.image_id] for system in item.systems]
+    filled = []
+    for number, rater in enumerate(raters, start=1):
+        items = [*rater, *gold]
         order = generator(study.seed, "study", "items", number).permutation(len(items))
-        raters.append(Sheet(id=f"{number:03}", items=[items[index] for index in order]))
-    sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=raters)
+        filled.append(Sheet(id=f"{number:03}", items=[items[index] for index in order]))
+    sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=filled)
     _write(sheets, gold, ImageSource(list(images)), out)
     log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
     return sheets
