@@ -75,10 +75,10 @@ def caption(
         )
     from recap.share.photos import find_photos
 
-    pictures = find_photos(photos)
-    if pictures.left_out:
-        log.info(f"{pictures.left_out} files and folders that are no pictures by their names are left out")
-    if not pictures.files:
+    files, left_out = find_photos(photos)
+    if left_out:
+        log.info(f"{left_out} files and folders that are no pictures by their names are left out")
+    if not files:
         raise ConfigError(f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
     begin = time.monotonic()
     claim(device)
@@ -88,8 +88,8 @@ def caption(
 
     captioner = load(run, device=device, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begin:.1f} s")
-    examples: list[Together] = [tuple(pictures.files)] if together else list(pictures.files)
-    views = len(pictures.files) if together else 1
+    examples: list[Together] = [tuple(files)] if together else list(files)
+    views = len(files) if together else 1
     if views != captioner.views:
         log.warning(
             f"the run was trained with {captioner.views} pictures an example, and is given {views}; "
@@ -108,7 +108,7 @@ def caption(
         with atomic_path(out) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8", errors="replace")
     if explain is not None:
-        write_explanations(explained_photos(captioner, pictures.files), captioner.name, explain)
+        write_explanations(explained_photos(captioner, files), captioner.name, explain)
     if failed:
         log.error(f"{len(failed)} of {len(examples)} photos have no caption")
         sys.exit(_FAILED)

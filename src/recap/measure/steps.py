@@ -20,7 +20,6 @@ from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.measure.operations import Operations
-from recap.models.base import Captioner
 from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
@@ -145,8 +144,15 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
     trial = Trial(shape, device)
     few = min(shape.images, _FEW_IMAGES)
     run = trial.step(few)
-    saved = _Saved(trial.model)
-    with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
+    # Bytes of the tensors that the backward pass needs, by storage; parameters do not count.
+    saved = {parameter.untyped_storage().data_ptr(): 0 for parameter in trial.model.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved.setdefault(storage.data_ptr(), storage.nbytes())
+        return tensor
+
+    with Operations() as counted, saved_tensors_hooks(pack, lambda tensor: tensor):
         run()
     if compiled:  # nothing is seen within compiled code, so it is counted before
         compile_passes(trial.model)
@@ -167,7 +173,7 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
         tokens=round(shape.tokens, 2),
         images=images,
         gflop=rounded(counted.total / 1e9 / few),
-        saved_mb=rounded(saved.bytes / 1e6 / few),
+        saved_mb=rounded(sum(saved.values()) / 1e6 / few),
         seconds=rounded(seconds / images),
         device=device.type,
         machine=machine(device),
@@ -195,24 +201,13 @@ def machine(device: torch.device) -> str:
     return next(iter(names), platform.processor() or platform.machine())
 
 
-class _Saved:
-    """Counts the bytes of tensors that the backward pass needs, each storage once, without the parameters."""
-
-    def __init__(self, model: Captioner) -> None:
-        self._seen = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-        self.bytes = 0
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.bytes += storage.nbytes()
-        return tensor
-
-
 def _seconds(run: Callable[[], Any], device: torch.device) -> float:
     """Return the seconds of a step: of this process on a CPU, on the clock on a GPU."""
-    clock = time.process_time if device.type == "cpu" else time.monotonic
+    return elapsed(run, device, time.process_time if device.type == "cpu" else time.monotonic)
+
+
+def elapsed(run: Callable[[], Any], device: torch.device, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the seconds until a device has done what is run."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         before = clock()
         run()
