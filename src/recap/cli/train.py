@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Section, argument, command
-from recap.cli.options import Device, Paths, read_execution
-from recap.core.errors import ConfigError
+from recap.cli.options import Device, Paths, read_execution, snakefile
+from recap.core.errors import ConfigError, RecapError
+from recap.core.files import write_text
 from recap.core.log import labelled
-from recap.core.process import claim, limited_memory
+from recap.core.process import claim, ending_with_us, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ RELEASED_WORDS = "its words: .txt with one a line, .json, .pkl, or GPT-2's token
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
 SET = {"flag": "--set", "action": "append"}
+SHOWN = 2  # captions of a first look of --row
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
 
 
@@ -78,8 +81,6 @@ def train(
     if unused:
         raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
     if row is not None:
-        from recap.cli.train_row import train_row
-
         config = {"profile": profile, "scale": scale, "seed": seed, "inputs": inputs}
         train_row(row, params=params, stage=stage, changes=list(changes), out=out, **config)
         return
@@ -88,6 +89,64 @@ def train(
         raise ConfigError(f"--spec goes with {', '.join(missing)}")
     files = {name: values[name] for name in (*NEEDED, "init", "weights")}
     run_training(spec=spec, execution=read_execution(execution), **files)
+
+
+def train_row(
+    row: str, *, params: Path, stage: str | None, changes: list[str], out: Path | None, **config_of: Any
+) -> None:
+    """Train a row on files that Snakemake makes, and print some of its captions; ``config_of``: profile, seed, ..."""
+    import yaml
+
+    from recap.plan.outside import refuse_missing, requirements
+    from recap.plan.paths import Paths as ProfilePaths
+    from recap.plan.profiles import row_config, single_run
+
+    config = row_config(params, row, **config_of)
+    chosen = single_run(config, stage=stage, changes=changes)
+    folder = out or chosen.folder
+    model, paths = chosen.spec.model_settings, ProfilePaths(chosen.plan)
+    inputs = paths.training_inputs(chosen.run, model)
+    if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
+        # Outside files of changed settings, too, which no plan of the workflow has.
+        refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
+        workflow, configfile = snakefile("--row"), folder / "profile.yaml"
+        write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        every = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
+        results = [file for file in every if file.startswith(f"{paths.results}/")]
+        if _snakemake(*results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"):
+            raise RecapError(f"{row}: its files could not be made; the messages above say why")
+    files: dict[str, Any] = {
+        "corpus": Path(inputs["corpus"]),
+        "vocabulary": Path(inputs["vocabulary"]),
+        "features": [Path(store) for store in inputs["features"]],
+    }
+    images = run_training(
+        spec=chosen.spec,
+        execution=chosen.execution,
+        **files,
+        subset=Path(inputs["subset"]),
+        init=Path(inputs["init"]).parent if "init" in inputs else None,
+        weights=next(map(Path, inputs.get("weights", [])), None),
+        state=folder / "state",
+        out=folder / "run",
+    )
+    if os.environ.get("RANK", "0") == "0":
+        from recap.data.corpus import Corpus
+        from recap.evaluation.decode import Decoder
+
+        corpus, device = Corpus.read(files.pop("corpus")), chosen.execution.device
+        decoder = Decoder([folder / "run"], chosen.evaluation.evaluation, device=device, **files)
+        references = corpus.captions(None if images else "val")
+        for image, ranked in decoder.candidates(list(images or references)[:SHOWN], "captions").items():
+            print(f"image {image}: {decoder.text(ranked[0])!r} (a reference: {references[image][0]!r})")
+        print(f"state and run: {folder}")
+
+
+def _snakemake(*words: str | Path) -> int:
+    """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
+    command = ending_with_us([sys.executable, "-P", "-m", "snakemake", *words])
+    with subprocess.Popen(command, stdout=2) as process:
+        return process.wait()
 
 
 def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
