@@ -16,8 +16,7 @@ import time
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from recap.measure.operations import Operations
-from recap.measure.steps import Trial, paper_shapes
+from recap.measure.steps import Operations, Trial, paper_shapes
 from recap.models.compiled import BUCKET, compile_passes
 from recap.runs.inputs import caption_tensor
 from recap.training.batches import Batch

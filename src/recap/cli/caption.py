@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Group, Section, command
-from recap.cli.options import Device, Paths, read_execution
+from recap.cli.options import PARAMS, Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log, progress
 from recap.core.process import claim
@@ -35,7 +35,6 @@ Partial = Annotated[
     bool, "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
 ]
 
-PARAMS = Path("params")
 _FAILED = 1  # status where photos have no caption; those that have one are written
 
 
@@ -189,7 +188,10 @@ def hub(
     log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
 
 
-@EXPORT.command("recap export mlflow results/demo --out shared/model")
+@EXPORT.command(
+    "recap export mlflow results/demo --out shared/model",
+    calls="recap.share.export:export_mlflow",
+)
 def mlflow(
     run: Run,
     *,
@@ -200,10 +202,6 @@ def mlflow(
     params: Path = PARAMS,
 ) -> None:
     """A run as an MLflow model: image bytes in, captions out."""
-    from recap.share.export import export_mlflow
-
-    export_mlflow(run, out, params=params, vocabulary=vocabulary, features=features, weights=weights)
-    log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")
 
 
 @command(
@@ -219,7 +217,7 @@ def score(
     inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
     metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
     out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
-    params: Path = Path("params"),
+    params: Path = PARAMS,
 ) -> None:
     """Score a caption file of any other system with the same metrics."""
     from recap.evaluation.caption_file import score_file, scores_text

@@ -175,10 +175,7 @@ def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[st
     own = dict(zip(("help", "metavar"), (each for each in notes if isinstance(each, str)), strict=False))
     for each in notes:
         own |= each if isinstance(each, dict) else {}
-    shared = SHARED.get(parameter.name, {})
-    if "help" in own:
-        shared = {key: value for key, value in shared.items() if key == "type"}
-
+    shared = {} if "help" in own else SHARED.get(parameter.name, {})
     if get_origin(kind) in (UnionType, Union):
         kind = next(each for each in get_args(kind) if each is not NoneType)
     several = get_origin(kind) is Sequence

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda"]
 Paths = Sequence[Path]
+PARAMS, RESULTS = Path("params"), Path("results")
 SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from recap.cli.frame import Group
-from recap.cli.options import InputsFolder, Paths, print_columns
+from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ OutsideFiles = Annotated[
 Other = Annotated[str, "as for `recap runs show`", "RUN"]
 PUBLISHED = "folder of the published runs (docs/results/published)"
 PAGES = "folder of the pages, with published/, prose/ and images/ (docs/results)"
-RESULTS = Path("results")
 RESULT_PAGES = Path("docs/results")
-PARAMS = Path("params")
 
 
 @REPORT.command(

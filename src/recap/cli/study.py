@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from recap.cli.frame import Group, Section
-from recap.cli.options import Paths
+from recap.cli.options import PARAMS, Paths
 from recap.core.errors import counted
 
 STUDY = Group("study", "run human studies: forms, responses, tables")
@@ -43,7 +43,7 @@ def make_sheets(
     *,
     study: Annotated[str | None, NAME, ONE] = None,
     spec: Annotated[Any, ONE] = None,
-    params: Path = Path("params"),
+    params: Path = PARAMS,
     captions: Annotated[Sequence[Any], CAPTIONS, "SETUP/SYSTEM=FILE", {"type": _captions}],
     corpus: Path,
     images: Paths,
@@ -132,7 +132,7 @@ def analyse(
 def power(
     *,
     study: Annotated[str, NAME],
-    params: Path = Path("params"),
+    params: Path = PARAMS,
     shares: Annotated[Sequence[float], SHARES, "SHARE"] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""

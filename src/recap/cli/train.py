@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recap.cli.frame import Section, argument, command
-from recap.cli.options import Device, Paths, read_execution, snakefile
+from recap.cli.options import PARAMS, Device, Paths, read_execution, snakefile
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import write_text
 from recap.core.log import labelled
@@ -68,7 +68,7 @@ def train(
     stage: Annotated[Literal["xe", "scst"] | None, "xe: cross-entropy; scst: self-critical (the row's)", OF_ROW] = None,
     changes: Annotated[Sequence[str], CHANGES, "KEY=VALUE", SET, OF_ROW] = (),
     inputs: Annotated[Path | None, "folder of outside files (the profile's)", OF_ROW] = None,
-    params: Annotated[Path, OF_ROW] = Path("params"),
+    params: Annotated[Path, OF_ROW] = PARAMS,
     out: Annotated[Path | None, "the run folder (with --row: folder of state and run)"] = None,
 ) -> None:
     """Train one stage of one run, given by a spec or by a table row."""

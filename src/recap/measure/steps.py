@@ -1,4 +1,8 @@
-"""Counts and times real steps of a model at its true size, on random inputs."""
+"""Counts and times real steps of a model at its true size, on random inputs.
+
+Operations are counted by torch's public formulas, also in passes without a gradient: `FlopCounterMode` itself follows
+modules through hooks on gradients, which fail where part of a step has none.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.measure.operations import Operations
 from recap.models.compiled import compile_passes
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.registry import build_model
@@ -41,6 +46,7 @@ IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
 _REPEATS = 3
+_WAITS = ("_local_scalar_dense", "nonzero", "masked_select")  # at which the CPU waits for its device
 
 
 def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
@@ -189,6 +195,47 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
         "images_per_second": rounded(1 / cost.seconds),
         "tflops": rounded(cost.gflop / cost.seconds / 1e3),
     }
+
+
+class Operations(TorchDispatchMode):
+    """Counts within a `with` block.
+
+    Attributes:
+        total: operations so far: products, convolutions and attention, which are nearly all.
+        launches: operators that compute, not those that only look at memory differently or reserve it.
+        waits: reads of a number and indices of unknown length, at which the CPU waits for its device.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = self.launches = self.waits = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and add what it computes."""
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.launches += not (func.is_view or "empty" in name or name == "detach")
+        masks = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
+        self.waits += name in _WAITS or masks
+        if formula := _formulas().get(func.overloadpacket):
+            self.total += formula(*args, **(kwargs or {}), out_val=out)
+        return out
+
+
+@cache
+def _formulas() -> dict[Any, Callable[..., int]]:
+    """Return torch's formulas and those of the operators of the CPU that it does not know."""
+    aten, formulas = torch.ops.aten, dict(flop_registry)
+    # Fused attention on a CPU counts as the GPU's.
+    for cpu, gpu in (
+        (aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention),
+        (aten._scaled_dot_product_flash_attention_for_cpu_backward, aten._scaled_dot_product_flash_attention_backward),
+    ):
+        formulas.setdefault(cpu, flop_registry[gpu])
+    packed = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # a product with a weight in oneDNN's layout
+    if packed is not None:
+        formulas.setdefault(packed, lambda x, *_, out_val, **__: 2 * x.numel() * out_val.shape[-1])
+    return formulas
 
 
 def machine(device: torch.device) -> str:

@@ -16,9 +16,8 @@ from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.studies import HOSTILE, make, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError
-from recap.studies.design import latin_square, study_items
 from recap.studies.forms import EQUAL, asset
-from recap.studies.make import FILES, make_study
+from recap.studies.make import FILES, latin_square, make_study, study_items
 from recap.studies.sheets import read_sheets
 
 pytestmark = pytest.mark.seconds
