@@ -115,7 +115,7 @@ class Trial:
         """Return the captions that a search ends with for images, [B, K, T]."""
         batch = DecodingBatch(len(images), BOS, EOS, PAD, self.device)
         settings = beam.model_copy(update={"max_length": self.shape.inputs.longest})
-        with torch.no_grad(), fixed_weights():
+        with fixed_weights():
             state = self.model.start(self.model.encode(images))
             return search(with_banned_tokens(self.model.step, BANNED), state, batch, settings).tokens
 
