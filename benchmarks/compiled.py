@@ -16,11 +16,8 @@ import time
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from recap.measure.operations import Operations
-from recap.measure.steps import _captions, _images, _objective, paper_shapes
-from recap.models.base import build_model
+from recap.measure.steps import Operations, Trial, paper_shapes
 from recap.models.compiled import BUCKET, compile_passes
-from recap.models.images import InputSpec
 from recap.runs.inputs import caption_tensor
 from recap.training.batches import Batch
 
@@ -31,13 +28,11 @@ IMAGES = 2
 
 def count(shape) -> str:
     """Return the row of one kind."""
-    spec = InputSpec({name: stream.width for name, stream in shape.inputs.streams.items()}, shape.inputs.ids)
     torch.manual_seed(0)
-    model = build_model(shape.model, spec)
-    captions = {image: _captions(shape) for image in range(IMAGES)}
-    images = _images(shape, model, spec, IMAGES)
-    batch = Batch.of(list(captions), images, caption_tensor(list(captions.values()))).to(torch.device("cpu"))
-    objective = _objective(model, shape, captions)
+    trial = Trial(shape, torch.device("cpu"))
+    model, captions, images = trial.model, trial.captions(IMAGES), trial.images(IMAGES)
+    batch = Batch.of(list(captions), images, caption_tensor(list(captions.values())))
+    objective = trial.objective(captions)
 
     def run() -> None:
         torch.manual_seed(1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benchmarks.figures import Case, product_rate
 from benchmarks.shapes import batch
-from recap.measure.operations import Operations
+from recap.measure.steps import Operations
 from recap.models.base import Captioner
 from recap.settings import CrossEntropy, Stage
 from recap.training.objectives import CrossEntropyObjective

@@ -9,7 +9,7 @@ import requests
 
 from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
-from recap.studies.responses import import_responses, read_responses
+from recap.studies.responses import read_responses
 
 RATERS = 200
 
@@ -51,7 +51,7 @@ def test_two_hundred_at_once_lose_and_double_nothing(server, made, responses, tm
         codes = list(pool.map(send, responses))
     assert codes == [[200, 200]] * RATERS
     assert sorted(received(made, tmp_path)) == [response.sheet for response in responses]
-    found = import_responses(sheets=made.sheets, paths=[tmp_path / "server.sqlite"], out=tmp_path / "r.json")
+    found = made.imported(tmp_path / "server.sqlite", tmp_path / "r.json")
     assert [rater.answers for rater in found.used()] == [response.answers for response in responses]
 
 
@@ -81,5 +81,5 @@ def test_a_kill_in_between_loses_nothing_that_was_acknowledged(server, made, res
     server.start()
     with ThreadPoolExecutor(20) as pool:
         assert {answer.status_code for answer in pool.map(server.send, responses)} == {200}
-    found = import_responses(sheets=made.sheets, paths=[tmp_path / "server.sqlite"], out=tmp_path / "r.json")
+    found = made.imported(tmp_path / "server.sqlite", tmp_path / "r.json")
     assert len(found.used()) == RATERS and found.duplicates == 0

@@ -89,7 +89,7 @@ def test_sheets_and_what_is_made_of_them(made, tmp_path):
 
     def read(path):
         sheets = read_sheets(path)
-        simulate(sheets, tmp_path / "out" / "simulated.json")
+        simulate(sheets=path, out=tmp_path / "out" / "simulated.json")
         for sheet in sheets.sheets:
             page(sheets, sheet, pictures).encode()
 

@@ -10,7 +10,7 @@ from recap.data.corpus import Caption, write_corpus
 from recap.settings import Study
 from recap.settings.params import merged, resolve, validate
 from recap.studies.make import make_study
-from recap.studies.responses import Response
+from recap.studies.responses import Response, import_responses
 from recap.studies.sheets import Sheets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +32,10 @@ class MadeStudy:
 
     folder: Path
     sheets: Sheets
+
+    def imported(self, path, out):
+        """Import the responses of a file or folder."""
+        return import_responses(sheets=self.folder / "sheets.json", responses=[path], out=out)
 
     def responses(self, choose):
         """Return a response per sheet; ``choose(item, question)`` says what is answered to items that are not gold."""

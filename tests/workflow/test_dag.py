@@ -109,9 +109,9 @@ def test_outside_files_are_found_by_parameter(workspace):
 
 def inputs_of_row(workspace, row, *options):
     """Return the jobs that `recap train --row` has Snakemake run for its inputs, and what both print."""
-    code = "import sys; from recap.cli import main, train_row\n"
-    code += "whole = train_row._snakemake\n"
-    code += "train_row._snakemake = lambda *words: whole(*words, '--dry-run') or 1\n"
+    code = "import sys; from recap.cli import main, train\n"
+    code += "whole = train._snakemake\n"
+    code += "train._snakemake = lambda *words: whole(*words, '--dry-run') or 1\n"
     code += "main(sys.argv[1:])"
     words = [sys.executable, "-c", code, "train", "--row", row, *options]
     done = subprocess.run(words, cwd=workspace.folder, capture_output=True, text=True)

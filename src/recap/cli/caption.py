@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, Section, command
-from recap.cli.options import Device, Paths, read_execution
+from recap.cli.frame import Group, Section, command
+from recap.cli.options import PARAMS, Device, Paths, read_execution
 from recap.core.errors import ConfigError
 from recap.core.log import log, progress
 from recap.core.process import claim
@@ -35,7 +35,6 @@ Partial = Annotated[
     bool, "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
 ]
 
-PARAMS = Path("params")
 _FAILED = 1  # status where photos have no caption; those that have one are written
 
 
@@ -75,10 +74,10 @@ def caption(
         )
     from recap.share.photos import find_photos
 
-    pictures = find_photos(photos)
-    if pictures.left_out:
-        log.info(f"{pictures.left_out} files and folders that are no pictures by their names are left out")
-    if not pictures.files:
+    files, left_out = find_photos(photos)
+    if left_out:
+        log.info(f"{left_out} files and folders that are no pictures by their names are left out")
+    if not files:
         raise ConfigError(f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
     begin = time.monotonic()
     claim(device)
@@ -88,8 +87,8 @@ def caption(
 
     captioner = load(run, device=device, vocabulary=vocabulary, features=features, weights=weights)
     log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begin:.1f} s")
-    examples: list[Together] = [tuple(pictures.files)] if together else list(pictures.files)
-    views = len(pictures.files) if together else 1
+    examples: list[Together] = [tuple(files)] if together else list(files)
+    views = len(files) if together else 1
     if views != captioner.views:
         log.warning(
             f"the run was trained with {captioner.views} pictures an example, and is given {views}; "
@@ -108,7 +107,7 @@ def caption(
         with atomic_path(out) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8", errors="replace")
     if explain is not None:
-        write_explanations(explained_photos(captioner, pictures.files), captioner.name, explain)
+        write_explanations(explained_photos(captioner, files), captioner.name, explain)
     if failed:
         log.error(f"{len(failed)} of {len(examples)} photos have no caption")
         sys.exit(_FAILED)
@@ -189,7 +188,10 @@ def hub(
     log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
 
 
-@EXPORT.command("recap export mlflow results/demo --out shared/model")
+@EXPORT.command(
+    "recap export mlflow results/demo --out shared/model",
+    calls="recap.share.export:export_mlflow",
+)
 def mlflow(
     run: Run,
     *,
@@ -200,10 +202,6 @@ def mlflow(
     params: Path = PARAMS,
 ) -> None:
     """A run as an MLflow model: image bytes in, captions out."""
-    from recap.share.export import export_mlflow
-
-    export_mlflow(run, out, params=params, vocabulary=vocabulary, features=features, weights=weights)
-    log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")
 
 
 @command(
@@ -219,7 +217,7 @@ def score(
     inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
     metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
     out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
-    params: Path = Path("params"),
+    params: Path = PARAMS,
 ) -> None:
     """Score a caption file of any other system with the same metrics."""
     from recap.evaluation.caption_file import score_file, scores_text
@@ -266,6 +264,6 @@ def import_(
     answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
     *,
     submission: Annotated[Path, "folder of what was sent, with its captions"],
-    day: Annotated[date, Option("of the answer", "YYYY-MM-DD", flag="--date", parse=date.fromisoformat)],
+    day: Annotated[date, "of the answer", "YYYY-MM-DD", {"flag": "--date", "type": date.fromisoformat}],
 ) -> None:
     """Import the answer of COCO's caption server into a table."""

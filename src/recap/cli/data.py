@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from recap.cli.frame import Group, Option
+from recap.cli.frame import Group
 from recap.cli.options import mapping
 from recap.core.errors import ConfigError
 
@@ -14,21 +14,21 @@ VERSIONS = Path("params/data_versions.csv")
 RESOURCES = Path("resources")
 
 DATA = Group("data", "get outside files; prepare captions, vocabularies and subsets")
-List = Annotated[Path, Option(f"list of the files ({VERSIONS})", flag="--list")]
+List = Annotated[Path, f"list of the files ({VERSIONS})", {"flag": "--list"}]
 Into = Annotated[Path, "the profile's `inputs` (resources)"]
 Limit = Annotated[float | None, "most GiB that it may unpack to", "GIB"]
 Name = Annotated[str, "name of the data set"]
-ByHand = Annotated[Sequence[str], Option("as in the list, or a pattern", "NAME", count="*")]
+ByHand = Annotated[Sequence[str], "as in the list, or a pattern", "NAME"]
 Unpacked = Annotated[Sequence[str], "of the role `unpacked` in the list", "NAME"]
 
 
 @DATA.command("recap data fetch", "recap data fetch 'coco/*2014.zip' --into resources")
 def fetch(
-    names: Annotated[Sequence[str], Option("as in the list, or a pattern: 'coco/*2014.zip'", "NAME", count="*")] = (),
+    names: Annotated[Sequence[str], "as in the list, or a pattern: 'coco/*2014.zip'", "NAME"] = (),
     *,
     list_: List = VERSIONS,
     into: Into = RESOURCES,
-    source: Annotated[Path | None, Option("a file or folder taken instead of the network", flag="--from")] = None,
+    source: Annotated[Path | None, "a file or folder taken instead of the network", {"flag": "--from"}] = None,
     workers: Annotated[int, "files at once (4)"] = 4,
     timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
@@ -156,7 +156,7 @@ def card(
     """)
 def wanted(
     *,
-    draws: Annotated[Any, Option("data set -> what is drawn from the TSV, or a file", "JSON", parse=mapping)],
+    draws: Annotated[Any, "data set -> what is drawn from the TSV, or a file", "JSON", {"type": mapping}],
     tsv: Annotated[Path, "one caption TAB url a line"],
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:

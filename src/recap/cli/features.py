@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Group, Option, checked
-from recap.cli.options import Device, Paths
+from recap.cli.frame import Group, checked
+from recap.cli.options import Device, Paths, mapping
 from recap.core import checksums
 from recap.core.errors import ConfigError, nearest
 from recap.core.process import claim
@@ -44,7 +44,7 @@ def extract(
     done: Annotated[Path | None, "what is written when the part is finished"] = None,
     products: Annotated[Paths, "boxes.json of scenes, for kind 'pooled'"] = (),
     part: Annotated[str | None, PART, "K/N"] = None,
-    images: Annotated[Paths, Option(count="*")] = (),
+    images: Annotated[Paths, {"nargs": "*"}] = (),
     device: Device = "auto",
     threads: int = 2,
 ) -> None:
@@ -122,5 +122,5 @@ def import_(
 
 
 @FEATURES.command("recap features info features.h5", spec="features:Features", calls="recap.features.store:info")
-def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON"] = None) -> None:
+def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON", {"type": mapping}] = None) -> None:
     """Show and verify the content of a feature store."""

@@ -1,9 +1,10 @@
 """The frame of all commands: a command is a function, its parameters are its options, its docstring is its purpose.
 
 An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is not PATH, N or NAME;
-a `Section`; an `Option` for what is rare. One without help has that of its name in `recap.cli.options`. Parameters
-before ``*`` are words without a name. ``spec`` becomes the settings whose class the decorator names. A mistake on the
-command line is one sentence that names the nearest right word.
+a `Section`; for what is rare, a dictionary of what argparse takes and of ``flag``, a word that is not the parameter's
+name. One without help has that of its name in `recap.cli.options`. Parameters before ``*`` are words without a name.
+``spec`` becomes the settings whose class the decorator names. A mistake on the command line is one sentence that names
+the nearest right word.
 """
 
 import argparse
@@ -11,13 +12,13 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
-from recap.cli.options import SHARED, Option, Section
+from recap.cli.options import SHARED, Section
 from recap.core.errors import nearest
 from recap.core.process import claim
 
@@ -37,6 +38,11 @@ class Command:
     hidden: bool = False  # on no help page: for rules of the workflow alone
 
     @property
+    def parameters(self) -> Collection[inspect.Parameter]:
+        """The parameters of the function."""
+        return inspect.signature(self.function).parameters.values()
+
+    @property
     def purpose(self) -> str:
         """The docstring, as the list of commands shows it."""
         text = " ".join((self.function.__doc__ or "").split()).rstrip(".")
@@ -49,22 +55,15 @@ class Command:
         parser.spec_keys = self.spec
         parser.set_defaults(function=self.run)
         sections: dict[Section | None, Any] = {None: parser}
-        for parameter, option in self.options():
-            section = option.section
+        for section, word, options in map(argument, self.parameters):
             if section is not None and section not in sections:
                 one = section.exclusive and parser.add_mutually_exclusive_group(required=True)
                 sections[section] = one or parser.add_argument_group(section.title, section.description)
-            word, options = _words(parameter, option)
             sections[section].add_argument(word, **options)
-
-    def options(self) -> Iterator[tuple[inspect.Parameter, Option]]:
-        """Yield each parameter of the function with what it says as an option."""
-        for parameter in inspect.signature(self.function).parameters.values():
-            yield parameter, _option(parameter)
 
     def run(self, arguments: argparse.Namespace) -> None:
         """Call the function with the values of the command line; a spec becomes the settings that it describes."""
-        values = {name: getattr(arguments, name) for name in inspect.signature(self.function).parameters}
+        values = {parameter.name: getattr(arguments, parameter.name) for parameter in self.parameters}
         if self.spec is not None and values["spec"] is not None:
             values["spec"] = checked(values["spec"], self.spec)
         if self.calls is None:
@@ -168,48 +167,36 @@ def checked(value: dict[str, Any], spec: str) -> Any:
     return validate(resolve(f"recap.settings.{spec}"), value, "--spec")
 
 
-def _option(parameter: inspect.Parameter) -> Option:
-    """Return what a parameter says as an option; without any help, what its name has."""
-    option = Option()
-    for each in get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ():
-        if isinstance(each, Option):
-            option = each
-        else:
-            key = "section" if isinstance(each, Section) else "metavar" if option.help else "help"
-            option = replace(option, **{key: each})
-    shared = SHARED.get(parameter.name, Option())
-    if option.help is None:
-        option = replace(option, help=shared.help, metavar=option.metavar or shared.metavar)
-    return replace(option, parse=option.parse or shared.parse)
-
-
-def _words(parameter: inspect.Parameter, option: Option) -> tuple[str, dict[str, Any]]:
-    """Return what `argparse.ArgumentParser.add_argument` takes for a parameter."""
-    kind = parameter.annotation
-    if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
+def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[str, Any]]:
+    """Return the section of an option, its word, and what `argparse.ArgumentParser.add_argument` takes for it."""
+    annotated = get_origin(parameter.annotation) is Annotated
+    kind, *notes = get_args(parameter.annotation) if annotated else [parameter.annotation]
+    section = next((each for each in notes if isinstance(each, Section)), None)
+    own = dict(zip(("help", "metavar"), (each for each in notes if isinstance(each, str)), strict=False))
+    for each in notes:
+        own |= each if isinstance(each, dict) else {}
+    shared = {} if "help" in own else SHARED.get(parameter.name, {})
     if get_origin(kind) in (UnionType, Union):
         kind = next(each for each in get_args(kind) if each is not NoneType)
     several = get_origin(kind) is Sequence
     if several:
-        kind = get_args(kind)[0]
+        (kind,) = get_args(kind)
     positional, required = parameter.kind is not parameter.KEYWORD_ONLY, parameter.default is parameter.empty
-    options: dict[str, Any] = {"help": option.help}
-    if kind is bool:
-        options["action"] = "store_true"
-    else:
-        options |= {
-            "type": option.parse or (kind if kind in (Path, int, float) else None),
-            "choices": option.choices or (get_args(kind) if get_origin(kind) is Literal else None),
-            "metavar": option.metavar or (None if positional else METAVARS.get(kind)),
-            "nargs": option.count or ("+" if several and not option.repeat else None),
-            "const": option.const,
+    options: dict[str, Any] = {"action": "store_true"}
+    if kind is not bool:
+        left_out = positional and not required
+        options = {
+            "type": kind if kind in (Path, int, float) else None,
+            "choices": get_args(kind) if get_origin(kind) is Literal else None,
+            "metavar": None if positional else METAVARS.get(kind),
+            "nargs": ("*" if left_out else "+") if several else "?" if left_out else None,
             "default": None if required else parameter.default,
         }
-    if option.repeat:
-        options |= {"action": "append", "default": list(parameter.default)}
+    options |= shared | own
+    if options.get("action") == "append":
+        options |= {"nargs": None, "default": list(parameter.default)}
     if positional:
-        return parameter.name, options
-    exclusive = option.section is not None and option.section.exclusive
+        return section, parameter.name, options
+    exclusive = section is not None and section.exclusive
     options |= {"dest": parameter.name, "required": required and not exclusive}
-    return option.flag or f"--{parameter.name.replace('_', '-')}", options
+    return section, options.pop("flag", f"--{parameter.name.replace('_', '-')}"), options

@@ -1,9 +1,9 @@
-"""What an option is, those that several commands share, and what is read and printed alike."""
+"""Options that several commands share, and what is read and printed alike."""
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda"]
 Paths = Sequence[Path]
+PARAMS, RESULTS = Path("params"), Path("results")
 SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
 
@@ -25,21 +26,6 @@ class Section:
     title: str = ""
     description: str | None = None
     exclusive: bool = False
-
-
-@dataclass(frozen=True)
-class Option:
-    """What `Annotated` says of a parameter beside its type: help, the word for its value, the flag if not its name."""
-
-    help: str | None = None
-    metavar: str | None = None
-    flag: str | None = None
-    count: str | None = None  # of a list: "*" or "+"; by default "+"
-    parse: Callable[[str], Any] | None = None
-    section: Section | None = None
-    repeat: bool = False  # a list whose option is given once for each value
-    const: Any = None  # value of the flag alone
-    choices: Sequence[str] | None = None
 
 
 def mapping(text: str) -> dict[str, Any]:
@@ -60,31 +46,33 @@ def mapping(text: str) -> dict[str, Any]:
     return value
 
 
-SHARED = {
-    "spec": Option("settings: a file of JSON, - for standard input, or the JSON object itself", "FILE", parse=mapping),
-    "corpus": Option("corpus.parquet of the data set"),
-    "vocabulary": Option("vocabulary.json of the data set"),
-    "features": Option(
-        "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together"
-    ),
-    "subset": Option("training captions: subset.json of a profile"),
-    "images": Option("folders or zips with the pictures"),
-    "model": Option("run folder; several are an ensemble"),
-    "inputs": Option("folder that the files named in --spec are relative to"),
-    "params": Option("folder of the parameter files (params)"),
-    "state": Option("folder of the resumable state: the same command continues from it"),
-    "execution": Option(
-        "YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
-        "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, one thread)",
-        "FILE",
-    ),
-    "device": Option("auto (default): a GPU if there is one"),
-    "threads": Option("CPU threads (2)"),
-    "profile": Option("name of a paper or profile (demo), or the YAML of a profile"),
-    "scale": Option("a scale of the profile (default: `paper`, or its first)"),
-    "results": Option("folder of the profiles (results)"),
+HELP = {
+    "corpus": "corpus.parquet of the data set",
+    "vocabulary": "vocabulary.json of the data set",
+    "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
+    "subset": "training captions: subset.json of a profile",
+    "images": "folders or zips with the pictures",
+    "model": "run folder; several are an ensemble",
+    "inputs": "folder that the files named in --spec are relative to",
+    "params": "folder of the parameter files (params)",
+    "state": "folder of the resumable state: the same command continues from it",
+    "device": "auto (default): a GPU if there is one",
+    "threads": "CPU threads (2)",
+    "profile": "name of a paper or profile (demo), or the YAML of a profile",
+    "scale": "a scale of the profile (default: `paper`, or its first)",
+    "results": "folder of the profiles (results)",
 }  # by the parameter's name
-InputsFolder = Annotated[str | None, Option("folder of the outside files (default: the profile's)", "PATH")]
+EXECUTION = (
+    "YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
+    "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, one thread)"
+)
+SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
+SHARED: dict[str, dict[str, Any]] = {
+    **{name: {"help": text} for name, text in HELP.items()},
+    "spec": {"help": SPEC, "metavar": "FILE", "type": mapping},
+    "execution": {"help": EXECUTION, "metavar": "FILE"},
+}
+InputsFolder = Annotated[str | None, "folder of the outside files (default: the profile's)", "PATH"]
 
 
 def read_execution(file: Path | None) -> "ExecutionFile":

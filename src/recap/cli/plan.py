@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from recap.cli.frame import Group, Option, command
+from recap.cli.frame import Group, command
 from recap.cli.options import Device, InputsFolder, print_columns, snakefile
 from recap.core.errors import counted
 
 MEASURED = "measured.json of the machine that it will run on: `recap measure`"
-MEASURED_PLAN = Option("steps of this plan (default: of every kind, at its paper's sizes)", count="?")
+MEASURED_PLAN = "steps of this plan (default: of every kind, at its paper's sizes)"
 SECTIONS = {
     "datasets": "captions and pictures",
     "subsets": "shares of the training captions",
@@ -23,7 +23,7 @@ SECTIONS = {
     "figures": "scores of several tables over one setting",
     "studies": "human studies",
 }
-SECTION = Option(f"{', '.join(SECTIONS)} (default: list the sections)", count="?", choices=list(SECTIONS))
+SECTION = f"{', '.join(SECTIONS)} (default: list the sections)"
 
 FOLDER = Path("params")
 Scale = Annotated[str | None, "scale of the table (default: the table as it is)"]
@@ -56,7 +56,7 @@ def plan(
 
 @command("recap measure", "recap measure --tiny --device cpu")
 def measure(
-    profile: Annotated[str | None, MEASURED_PLAN],
+    profile: Annotated[str | None, MEASURED_PLAN] = None,
     *,
     scale: str | None = None,
     out: Annotated[Path, "file to write; a page for reading is written beside it"] = Path("measured.json"),
@@ -111,7 +111,9 @@ def rehearse(
 
 
 @PARAMS.command("recap params list", "recap params list models", name="list")
-def list_files(section: Annotated[str | None, SECTION] = None, *, params: Path = FOLDER) -> None:
+def list_files(
+    section: Annotated[str | None, SECTION, {"choices": list(SECTIONS)}] = None, *, params: Path = FOLDER
+) -> None:
     """List the parameter files of a section: name, papers that use it, title."""
     from recap.plan.catalog import files_of, section_names
 

@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from recap.cli.frame import Group, Option
-from recap.cli.options import InputsFolder, Paths, print_columns
+from recap.cli.frame import Group
+from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ RUNS = Group("runs", "list, show and compare finished runs")
 TABLES = Group("tables", "show finished tables")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
 FIGURES = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
-PAPERS = Option("papers, or folders results/<paper>_<scale> (default: all papers)", "PAPER", count="*")
-PUSHED = Option("its name (default: all in dvc.profiles.yaml that have results)", "PROFILE", count="?")
-PULLED = Option("its name (default: all in dvc.profiles.yaml whose results dvc.lock names)", "PROFILE", count="?")
-PART = Option("only runs with this text in their key or name", "TEXT", count="?")
-PHOTOS = Option("folders or zips with the photos (the data set's own, if drawn)", count="*")
-TABLE = Option("name of a table, as in params (mine/t3); without, all are listed", "TABLE", count="?")
+PAPERS = "papers, or folders results/<paper>_<scale> (default: all papers)"
+PUSHED = "its name (default: all in dvc.profiles.yaml that have results)"
+PULLED = "its name (default: all in dvc.profiles.yaml whose results dvc.lock names)"
+PART = "only runs with this text in their key or name"
+PHOTOS = "folders or zips with the photos (the data set's own, if drawn)"
+TABLE = "name of a table, as in params (mine/t3); without, all are listed"
 FOUND = "folder, key or name of a run, or a part that only one has"
 
 OutsideFiles = Annotated[
@@ -32,9 +32,7 @@ OutsideFiles = Annotated[
 Other = Annotated[str, "as for `recap runs show`", "RUN"]
 PUBLISHED = "folder of the published runs (docs/results/published)"
 PAGES = "folder of the pages, with published/, prose/ and images/ (docs/results)"
-RESULTS = Path("results")
 RESULT_PAGES = Path("docs/results")
-PARAMS = Path("params")
 
 
 @REPORT.command(
@@ -53,9 +51,9 @@ def figure(
     out: Annotated[Path, FIGURES],
     features: Paths = (),
     images: Paths = (),
-    runs: Annotated[Paths, Option("run folders; kinds without models have none", count="*")] = (),
-    labels: Annotated[Sequence[str], Option("names of the runs, one each", count="*")] = (),
-    texts: Annotated[Paths, Option("outside files that the figure's settings name", count="*")] = (),
+    runs: Annotated[Paths, "run folders; kinds without models have none", {"nargs": "*"}] = (),
+    labels: Annotated[Sequence[str], "names of the runs, one each", {"nargs": "*"}] = (),
+    texts: Annotated[Paths, "outside files that the figure's settings name", {"nargs": "*"}] = (),
     heading: Annotated[str, "text above the figure", "TEXT"] = "",
 ) -> None:
     """Draw a figure of trained models or of captions, such as attention."""
@@ -75,7 +73,7 @@ def figure(
     "recap report claims results/mine_photos",
 )
 def claims(
-    papers: Annotated[Sequence[str], PAPERS] = (),
+    papers: Annotated[Sequence[str], PAPERS, "PAPER"] = (),
     *,
     scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
     results: Annotated[Path, "folder of all results (results)", "FOLDER"] = RESULTS,
@@ -187,7 +185,7 @@ def _tables(folder: Path) -> list[Path]:
 
 
 @RUNS.command("recap runs ls", "recap runs ls demo")
-def ls(part: Annotated[str, PART] = "", *, results: Path = RESULTS) -> None:
+def ls(part: Annotated[str, PART, "TEXT"] = "", *, results: Path = RESULTS) -> None:
     """List the finished runs of all profiles: sizes, hours, scores."""
     from recap.share.tracking_records import finished_runs, run_table
 
@@ -215,7 +213,7 @@ def compare(first: Other, second: Other, *, results: Path = RESULTS) -> None:
 def gallery(
     runs: Annotated[Sequence[str], "as for `recap runs show`; all of one data set", "RUN"],
     *,
-    images: Annotated[Paths | None, PHOTOS] = None,
+    images: Annotated[Paths | None, PHOTOS, {"nargs": "*"}] = None,
     count: Annotated[int, "size of the random sample of images (200)"] = 200,
     results: Path = RESULTS,
     out: Annotated[Path, "the page (HTML)"],
@@ -231,10 +229,10 @@ def gallery(
     compared = [find_run(finished, name) for name in runs]
     systems: dict[str, Path] = {}
     for run in compared:
-        if run.scores is None:
-            raise ConfigError(f"{run.record.key}: was not evaluated, so it has no captions; leave it out")
-        systems[run.record.key if run.record.name in systems else run.record.name] = run.scores
-    data = compared[0].results / "data" / compared[0].record.tags["dataset"]
+        if run.scores_folder is None:
+            raise ConfigError(f"{run.key}: was not evaluated, so it has no captions; leave it out")
+        systems[run.key if run.name in systems else run.name] = run.scores_folder
+    data = compared[0].results / "data" / compared[0].tags["dataset"]
     own = [data / PICTURES] if (data / PICTURES).exists() else []
     roots = own if images is None else images
     write_gallery(systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out)
@@ -242,7 +240,7 @@ def gallery(
 
 @TABLES.command("recap tables show mine/t3", "recap tables show mine/t3 --profile demo", name="show")
 def show_table(
-    table: Annotated[str | None, TABLE] = None,
+    table: Annotated[str | None, TABLE, "TABLE"] = None,
     *,
     profile: Annotated[str | None, "profile that made it (default: all that did)"] = None,
     reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
@@ -277,12 +275,12 @@ def add_profile(
 
 
 @ARTIFACTS.command("recap artifacts push flickr8k", calls="recap.share.dvc:push")
-def push(profile: Annotated[str | None, PUSHED] = None, *, inputs: OutsideFiles = None) -> None:
+def push(profile: Annotated[str | None, PUSHED, "PROFILE"] = None, *, inputs: OutsideFiles = None) -> None:
     """Record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)."""
 
 
 @ARTIFACTS.command("recap artifacts pull flickr8k", calls="recap.share.dvc:pull")
-def pull(profile: Annotated[str | None, PULLED] = None, *, inputs: OutsideFiles = None) -> None:
+def pull(profile: Annotated[str | None, PULLED, "PROFILE"] = None, *, inputs: OutsideFiles = None) -> None:
     """Get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_origin
 
-from recap.cli.frame import Option, Parser, checked, command
+from recap.cli.frame import Parser, checked, command
 from recap.cli.options import mapping
 from recap.core import checksums
 from recap.core.process import claim
@@ -33,8 +33,8 @@ TARGETS = (
 
 @command(hidden=True)
 def run_step(
-    target: Annotated[str, Option("the function", choices=TARGETS)],
-    words: Annotated[Sequence[str], Option("its arguments as options", count=argparse.REMAINDER)],
+    target: Annotated[str, "the function", {"choices": TARGETS}],
+    words: Annotated[Sequence[str], "its arguments as options", {"nargs": argparse.REMAINDER}],
 ) -> None:
     """Call a function; each option is an argument, and --spec an object: the argument `spec`, or several by name."""
     from recap.settings.kinds import resolve

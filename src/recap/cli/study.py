@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from recap.cli.frame import Group, Option, Section
-from recap.cli.options import Paths
+from recap.cli.frame import Group, Section
+from recap.cli.options import PARAMS, Paths
 from recap.core.errors import counted
 
 STUDY = Group("study", "run human studies: forms, responses, tables")
@@ -28,9 +28,7 @@ def _captions(text: str) -> tuple[tuple[str, str], Path]:
     return (setup, system), Path(file)
 
 
-CAPTIONS = Option(
-    "captions of the test split of each setup and system that is a model", "SETUP/SYSTEM=FILE", parse=_captions
-)
+CAPTIONS = "captions of the test split of each setup and system that is a model"
 
 
 @STUDY.command(
@@ -45,8 +43,8 @@ def make_sheets(
     *,
     study: Annotated[str | None, NAME, ONE] = None,
     spec: Annotated[Any, ONE] = None,
-    params: Path = Path("params"),
-    captions: Annotated[Sequence[Any], CAPTIONS],
+    params: Path = PARAMS,
+    captions: Annotated[Sequence[Any], CAPTIONS, "SETUP/SYSTEM=FILE", {"type": _captions}],
     corpus: Path,
     images: Paths,
     out: Annotated[Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"],
@@ -91,17 +89,17 @@ def serve(
     server.serve(server.make_app(forms, pictures, tokens, server.Store(responses), host), port)
 
 
-@STUDY.command("recap study simulate --sheets study/sheets.json --out simulated.json")
+@STUDY.command(
+    "recap study simulate --sheets study/sheets.json --out simulated.json", calls="recap.studies.responses:simulate"
+)
 def simulate(*, sheets: Sheets, out: Annotated[Path, "the JSON with all responses"]) -> None:
     """Simulate responses, to try a study."""
-    from recap.studies import responses
-    from recap.studies.sheets import read_sheets
-
-    responses.simulate(read_sheets(sheets), out)
 
 
 @STUDY.command(
-    "recap study import --sheets study/sheets.json --responses responses/ --out responses.json", name="import"
+    "recap study import --sheets study/sheets.json --responses responses/ --out responses.json",
+    name="import",
+    calls="recap.studies.responses:import_responses",
 )
 def import_(
     *,
@@ -110,16 +108,15 @@ def import_(
     responses: Annotated[Paths, RESPONSES],
 ) -> None:
     """Collect and check the responses of all raters, and list excluded raters with the rule."""
-    from recap.studies.responses import import_responses
-    from recap.studies.sheets import read_sheets
-
-    import_responses(sheets=read_sheets(sheets), paths=responses, out=out)
 
 
-@STUDY.command("""
+@STUDY.command(
+    """
         recap study analyse --sheets study/sheets.json --responses responses.json --statistics study.json \\
           --name preference --out tables
-    """)
+    """,
+    calls="recap.studies.tables:analyse_study",
+)
 def analyse(
     *,
     sheets: Sheets,
@@ -129,25 +126,13 @@ def analyse(
     name: Annotated[str, "name of the tables (table)"] = "table",
 ) -> None:
     """Compute votes, intervals, chi-square and agreement, and write the table."""
-    from recap.core import checksums
-    from recap.core.documents import write_json
-    from recap.studies import analysis
-    from recap.studies.responses import read_collected
-    from recap.studies.sheets import read_sheets
-    from recap.studies.tables import write_study_table
-
-    forms = read_sheets(sheets)
-    numbers = analysis.analyse(forms, read_collected(responses, forms))
-    write_json(statistics, numbers)
-    checksums.record(statistics)
-    write_study_table(name=name, sheets=forms, statistics=numbers, out=out)
 
 
 @STUDY.command("recap study power --study recap/preference --shares 0.172 0.244 0.220 0.364")
 def power(
     *,
     study: Annotated[str, NAME],
-    params: Path = Path("params"),
+    params: Path = PARAMS,
     shares: Annotated[Sequence[float], SHARES, "SHARE"] = (),
 ) -> None:
     """Compute the power of a study's chi-square test before it starts."""

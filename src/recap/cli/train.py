@@ -2,16 +2,18 @@
 
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recap.cli.frame import Option, Section, command
-from recap.cli.options import Device, Paths, read_execution
-from recap.core.errors import ConfigError
+from recap.cli.frame import Section, argument, command
+from recap.cli.options import PARAMS, Device, Paths, read_execution, snakefile
+from recap.core.errors import ConfigError, RecapError
+from recap.core.files import write_text
 from recap.core.log import LABELS
-from recap.core.process import claim, limited_memory
+from recap.core.process import claim, ending_with_us, limited_memory
 from recap.plan.run import row_setting, series_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ CHANGES = (
 RELEASED_WORDS = "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)"
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
+SET = {"flag": "--set", "action": "append"}
+SHOWN = 2  # captions of a first look of --row
 NEEDED = ("corpus", "vocabulary", "subset", "features", "state", "out")
 
 
@@ -61,9 +65,9 @@ def train(
     scale: Annotated[str | None, "scale of the table (default: the profile's, or none)", OF_ROW] = None,
     seed: Annotated[int, "seed of the run (1)", OF_ROW] = 1,
     stage: Annotated[Literal["xe", "scst"] | None, "xe: cross-entropy; scst: self-critical (the row's)", OF_ROW] = None,
-    changes: Annotated[Sequence[str], Option(CHANGES, "KEY=VALUE", flag="--set", repeat=True, section=OF_ROW)] = (),
+    changes: Annotated[Sequence[str], CHANGES, "KEY=VALUE", SET, OF_ROW] = (),
     inputs: Annotated[Path | None, "folder of outside files (the profile's)", OF_ROW] = None,
-    params: Annotated[Path, OF_ROW] = Path("params"),
+    params: Annotated[Path, OF_ROW] = PARAMS,
     out: Annotated[Path | None, "the run folder (with --row: folder of state and run)"] = None,
 ) -> None:
     """Train one stage of one run, given by a spec or by a table row."""
@@ -71,13 +75,11 @@ def train(
     if (row is None) == (spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
     way, other, section = ("--spec", "--row", OF_ROW) if row is None else ("--row", "--spec", OF_SPEC)
-    options = ((each, option) for each, option in train.options() if option.section == section)
-    unused = [option.flag or f"--{each.name}" for each, option in options if values[each.name] != each.default]
+    options = [(each, *argument(each)) for each in train.parameters]
+    unused = [word for each, of, word, _ in options if of == section and values[each.name] != each.default]
     if unused:
         raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
     if row is not None:
-        from recap.cli.train_row import train_row
-
         config = {"profile": profile, "scale": scale, "seed": seed, "inputs": inputs}
         train_row(row, params=params, stage=stage, changes=list(changes), out=out, **config)
         return
@@ -86,6 +88,64 @@ def train(
         raise ConfigError(f"--spec goes with {', '.join(missing)}")
     files = {name: values[name] for name in (*NEEDED, "init", "weights")}
     run_training(spec=spec, execution=read_execution(execution), **files)
+
+
+def train_row(
+    row: str, *, params: Path, stage: str | None, changes: list[str], out: Path | None, **config_of: Any
+) -> None:
+    """Train a row on files that Snakemake makes, and print some of its captions; ``config_of``: profile, seed, ..."""
+    import yaml
+
+    from recap.plan.outside import refuse_missing, requirements
+    from recap.plan.paths import Paths as ProfilePaths
+    from recap.plan.profiles import row_config, single_run
+
+    config = row_config(params, row, **config_of)
+    chosen = single_run(config, stage=stage, changes=changes)
+    folder = out or chosen.folder
+    model, paths = chosen.spec.model_settings, ProfilePaths(chosen.plan)
+    inputs = paths.training_inputs(chosen.run, model)
+    if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
+        # Outside files of changed settings, too, which no plan of the workflow has.
+        refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
+        workflow, configfile = snakefile("--row"), folder / "profile.yaml"
+        write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        every = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
+        results = [file for file in every if file.startswith(f"{paths.results}/")]
+        if _snakemake(*results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"):
+            raise RecapError(f"{row}: its files could not be made; the messages above say why")
+    files: dict[str, Any] = {
+        "corpus": Path(inputs["corpus"]),
+        "vocabulary": Path(inputs["vocabulary"]),
+        "features": [Path(store) for store in inputs["features"]],
+    }
+    images = run_training(
+        spec=chosen.spec,
+        execution=chosen.execution,
+        **files,
+        subset=Path(inputs["subset"]),
+        init=Path(inputs["init"]).parent if "init" in inputs else None,
+        weights=next(map(Path, inputs.get("weights", [])), None),
+        state=folder / "state",
+        out=folder / "run",
+    )
+    if os.environ.get("RANK", "0") == "0":
+        from recap.data.corpus import Corpus
+        from recap.evaluation.decode import Decoder
+
+        corpus, device = Corpus.read(files.pop("corpus")), chosen.execution.device
+        decoder = Decoder([folder / "run"], chosen.evaluation.evaluation, device=device, **files)
+        references = corpus.captions(None if images else "val")
+        for image, ranked in decoder.candidates(list(images or references)[:SHOWN], "captions").items():
+            print(f"image {image}: {decoder.text(ranked[0])!r} (a reference: {references[image][0]!r})")
+        print(f"state and run: {folder}")
+
+
+def _snakemake(*words: str | Path) -> int:
+    """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
+    command = ending_with_us([sys.executable, "-P", "-m", "snakemake", *words])
+    with subprocess.Popen(command, stdout=2) as process:
+        return process.wait()
 
 
 def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
@@ -191,7 +251,7 @@ def import_checkpoint(
     *,
     config: Annotated[Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"] = None,
     vocabulary: Annotated[Path | None, RELEASED_WORDS] = None,
-    changes: Annotated[Sequence[str], Option(RELEASED_SETTING, "KEY=VALUE", flag="--set", repeat=True)] = (),
+    changes: Annotated[Sequence[str], RELEASED_SETTING, "KEY=VALUE", SET] = (),
     dataset: Annotated[str, "data set that it was trained on (coco)"] = "coco",
     out: Annotated[Path, "the run folder"],
 ) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
@@ -24,9 +23,8 @@ from recap.core.errors import RecapError
 from recap.core.files import write_text
 from recap.core.hashing import commit
 from recap.core.log import log
-from recap.measure.agreement import agreements
-from recap.measure.resume import resumed
-from recap.measure.steps import machine, measure, paper_shapes, rounded
+from recap.measure.checks import agreements, resumed
+from recap.measure.steps import elapsed, machine, measure, paper_shapes, rounded
 from recap.plan.amounts import StepShape
 from recap.settings.features import GridFeatures
 
@@ -94,14 +92,7 @@ def _matrix_tflops(device: torch.device, precision: str, tiny: bool) -> float:
 
 def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     """Return the seconds of the quickest of five, after two to warm up."""
-    seconds = []
-    for _ in range(7):
-        before = time.perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - before)
-    return min(seconds[2:])
+    return min([elapsed(work, device) for _ in range(7)][2:])
 
 
 def _pictures(device: torch.device, tiny: bool) -> Iterable[dict[str, Any]]:

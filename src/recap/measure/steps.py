@@ -1,4 +1,8 @@
-"""Counts and times real steps of a model at its true size, on random inputs."""
+"""Counts and times real steps of a model at its true size, on random inputs.
+
+Operations are counted by torch's public formulas, also in passes without a gradient: `FlopCounterMode` itself follows
+modules through hooks on gradients, which fail where part of a step has none.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
-from recap.measure.agreement import random_images
-from recap.measure.operations import Operations
-from recap.models.base import Captioner, build_model
+from recap.models.base import build_model
 from recap.models.compiled import compile_passes
-from recap.models.images import Images, InputSpec
+from recap.models.images import Images, InputSpec, Stream
 from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepInputs, StepShape
 from recap.plan.costs import StepCost
 from recap.runs.folder import Counters
 from recap.runs.inputs import caption_tensor
-from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
+from recap.settings import CrossEntropy, DecodingSettings, SelfCritical, Stage
 from recap.settings.features import StoredStream
 from recap.settings.models import MODELS
 from recap.training.batches import Batch
@@ -41,6 +46,7 @@ IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
 _REPEATS = 3
+_WAITS = ("_local_scalar_dense", "nonzero", "masked_select")  # at which the CPU waits for its device
 
 
 def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
@@ -59,6 +65,72 @@ def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape
         yield StepShape("decode", settings, DecodingSettings(beam=BEAM), inputs, images)
 
 
+class Trial:
+    """A model of the size of a shape, and what it is tried on: random images with random captions."""
+
+    def __init__(self, shape: StepShape, device: torch.device) -> None:
+        assert shape.inputs.ids is not None
+        self.shape, self.device, self.ids = shape, device, shape.inputs.ids
+        inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, self.ids)
+        self.model = build_model(shape.model, inputs).to(device)
+        self._streams = {name: shape.inputs.streams[name] for name in self.model.reads(inputs)}
+
+    def images(self, number: int) -> Images:
+        """Return images with random vectors, and their boxes, in every stream that the model reads."""
+        size = torch.tensor([640.0, 480.0])  # of a picture, in pixels
+        streams = {}
+        for name, stream in self._streams.items():
+            vectors = max(1, round(stream.vectors))
+            values, mask = torch.rand(number, vectors, stream.width), torch.ones(number, vectors, dtype=torch.bool)
+            boxes = (torch.rand(number, vectors, 2, 2).sort(2).values * size).flatten(2)
+            streams[name] = Stream(values, mask, boxes, size.expand(number, 2))
+        return Images(streams)
+
+    def captions(self, number: int) -> dict[int, list[list[int]]]:
+        """Return captions of random ids for so many images: one of the longest, the others of the mean length."""
+        sizes = self.shape.inputs
+        lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
+        return {
+            image: [torch.randint(len(SPECIAL), self.ids, (max(1, length),)).tolist() for length in lengths]
+            for image in range(number)
+        }
+
+    def objective(self, captions: Mapping[int, list[list[int]]]) -> Objective:
+        """Return the objective of the shape's stage, with these references."""
+        stage = self.shape.settings
+        if isinstance(stage, SelfCritical):
+            longest = self.shape.inputs.longest
+            return SelfCriticalObjective(self.model, stage, references=captions, max_length=longest)
+        assert isinstance(stage, CrossEntropy)
+        return CrossEntropyObjective(self.model, stage)
+
+    def optimizer_step(self, captions: Mapping[int, list[list[int]]]) -> OptimizerStep:
+        """Return an optimizer step of the shape's stage, with these references."""
+        stage, width = self.shape.settings, self.shape.model.noam_width
+        assert isinstance(stage, Stage)
+        objective, group = self.objective(captions), Group(device=self.device)
+        return OptimizerStep(model=self.model, objective=objective, stage=stage, d_model=width, group=group)
+
+    def search(self, images: Images, beam: DecodingSettings) -> Tensor:
+        """Return the captions that a search ends with for images, [B, K, T]."""
+        batch = DecodingBatch(len(images), BOS, EOS, PAD, self.device)
+        settings = beam.model_copy(update={"max_length": self.shape.inputs.longest})
+        with fixed_weights():
+            state = self.model.start(self.model.encode(images))
+            return search(with_banned_tokens(self.model.step, BANNED), state, batch, settings).tokens
+
+    def step(self, number: int) -> Callable[[], Any]:
+        """Return one step on so many images as a function: an optimizer step of a stage, or the decoding of a batch."""
+        images, settings = self.images(number).to(self.device), self.shape.settings
+        if isinstance(settings, DecodingSettings):
+            self.model.eval()
+            return partial(self.search, images, settings)
+        captions = self.captions(number)
+        batch = Batch.of(list(captions), images, caption_tensor(list(captions.values())))
+        middle = Counters(epoch=settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
+        return partial(self.optimizer_step(captions), batch, middle, steps=10**6)
+
+
 def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:
     """Run a few steps of a shape: one that is counted, then the quickest of three; return the row of the file.
 
@@ -75,34 +147,39 @@ def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -
 
 
 def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[str, Any]:
-    assert shape.inputs.ids is not None
-    inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, shape.inputs.ids)
-    model = build_model(shape.model, inputs).to(device)
+    trial = Trial(shape, device)
     few = min(shape.images, _FEW_IMAGES)
-    run = _step(shape, model, inputs, few, device)
-    saved = _Saved(model)
-    with Operations() as counted, saved_tensors_hooks(saved.pack, lambda tensor: tensor):
+    run = trial.step(few)
+    # Bytes of the tensors that the backward pass needs, by storage; parameters do not count.
+    saved = {parameter.untyped_storage().data_ptr(): 0 for parameter in trial.model.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved.setdefault(storage.data_ptr(), storage.nbytes())
+        return tensor
+
+    with Operations() as counted, saved_tensors_hooks(pack, lambda tensor: tensor):
         run()
     if compiled:  # nothing is seen within compiled code, so it is counted before
-        compile_passes(model)
+        compile_passes(trial.model)
         run()
     images = shape.images
     if device.type == "cpu":  # a core takes a minute for a step of the largest batches
         images = min(images, max(few, int(few * _SECONDS_ON_CPU / _seconds(run, device))))
     else:
         torch.cuda.reset_peak_memory_stats(device)
-    run = _step(shape, model, inputs, images, device)
+    run = trial.step(images)
     seconds = min(_seconds(run, device) for _ in range(_REPEATS))
     cost = StepCost(
         kind=shape.model.kind,
         work=shape.work,
         key=shape.key,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=sum(parameter.numel() for parameter in trial.model.parameters()),
         vectors=shape.inputs.vectors,
         tokens=round(shape.tokens, 2),
         images=images,
         gflop=rounded(counted.total / 1e9 / few),
-        saved_mb=rounded(saved.bytes / 1e6 / few),
+        saved_mb=rounded(sum(saved.values()) / 1e6 / few),
         seconds=rounded(seconds / images),
         device=device.type,
         machine=machine(device),
@@ -120,6 +197,47 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
     }
 
 
+class Operations(TorchDispatchMode):
+    """Counts within a `with` block.
+
+    Attributes:
+        total: operations so far: products, convolutions and attention, which are nearly all.
+        launches: operators that compute, not those that only look at memory differently or reserve it.
+        waits: reads of a number and indices of unknown length, at which the CPU waits for its device.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = self.launches = self.waits = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator and add what it computes."""
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.launches += not (func.is_view or "empty" in name or name == "detach")
+        masks = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
+        self.waits += name in _WAITS or masks
+        if formula := _formulas().get(func.overloadpacket):
+            self.total += formula(*args, **(kwargs or {}), out_val=out)
+        return out
+
+
+@cache
+def _formulas() -> dict[Any, Callable[..., int]]:
+    """Return torch's formulas and those of the operators of the CPU that it does not know."""
+    aten, formulas = torch.ops.aten, dict(flop_registry)
+    # Fused attention on a CPU counts as the GPU's.
+    for cpu, gpu in (
+        (aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention),
+        (aten._scaled_dot_product_flash_attention_for_cpu_backward, aten._scaled_dot_product_flash_attention_backward),
+    ):
+        formulas.setdefault(cpu, flop_registry[gpu])
+    packed = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # a product with a weight in oneDNN's layout
+    if packed is not None:
+        formulas.setdefault(packed, lambda x, *_, out_val, **__: 2 * x.numel() * out_val.shape[-1])
+    return formulas
+
+
 def machine(device: torch.device) -> str:
     """Return the name of the processor that a device is."""
     if device.type == "cuda":
@@ -130,77 +248,13 @@ def machine(device: torch.device) -> str:
     return next(iter(names), platform.processor() or platform.machine())
 
 
-def _step(
-    shape: StepShape, model: Captioner, inputs: InputSpec, images: int, device: torch.device
-) -> Callable[[], Any]:
-    """Return one step as a function: an optimizer step of a stage, or the decoding of a batch."""
-    features = _images(shape, model, inputs, images).to(device)
-    if isinstance(shape.settings, DecodingSettings):
-        return _decoding(model, features, shape.settings.model_copy(update={"max_length": shape.inputs.longest}))
-    captions = {image: _captions(shape) for image in range(images)}
-    batch = Batch.of(list(captions), features, caption_tensor(list(captions.values())))
-    step = OptimizerStep(
-        model=model,
-        objective=_objective(model, shape, captions),
-        stage=shape.settings,
-        d_model=shape.model.noam_width,
-        group=Group(device=device),
-    )
-    middle = Counters(epoch=shape.settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
-    return lambda: step(batch, middle, steps=10**6)
-
-
-def _objective(model: Captioner, shape: StepShape, captions: Mapping[int, list[list[int]]]) -> Objective:
-    settings = shape.settings
-    if isinstance(settings, SelfCritical):
-        return SelfCriticalObjective(model, settings, references=captions, max_length=shape.inputs.longest)
-    assert isinstance(settings, CrossEntropy)
-    return CrossEntropyObjective(model, settings)
-
-
-def _decoding(model: Captioner, images: Images, settings: DecodingSettings) -> Callable[[], Any]:
-    step = with_banned_tokens(model.step, BANNED)
-    batch = DecodingBatch(len(images), BOS, EOS, PAD, images.device)
-
-    def decode() -> None:
-        with fixed_weights():
-            search(step, model.start(model.encode(images)), batch, settings)
-
-    model.eval()
-    return decode
-
-
-def _captions(shape: StepShape) -> list[list[int]]:
-    """Return captions of random ids: one of the longest, the others of the mean length."""
-    assert shape.inputs.ids is not None
-    lengths = [shape.inputs.longest - 1, *[round(shape.inputs.words) - 1] * (round(shape.inputs.captions) - 1)]
-    return [torch.randint(len(SPECIAL), shape.inputs.ids, (max(1, length),)).tolist() for length in lengths]
-
-
-def _images(shape: StepShape, model: Captioner, inputs: InputSpec, images: int) -> Images:
-    streams = {name: shape.inputs.streams[name] for name in model.reads(inputs)}
-    widths = {name: stream.width for name, stream in streams.items()}
-    return random_images(widths, images, {name: max(1, round(stream.vectors)) for name, stream in streams.items()})
-
-
-class _Saved:
-    """Counts the bytes of tensors that the backward pass needs, each storage once, without the parameters."""
-
-    def __init__(self, model: Captioner) -> None:
-        self._seen = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-        self.bytes = 0
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.bytes += storage.nbytes()
-        return tensor
-
-
 def _seconds(run: Callable[[], Any], device: torch.device) -> float:
     """Return the seconds of a step: of this process on a CPU, on the clock on a GPU."""
-    clock = time.process_time if device.type == "cpu" else time.monotonic
+    return elapsed(run, device, time.process_time if device.type == "cpu" else time.monotonic)
+
+
+def elapsed(run: Callable[[], Any], device: torch.device, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the seconds until a device has done what is run."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         before = clock()
         run()

@@ -9,7 +9,7 @@ captioner("photo.jpg")
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -244,7 +244,14 @@ class PhotoFeatures:
         boxes: Collection[str] = boxed_streams(model, self.inputs)
         if with_boxes:
             boxes = [name for name in wanted if all(f"{name}/{BOXES}" in arrays for arrays in stored)]
-        return Images({name: _stream(name, stored, sizes if name in boxes else None) for name in wanted})
+        streams = {}
+        for name in wanted:
+            values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
+            streams[name] = Stream(values, mask)
+            if name in boxes:
+                edges, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
+                streams[name] = Stream(values, mask, edges, torch.from_numpy(sizes).float())
+        return Images(streams)
 
 
 def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
@@ -277,15 +284,6 @@ def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
                 f"{described.get(key)!r}; install the versions that it was made with, or make features and run again"
             )
     return encoder
-
-
-def _stream(name: str, stored: Sequence[Mapping[str, np.ndarray]], sizes: np.ndarray | None) -> Stream:
-    """Return one stream of a batch, zero beyond each photo's own vectors; ``sizes`` [B, 2] ask for boxes, too."""
-    values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
-    if sizes is None:
-        return Stream(values, mask)
-    boxes, _ = _padded([arrays[f"{name}/{BOXES}"] for arrays in stored])
-    return Stream(values, mask, boxes, torch.from_numpy(sizes).float())
 
 
 def _padded(arrays: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:

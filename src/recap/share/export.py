@@ -16,6 +16,7 @@ import yaml
 from recap.core.checksums import record
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
+from recap.core.log import log
 from recap.plan.records import read_tables
 from recap.plan.run import row_setting
 from recap.runs.folder import CONFIG, read_weights
@@ -96,6 +97,7 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
             signature=signature,
             pip_requirements=[f"{name}=={version(name)}" for name in ("recap", "mlflow")],
         )
+    log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")
 
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
@@ -105,8 +107,9 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
         "library_name": "recap",
         "pipeline_tag": "image-to-text",
         "tags": ["image-captioning", kind],
+        "license": "other",
+        "license_name": "see-licenses-of-the-data",
     }
-    header |= {"license": "other", "license_name": "see-licenses-of-the-data"}
     results = results_of(files.run)
     scales = [
         _safe(table["scale"])

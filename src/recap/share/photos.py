@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
 
@@ -25,17 +25,11 @@ Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
 MOST_PIXELS = 50_000_000  # larger photos are halved, so that a batch fits into memory; no extractor sees so many
 
 
-class PhotoFiles(NamedTuple):
-    """The files behind the words of a command line, and how many entries of its folders are no pictures by name."""
-
-    files: list[Path]
-    left_out: int
-
-
-def find_photos(words: Iterable[str | Path]) -> PhotoFiles:
+def find_photos(words: Iterable[str | Path]) -> tuple[list[Path], int]:
     """Return the photos that files, folders (those directly in it) and patterns name, each once.
 
-    A word that names nothing stays a file, so that whoever reads it says so.
+    A word that names nothing stays a file, so that whoever reads it says so. The number is of those entries of folders
+    that are no pictures by name.
     """
     from PIL import Image
 
@@ -55,7 +49,7 @@ def find_photos(words: Iterable[str | Path]) -> PhotoFiles:
             files += [Path(match) for match in matches if Path(match).is_file()] or [path]
         else:
             files.append(path)
-    return PhotoFiles(list(dict.fromkeys(files)), left_out)
+    return list(dict.fromkeys(files)), left_out
 
 
 def name_of(photo: Photo, number: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import escape
@@ -93,8 +93,16 @@ class Extractor:
 
     @cached_property
     def settings(self) -> FeaturesConfig:
-        """The settings of the extractor."""
-        return _settings(self.described, self.store)
+        """The settings of the extractor, from what a store says of it."""
+        kind = KINDS.classes().get(str(self.described.get("kind")))
+        if kind is None:
+            raise FeatureError(
+                f"{self.store}: made by an extractor of kind {self.described.get('kind')!r}, which is not known; name "
+                "the module that registers it in RECAP_PLUGINS"
+            )
+        keys = {field.serialization_alias or name: name for name, field in kind.model_fields.items()}
+        values = {keys[key]: value for key, value in self.described.items() if key in keys}
+        return validate(kind, values, f"{self.store}: extractor")
 
 
 @dataclass(frozen=True)
@@ -190,29 +198,16 @@ def scores_of(run: Path) -> Path | None:
 
 def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
     """Return what made a store; without `weights`, its own are looked for where the profile has them."""
-    described = json.loads(store.attributes["extractor"])
-    return Extractor(
+    extractor = Extractor(
         store=store.path,
-        described=described,
+        described=json.loads(store.attributes["extractor"]),
         weights_sha256=store.attributes["weights_sha256"],
-        weights=weights or _weights(_settings(described, store.path), store.path),
+        weights=weights,
         channel_scale=store.attributes.get(CHANNEL_SCALE),
         sizes=[(name, store.shape(name)[1]) for name in store.streams],
         rows=int(store.rows(store.ids[:1].tolist())[0]),
     )
-
-
-def _settings(described: Mapping[str, Any], source: Path) -> FeaturesConfig:
-    """Return the settings of an extractor from what a store says of it."""
-    kind = KINDS.classes().get(str(described.get("kind")))
-    if kind is None:
-        raise FeatureError(
-            f"{source}: made by an extractor of kind {described.get('kind')!r}, which is not known; name the module "
-            "that registers it in RECAP_PLUGINS"
-        )
-    keys = {field.serialization_alias or name: name for name, field in kind.model_fields.items()}
-    values = {keys[key]: value for key, value in described.items() if key in keys}
-    return validate(kind, values, f"{source}: extractor")
+    return extractor if weights else replace(extractor, weights=_weights(extractor.settings, store.path))
 
 
 def _weights(settings: FeaturesConfig, store: Path) -> Path | None:

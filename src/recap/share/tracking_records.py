@@ -37,11 +37,13 @@ _SCALE = {"val_cider_d": 100, "best_val_cider_d": 100}  # of fractions that are 
 
 @dataclass
 class Record:
-    """One run as a tracking service stores it: times in milliseconds since 1970, artifacts by their path in the run."""
+    """A finished run and what is known of it: times in milliseconds since 1970, artifacts by their path in the run."""
 
     key: str
     name: str
-    experiment: str
+    results: Path  # of its profile
+    folder: Path
+    scores_folder: Path | None  # None: it was not evaluated
     tags: dict[str, str]
     started: int
     ended: int
@@ -90,16 +92,23 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
     for file in files:
         check(file)
     names = setting_names(setting)
+    # The settings as flat params; the file itself, an artifact, has the hashes of its inputs.
+    config = run / "config.yaml"
+    settings = validate(dict[str, JsonValue], read_mapping(config).get("spec", {}), f"{config}: spec")
+    leaves = {key: value for key, value in flat(settings).items() if value != {}}
+    params = {key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()}
     ended = int((run / "training.json").stat().st_mtime * 1000)
     record = Record(
         key=f"{profile}/{path}",
         name=f"{label} seed {seed} {stage}",
-        experiment=names["dataset"],
+        results=results,
+        folder=run,
+        scores_folder=scores if scores / "metrics.json" in evaluated else None,
         tags={"label": label, "stage": stage, "seed": seed, **names, "recap_profile": profile},
         started=ended,
         ended=ended,
         description=f"{descriptions.get(setting, '')}Seed {seed}, {STAGE_NAMES.get(stage, stage)}.",
-        params={"label": label, **_settings(run / "config.yaml")},
+        params={"label": label, **params},
         history=_history(run / "history.csv"),
         artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
     )
@@ -113,7 +122,7 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
                 number = "training_seconds" if name == "seconds" else name
                 record.numbers[number] = _SCALE.get(name, 1) * float(value)
         record.started -= int(record.numbers.get("training_seconds", 0) * 1000)
-    if scores / "metrics.json" in evaluated:
+    if record.scores_folder:
         metrics = read_metrics(scores)
         for name, value in metrics.scores.items():
             try:
@@ -125,13 +134,6 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         record.tags["signature"] = metrics.signature
         record.tags |= {f"not_run.{name}": reason for name, reason in metrics.not_run.items()}
     return record
-
-
-def _settings(path: Path) -> dict[str, str]:
-    """Return the settings of a run as flat params; the file itself, an artifact, has the hashes of its inputs."""
-    settings = validate(dict[str, JsonValue], read_mapping(path).get("spec", {}), f"{path}: spec")
-    leaves = {key: value for key, value in flat(settings).items() if value != {}}
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()}
 
 
 def _history(path: Path) -> list[tuple[str, float, int]]:
@@ -148,96 +150,81 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
     return points
 
 
-@dataclass(frozen=True)
-class FinishedRun:
-    """A finished run, its profile's results, its folder, and that of its scores; None if it was not evaluated."""
-
-    record: Record
-    results: Path
-    folder: Path
-    scores: Path | None
-
-
-def finished_runs(results: Path) -> list[FinishedRun]:
+def finished_runs(results: Path) -> list[Record]:
     """Return the finished runs of all profiles below a folder, under the labels of their tables."""
-    runs = []
-    for folder in sorted(path.parent for path in results.glob("*/runs")):
-        for record in read_runs(folder.name, folder):
-            path = record.key.partition("/")[2]
-            scores = folder / "scores" / path if "signature" in record.tags else None
-            runs.append(FinishedRun(record, folder, folder / "runs" / path, scores))
-    return runs
+    folders = sorted(path.parent for path in results.glob("*/runs"))
+    return [record for folder in folders for record in read_runs(folder.name, folder)]
 
 
-def find_run(runs: Sequence[FinishedRun], name: str) -> FinishedRun:
+def find_run(runs: Sequence[Record], name: str) -> Record:
     """Return the run whose key, folder or name is `name`, or the only one whose key or name has it as a part."""
     path = Path(name).absolute()
-    matches = [run for run in runs if name in (run.record.key, run.record.name) or path == run.folder.absolute()]
-    matches = matches or [run for run in runs if name in run.record.key or name in run.record.name]
+    matches = [run for run in runs if name in (run.key, run.name) or path == run.folder.absolute()]
+    matches = matches or [run for run in runs if name in run.key or name in run.name]
     if len(matches) > 1:
-        first, second = (run.record.key for run in matches[:2])
+        first, second = (run.key for run in matches[:2])
         raise UnknownName(f"{name!r} is in {len(matches)} runs, such as {first} and {second}")
     if not matches:
-        names = {run.record.name for run in runs}
+        names = {run.name for run in runs}
         raise UnknownName(f"there is no run {name!r}; {nearest(name, names) if names else 'there are none yet'}")
     return matches[0]
 
 
-def run_table(runs: Sequence[FinishedRun], part: str) -> list[list[str]]:
+def run_table(runs: Sequence[Record], part: str) -> list[list[str]]:
     """Return a line of cells for each run with this part of its key or name, below the headings."""
     lines = [_HEADINGS]
-    for record in (run.record for run in runs):
-        if part not in record.key and part not in record.name:
+    for run in runs:
+        if part not in run.key and part not in run.name:
             continue
-        tags, numbers = record.tags, record.numbers
+        tags, numbers = run.tags, run.numbers
         lines.append(
             [
-                plain(f"{tags['recap_profile']}: {record.name}"),
+                plain(f"{tags['recap_profile']}: {run.name}"),
                 f"{tags['dataset']}/{tags['subset']}",
                 tags["features"],
                 f"{numbers.get('parameters', 0) / 1e6:.2f} M",
                 f"{numbers.get('epochs', 0):.0f}",
                 f"{numbers.get('training_seconds', 0) / 3600:.2f}",
                 f"{numbers['best_val_cider_d']:.1f}" if "best_val_cider_d" in numbers else "-",
-                f"{record.scores[MAIN_METRIC]:.2f}" if MAIN_METRIC in record.scores else "-",
+                f"{run.scores[MAIN_METRIC]:.2f}" if MAIN_METRIC in run.scores else "-",
             ]
         )
     return lines
 
 
-def describe_run(run: FinishedRun) -> list[str]:
+def describe_run(run: Record) -> list[str]:
     """Return what is known of a run: folder, scores, numbers of the training, settings."""
-    record = run.record
-    lines = [plain(record.name), f"folder: {run.folder}"]
-    if run.scores:
-        lines += [f"scores: {run.scores}", f"signature: {plain(record.tags['signature'])}"]
-        lines += [f"  {name}: {value:.2f}" for name, value in sorted(record.scores.items())]
-        reasons = [(name, why) for name, why in sorted(record.tags.items()) if name.startswith("not_run.")]
+    lines = [plain(run.name), f"folder: {run.folder}"]
+    if run.scores_folder:
+        lines += [f"scores: {run.scores_folder}", f"signature: {plain(run.tags['signature'])}"]
+        lines += [f"  {name}: {value:.2f}" for name, value in sorted(run.scores.items())]
+        reasons = [(name, why) for name, why in sorted(run.tags.items()) if name.startswith("not_run.")]
         lines += [f"  {name.removeprefix('not_run.')}: not run ({plain(why)})" for name, why in reasons]
     else:
         lines.append("scores: none, the run was not evaluated")
-    lines += ["training:", *(f"  {name}: {value:g}" for name, value in sorted(record.numbers.items()))]
-    return [*lines, "settings:", *(f"  {name}: {plain(value)}" for name, value in sorted(record.params.items()))]
+    lines += ["training:", *(f"  {name}: {value:g}" for name, value in sorted(run.numbers.items()))]
+    return [*lines, "settings:", *(f"  {name}: {plain(value)}" for name, value in sorted(run.params.items()))]
 
 
-def compare_runs(first: FinishedRun, second: FinishedRun) -> list[str]:
+def compare_runs(first: Record, second: Record) -> list[str]:
     """Return in what two runs differ: settings, and scores over the same images."""
     settings = [read_mapping(run.folder / "config.yaml").get("spec", {}) for run in (first, second)]
-    lines = [f"{plain(first.record.name)} -> {plain(second.record.name)}", "settings:"]
+    lines = [f"{plain(first.name)} -> {plain(second.name)}", "settings:"]
     lines += [f"  {plain(line)}" for line in differences(*settings)] or ["  all are equal"]
     lines.append("scores:")
-    if first.scores is None or second.scores is None:
-        missing = first if first.scores is None else second
-        return [*lines, f"  none, {plain(missing.record.name)} was not evaluated"]
-    reason = not_comparable(first.record.tags["signature"], second.record.tags["signature"])
+    if first.scores_folder is None or second.scores_folder is None:
+        missing = first if first.scores_folder is None else second
+        return [*lines, f"  none, {plain(missing.name)} was not evaluated"]
+    reason = not_comparable(first.tags["signature"], second.tags["signature"])
     if reason:
         return [*lines, f"  not comparable: {plain(reason)}"]
-    one, two = (read_image_scores(folder, read_metrics(folder).split) for folder in (first.scores, second.scores))
+    folders = first.scores_folder, second.scores_folder
+    one, two = (read_image_scores(folder, read_metrics(folder).split) for folder in folders)
     if one["image_id"].tolist() != two["image_id"].tolist():
-        raise RecapError(f"{first.scores} and {second.scores} were scored on different images; evaluate both again")
-    common = sorted(first.record.scores.keys() & second.record.scores.keys())
+        raise RecapError(f"{folders[0]} and {folders[1]} were scored on different images; evaluate both again")
+    common = sorted(first.scores.keys() & second.scores.keys())
     for name in common:
-        old, new = first.record.scores[name], second.record.scores[name]
+        old, new = first.scores[name], second.scores[name]
         line = f"  {name}: {old:.2f} -> {new:.2f} ({new - old:+.2f})"
         if name in one and name in two:
             test = compare_paired(one[name].tolist(), two[name].tolist())

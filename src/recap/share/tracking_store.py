@@ -70,8 +70,8 @@ def print_run_lists(*, store: Path, port: int) -> None:
 
 def _synchronize(client: MlflowClient, store: Path, profile: str, records: list[Record]) -> int:
     """Create, replace and remove runs of a profile until they equal the records; return how many were written."""
-    experiments = {name: _experiment(client, name) for name in sorted({record.experiment for record in records})}
-    missing = {(record.key, experiments[record.experiment], record.content_hash()): record for record in records}
+    experiments = {name: _experiment(client, name) for name in sorted({record.tags["dataset"] for record in records})}
+    missing = {(record.key, experiments[record.tags["dataset"]], record.content_hash()): record for record in records}
     every = [experiment.experiment_id for experiment in client.search_experiments()]
     # More runs than 50,000 MLflow returns in no page, and no profile has.
     for run in client.search_runs(every, f"tags.recap_profile = '{profile}'", max_results=50_000):

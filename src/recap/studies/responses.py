@@ -8,7 +8,7 @@ import re
 import sqlite3
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -23,7 +23,7 @@ from recap.core.files import reading
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.settings.base import Strict
-from recap.studies.sheets import Item, Sheet, Sheets
+from recap.studies.sheets import Item, Sheet, Sheets, read_sheets
 
 Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -205,9 +205,10 @@ def _number(text: str) -> str:
     return match[1] if match else text
 
 
-def simulate(sheets: Sheets, out: Path) -> None:
+def simulate(*, sheets: Path, out: Path) -> None:
     """Write a response per sheet that no person gave, and that says so; equal sheets give equal bytes."""
-    responses = [simulated_response(sheets, sheet) for sheet in sheets.sheets]
+    forms = read_sheets(sheets)
+    responses = [simulated_response(forms, sheet) for sheet in forms.sheets]
     write_json(out, [response.model_dump(mode="json") for response in responses])
     checksums.record(out)
     log.info(f"SIMULATED {counted(len(responses), 'response')}, no person answered -> {out}")
@@ -241,9 +242,10 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
     return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
 
 
-def import_responses(*, sheets: Sheets, paths: Iterable[Path], out: Path) -> Collected:
+def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> Collected:
     """Read, validate and deduplicate responses, apply the exclusion rules, write the result as JSON."""
-    collected = collect(sheets, read_responses(paths, sheets.digest))
+    forms = read_sheets(sheets)
+    collected = collect(forms, read_responses(responses, forms.digest))
     write_json(out, collected.model_dump(mode="json"))
     checksums.record(out)
     for reason in collected.refused:

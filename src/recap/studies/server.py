@@ -81,12 +81,11 @@ class Store:
         # The file is opened for each response, so that one that was removed or replaced meanwhile receives none.
         file = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(sqlite3.connect(file, timeout=LOCKED_SECONDS, isolation_level=None, uri=True)) as connection:
+            opened = sqlite3.connect(file, timeout=LOCKED_SECONDS, isolation_level="IMMEDIATE", uri=True)
+            with closing(opened) as connection, connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")  # each commit is synced
-                connection.execute("BEGIN IMMEDIATE")
                 yield connection
-                connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise DataError(
                 f"{self.path}: cannot hold responses ({error}); restore it, or name another file"

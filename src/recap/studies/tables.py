@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from recap.core import checksums
+from recap.core.documents import write_json
 from recap.core.errors import counted
 from recap.core.files import cell, csv_text
 from recap.core.log import log
-from recap.studies.analysis import LEVEL, PEARSON
-from recap.studies.responses import RULES
-from recap.studies.sheets import Sheets
+from recap.studies.analysis import LEVEL, PEARSON, analyse
+from recap.studies.responses import RULES, read_collected
+from recap.studies.sheets import Sheets, read_sheets
 from recap.tables.formats import write_formats
 from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p_text, plain
 
@@ -23,13 +24,15 @@ _DEPENDENT = (
 )
 
 
-def write_study_table(*, name: str, sheets: Sheets, statistics: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``<name>.tex``, ``.csv``, ``.html`` and ``.md``; equal statistics give equal bytes."""
-    table, numbers = study_table(sheets, statistics), _csv_table(sheets, statistics)
-    paths = write_formats(out / name, table, numbers, name=sheets.name)
+def analyse_study(*, sheets: Path, responses: Path, statistics: Path, out: Path, name: str) -> None:
+    """Write all numbers of a study as JSON, and ``<name>.tex``, ``.csv``, ``.html`` and ``.md`` into ``out``."""
+    forms = read_sheets(sheets)
+    numbers = analyse(forms, read_collected(responses, forms))
+    write_json(statistics, numbers)
+    checksums.record(statistics)
+    paths = write_formats(out / name, study_table(forms, numbers), _csv_table(forms, numbers), name=forms.name)
     checksums.record(*paths)
-    log.info(f"study {sheets.name}: {counted(len(statistics['blocks']), 'block')} -> {paths[-1]}")
-    return paths
+    log.info(f"study {forms.name}: {counted(len(numbers['blocks']), 'block')} -> {paths[-1]}")
 
 
 def study_table(sheets: Sheets, statistics: Mapping[str, Any]) -> TextTable:

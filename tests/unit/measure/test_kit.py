@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from recap.core.errors import RecapError
-from recap.measure import agreement, kit
+from recap.measure import checks, kit
 from recap.settings.models import MODELS
 
 CPU = torch.device("cpu")
 
 
 def test_every_kind_agrees_with_float64_in_every_precision():
-    rows = list(agreement.agreements(CPU, compiled=False))
+    rows = list(checks.agreements(CPU, compiled=False))
     assert {row["kind"] for row in rows} == set(MODELS.classes())
     assert {row["precision"] for row in rows} >= {"float32", "bf16"}
     assert all(row["holds"] for row in rows)

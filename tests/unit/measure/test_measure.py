@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from helpers.plans import PARAMS, planned
-from recap.measure.operations import Operations
-from recap.measure.steps import measure
+from recap.measure.steps import Operations, measure
 from recap.nn.fast import Linear, fixed_weights
 from recap.plan.amounts import Amounts
 from recap.plan.costs import StepCost

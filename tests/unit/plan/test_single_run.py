@@ -13,7 +13,7 @@ from helpers.commands import refused_command
 from helpers.plans import edited
 from helpers.refusals import refused
 from helpers.tiny_workspace import ROOT
-from recap.cli import options, train_row
+from recap.cli import options, train
 from recap.core.errors import ConfigError
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
@@ -108,7 +108,7 @@ def test_what_a_row_needs_and_is_missing_is_one_sentence(monkeypatch, capsys, tm
     words = ["train", "--row", "tiny/transformer", "--params", str(PARAMS)]
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(train_row, "_snakemake", lambda *words: 1)
+        patched.setattr(train, "_snakemake", lambda *words: 1)
         assert "tiny/transformer" in refused_command(capsys, *words)
     monkeypatch.setattr(options, "SNAKEFILE", tmp_path / "Snakefile")
     assert str(tmp_path / "Snakefile") in refused_command(capsys, *words)
@@ -118,9 +118,9 @@ def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
     stand_in = tmp_path / "python"
     stand_in.write_text("#!/bin/bash\ntrap 'touch ended; exit' TERM\ntouch started\nwhile :; do sleep 0.1; done\n")
     stand_in.chmod(0o755)
-    code = "import sys, types; from recap.cli import train_row\n"
-    code += "train_row.sys = types.SimpleNamespace(executable=sys.argv[1])\n"
-    code += "train_row._snakemake()"
+    code = "import sys, types; from recap.cli import train\n"
+    code += "train.sys = types.SimpleNamespace(executable=sys.argv[1])\n"
+    code += "train._snakemake()"
     process = subprocess.Popen([sys.executable, "-c", code, str(stand_in)], cwd=tmp_path)
     while not (tmp_path / "started").exists():
         assert process.poll() is None

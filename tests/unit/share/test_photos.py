@@ -82,12 +82,12 @@ def test_folders_and_patterns_stand_for_their_pictures(tmp_path):
     (tmp_path / "below").mkdir()
     for name in ("b.jpg", "a.PNG", ".hidden.jpg", "notes.txt", "below/c.webp", "odd[1].jpg"):
         (tmp_path / name).write_bytes(b"x")
-    outcome = find_photos([tmp_path])
-    assert [path.name for path in outcome.files] == ["a.PNG", "b.jpg", "odd[1].jpg"]
-    assert outcome.left_out == 3
-    deep = find_photos([f"{tmp_path}/**/*.[jw]*", tmp_path / "b.jpg", tmp_path / "odd[1].jpg"])
-    assert sorted(path.name for path in deep.files) == ["b.jpg", "c.webp", "odd[1].jpg"]
-    assert find_photos(["no/such*.jpg", "gone.jpg"]).files != []
+    files, left_out = find_photos([tmp_path])
+    assert [path.name for path in files] == ["a.PNG", "b.jpg", "odd[1].jpg"]
+    assert left_out == 3
+    deep, _ = find_photos([f"{tmp_path}/**/*.[jw]*", tmp_path / "b.jpg", tmp_path / "odd[1].jpg"])
+    assert sorted(path.name for path in deep) == ["b.jpg", "c.webp", "odd[1].jpg"]
+    assert find_photos(["no/such*.jpg", "gone.jpg"])[0] != []
 
 
 EVIL = PhotoCaptions("=cmd()\x1b[2J.jpg", (Caption("@sum a, b", -1.5, -1.5), Caption("b", -2.0, -2.0)))

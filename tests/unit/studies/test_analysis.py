@@ -7,10 +7,11 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.studies import make, position_of, study_of
+from recap.core.documents import write_json
 from recap.core.errors import ConfigError
 from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, study_power
 from recap.studies.responses import Submission, collect
-from recap.studies.tables import study_table, write_study_table
+from recap.studies.tables import analyse_study, study_table
 
 VOTES = {"frac_0.001": [49, 24, 78, 99], "frac_0.005": [48, 48, 59, 95], "frac_0.01": [43, 61, 55, 91]}
 CHI_SQUARE = {"frac_0.001": 51.8, "frac_0.005": 23.8, "frac_0.01": 20.0}
@@ -45,7 +46,7 @@ def test_the_published_votes_give_table_6_and_its_tests(published):
 
 
 def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, tmp_path):
-    forms, _, statistics = published
+    forms, result, statistics = published
     content = study_table(forms.sheets, statistics)
     assert [name for name, _ in content.columns] == ["0.1% data", "0.5% data", "1% data"]
     labels = ["Transformer", "AoA Transformer", "M2 Transformer", "VisualGPT", "All systems"]
@@ -53,9 +54,12 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
     lines = {line.label: [cell.text for cell in line.cells] for line in content.blocks[3].lines}
     assert lines["votes, percent"] == lines["printed"] == ["39.6", "38.0", "36.4"]
     assert [cell.text for cell in content.blocks[4].lines[0].cells] == ["51.8", "23.8", "20.0"]
-    paths = write_study_table(name="t6", sheets=forms.sheets, statistics=statistics, out=tmp_path)
-    assert [path.suffix for path in paths] == [".tex", ".csv", ".html", ".md"]
-    assert "51.79" in paths[1].read_text() and not any("SIMULATED" in path.read_text() for path in paths)
+    write_json(tmp_path / "responses.json", result.model_dump(mode="json"))
+    files = {"responses": tmp_path / "responses.json", "statistics": tmp_path / "t6.json", "out": tmp_path / "tables"}
+    analyse_study(sheets=forms.folder / "sheets.json", **files, name="t6")
+    paths = {path.suffix: path for path in (tmp_path / "tables").glob("t6.*")}
+    assert paths.keys() == {".tex", ".csv", ".html", ".md"}
+    assert "51.79" in paths[".csv"].read_text() and not any("SIMULATED" in path.read_text() for path in paths.values())
     few = {
         **statistics,
         "blocks": [{**block, "test": {**block["test"], "p_by": "exact"}} for block in statistics["blocks"]],

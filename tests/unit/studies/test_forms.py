@@ -16,9 +16,8 @@ from helpers.pages import Page
 from helpers.refusals import refused
 from helpers.studies import HOSTILE, make, study_of, write_world
 from recap.core.errors import ConfigError, DamagedFile, DataError
-from recap.studies.design import latin_square, study_tasks
 from recap.studies.forms import EQUAL, asset
-from recap.studies.make import FILES, make_study
+from recap.studies.make import FILES, latin_square, make_study, study_items
 from recap.studies.sheets import read_sheets
 
 pytestmark = pytest.mark.seconds
@@ -60,13 +59,13 @@ def test_every_image_is_seen_by_as_many_raters_as_asked_and_by_none_twice(images
     names = [{"id": f"s{number}", "label": "S"} for number in range(systems)]
     setups = [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]
     amounts = {"images": images, "raters": raters, "items": items, "seed": seed, "systems": names}
-    lists = study_tasks(study_of("recap/preference", **amounts, setups=setups), range(70))
+    lists = study_items(study_of("recap/preference", **amounts, setups=setups), range(70))
     assert all(len(tasks) <= items and len({task.image_id for task in tasks}) == len(tasks) for tasks in lists)
     assert set(Counter(task.image_id for tasks in lists for task in tasks).values()) == {raters}
     for tasks in lists:
         first = Counter(task.systems[0] for task in tasks)
         assert max(first.values()) - min(first[name["id"]] for name in names) <= (1 if systems % 2 == 0 else 2)
-    lists = study_tasks(study_of("recap/objects", **amounts, setups=setups[:1]), range(70))
+    lists = study_items(study_of("recap/objects", **amounts, setups=setups[:1]), range(70))
     seen = Counter((task.image_id, *task.systems) for tasks in lists for task in tasks)
     assert set(seen.values()) == {raters} and len(seen) == images * systems
     for tasks in lists:

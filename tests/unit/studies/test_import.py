@@ -12,7 +12,6 @@ from recap.studies.responses import (
     RULES,
     Submission,
     collect,
-    import_responses,
     read_collected,
     read_responses,
     simulate,
@@ -110,7 +109,7 @@ def test_files_of_pages_and_of_the_server_and_damaged_ones(forms, responses, tmp
     store = Store(tmp_path / "e.sqlite")
     for response in (responses[1], responses[1], responses[2]):
         store.add(response.sheet, response.content())
-    result = import_responses(sheets=forms.sheets, paths=[tmp_path], out=tmp_path / "out" / "responses.json")
+    result = forms.imported(tmp_path, tmp_path / "out" / "responses.json")
     assert [rater.sheet for rater in result.raters] == ["001", "002", "003"]
     assert len(result.refused) == 3 and result.duplicates == 0 and not result.simulated
     assert read_collected(tmp_path / "out" / "responses.json", forms.sheets) == result
@@ -146,7 +145,7 @@ def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(form
                     row[f"Answer.{item}.best.{option}"] = str(answers["best"] == option).lower()
         rows.append(row)
     path = write_csv(tmp_path / "Batch_1_results.csv", rows)
-    result = import_responses(sheets=forms.sheets, paths=[path], out=tmp_path / "responses.json")
+    result = forms.imported(path, tmp_path / "responses.json")
     assert [rater.excluded for rater in result.raters] == ["", "", "repeated_person", "", ""]
     assert [rater.answers for rater in result.raters] == [response.answers for response in responses]
     assert "SECRET" not in (tmp_path / "responses.json").read_text()
@@ -178,9 +177,9 @@ def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(forms, response
 
 
 def test_simulated_raters_are_marked_and_not_mixed_with_people(forms, responses, tmp_path):
-    simulate(forms.sheets, tmp_path / "simulated.json")
+    simulate(sheets=forms.folder / "sheets.json", out=tmp_path / "simulated.json")
     assert all(entry["simulated"] for entry in json.loads((tmp_path / "simulated.json").read_text()))
-    result = import_responses(sheets=forms.sheets, paths=[tmp_path / "simulated.json"], out=tmp_path / "responses.json")
+    result = forms.imported(tmp_path / "simulated.json", tmp_path / "responses.json")
     assert result.simulated and len(result.raters) == len(forms.sheets.sheets)
     everyone = [*read_responses([tmp_path / "simulated.json"], ""), Submission("x", responses[0])]
     with refused(DataError, "simulated"):

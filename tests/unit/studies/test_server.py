@@ -17,7 +17,7 @@ from helpers.studies import make, position_of, study_of
 from helpers.study_server import StudyServer
 from recap.core.errors import ConfigError, DataError
 from recap.studies.make import read_pictures
-from recap.studies.responses import import_responses, read_responses
+from recap.studies.responses import read_responses
 from recap.studies.server import MAX_BYTES, Store, links, make_app, public_host, serve
 
 pytestmark = pytest.mark.seconds
@@ -75,7 +75,7 @@ def test_what_is_no_response_of_the_link_is_refused(server, responses):
 def test_a_response_sent_twice_is_kept_once_and_nothing_names_the_sender(server, forms, responses, tmp_path):
     for response in responses:
         assert server.send(response).text == server.send(response).text == "received\n"
-    result = import_responses(sheets=forms.sheets, paths=[server.folder / "server.sqlite"], out=tmp_path / "r.json")
+    result = forms.imported(server.folder / "server.sqlite", tmp_path / "r.json")
     assert len(result.used()) == len(forms.sheets.sheets) and result.duplicates == result.replaced == 0
     log = (server.folder / "log").read_text()
     assert not [line for line in log.splitlines() if "POST" in line or "GET" in line]
