@@ -40,7 +40,7 @@ from recap.statistics.scores import Metrics, read_captions, read_image_scores, r
 
 PUBLISHED = "published"  # folder below that of the pages
 ENDING = ".jsonl.gz"
-TOLERANCE = 1e-9  # of scores that are made again
+TOLERANCE = 1e-9  # between published scores and those of the same captions today
 _AGAIN = "restore it from git, or delete it and publish its run again"
 _TEXTS = ("config.yaml", "history.csv")
 
