@@ -158,9 +158,13 @@ def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[
     same: defaultdict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for series, label in by_series.items():
         same[label, series.rpartition("/")[2]].append(names[series])
+    different: defaultdict[str, set[str]] = defaultdict(set)  # by setting, whose stages have one label
+    for series, label in by_series.items():
+        setting, _, stage = series.rpartition("/")
+        different[setting] |= {key for key in names[series] if len({other[key] for other in same[label, stage]}) > 1}
     unique = {}
     for series, label in by_series.items():
-        others = same[label, series.rpartition("/")[2]]
-        different = [each for key, each in names[series].items() if len({other[key] for other in others}) > 1]
-        unique[series] = f"{label} ({', '.join(different)})" if different else label
+        keys = different[series.rpartition("/")[0]]
+        suffix = ", ".join(name for key, name in names[series].items() if key in keys)
+        unique[series] = f"{label} ({suffix})" if suffix else label
     return unique

@@ -49,6 +49,13 @@ def row(label, setting="photos/full/grid/xlan@long", stage="scst"):
     return {**parts, "label": label, "stage": stage}
 
 
+def test_both_stages_of_a_setting_have_one_label():
+    whole, short = "photos/full/grid/xlan@long", "photos/full/grid/xlan@short"
+    tables = {"t": [row("X-LAN", whole), {**row("X-LAN", short), "stage": "xe"}]}
+    named = labels(tables, [f"{whole}/xe"])
+    assert named == {f"{whole}/scst": "X-LAN (long)", f"{short}/xe": "X-LAN (short)", f"{whole}/xe": "X-LAN (long)"}
+
+
 def test_a_run_has_the_label_of_its_row_and_so_has_its_first_stage():
     tables = {"t": [row("X-LAN"), row("ACF", "photos/full/grid/acf+heads=2@scst_long")]}
     first = "photos/full/grid/acf+heads=2@long/xe"
