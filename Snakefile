@@ -5,6 +5,7 @@ parameter of its rule, so that changing one reruns exactly what depends on it.
 """
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from snakemake.utils import min_version
 for folder in (workflow.basedir, f"{workflow.basedir}/workflow/rules"):
     sys.path[:] = [*(each for each in sys.path if each != folder), folder]
 
-from recap.core.log import configure
+from recap.core.log import FAILURES_VARIABLE, configure
 from recap.plan.paths import data_files, feature_files
 
 from workflow.plan import dated_later, due_jobs, due_runs
@@ -28,6 +29,8 @@ min_version("9.27")
 configure()
 # A plan makes millions of objects that stay, which Python would search for garbage again and again: an eighth of its time.
 gc.set_threshold(200_000, 20, 50)
+# Where jobs record why they failed; their messages are about this workflow then.
+os.environ[FAILURES_VARIABLE] = str(Path(".snakemake/failures").absolute())
 
 # A profile given with --configfile takes the demo's place; Snakemake would lay it over the demo instead.
 if not {"name", "tables"} & set(config):

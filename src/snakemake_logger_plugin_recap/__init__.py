@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from recap.core.log import NOTHING_TO_DO, duration
+from recap.core.log import FAILURES_VARIABLE, NOTHING_TO_DO, duration, failure_file
 from recap.plan.run import job_label
 
 PASS_ON = {"recap": True}  # as `extra`: this record of Snakemake's logger is for the terminal, too
-# How `recap.cli.errors` logs the end of a command, up to the next entry or a traceback.
-_REASON = re.compile(r"(?ms)^(\S+ \S+) ERROR   errors: (?:recap: )?(.+?)(?=^\d{4}-\d\d-\d\d |^Traceback |\Z)")
 _labels: dict[str, str] = {}
 _due: list[Callable[[], list[str]]] = []
 _muted: list[bool] = []
@@ -63,7 +59,6 @@ class LogHandler(LogHandlerBase):
         self._started: dict[int, float] = {}  # job id -> time.monotonic()
         self._seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
         self._ended = ""  # the job that ended last, until its progress is printed
-        self._earlier: dict[int, list[tuple[str, str]]] = {}  # job id -> failures that its log has of earlier attempts
         self._failures: dict[int, str] = {}  # by job id; a later attempt may succeed
         self._before: list[logging.LogRecord] | None = []  # notes before a run; None once it has begun
         self._errors: list[logging.LogRecord] = []  # until it is known whether they are about a job
@@ -123,7 +118,9 @@ class LogHandler(LogHandlerBase):
         called = job_label(record.rule_name, dict(record.wildcards), _labels)
         self._names[record.jobid] = f"{record.rule_name} {called}".strip()
         self._started[record.jobid] = time.monotonic()
-        self._earlier[record.jobid] = _reasons(record)
+        reason = _failure(record)
+        if reason is not None:
+            reason.unlink(missing_ok=True)
         self._print(f"{_clock()} begin   {self._names[record.jobid]}")
 
     def _end(self, record: Any) -> None:
@@ -139,16 +136,17 @@ class LogHandler(LogHandlerBase):
         self._ended = ""
 
     def _fail(self, record: Any) -> None:
-        """Print which job failed and the reason that its command logged, else what a cluster or Snakemake says."""
+        """Print which job failed and the reason that its command recorded, else what a cluster or Snakemake says."""
         errors = [error for error in self._errors if error.thread == record.thread]
         self._errors = [error for error in self._errors if error not in errors]
-        earlier = self._earlier.get(record.jobid, [])
-        logged = [each for each in _reasons(record) if each not in earlier]
-        reason = logged[-1][1].strip() if logged else _on_cluster(record) or "killed, or out of memory?"
+        file = _failure(record)
+        recorded = file is not None and file.exists()
+        unknown = _on_cluster(record) or "killed, or out of memory?"
+        reason = file.read_text(encoding="utf-8") if file is not None and recorded else unknown
         name = self._names.get(record.jobid, record.rule_name)
         self._failures[record.jobid] = f"{name}: {reason}"
         self._print(f"{_clock()} FAILED  {self._duration(record.jobid)}: {reason}")
-        for error in [] if logged else errors:
+        for error in [] if recorded else errors:
             self._print(self.format(error))
 
     def _summarize(self) -> None:
@@ -176,11 +174,14 @@ class LogHandler(LogHandlerBase):
         stream.flush()
 
 
-def _reasons(record: Any) -> list[tuple[str, str]]:
-    """Return when and why a job's command failed, by its log file; nothing if it is no `recap` command."""
+def _failure(record: Any) -> Path | None:
+    """Return the file for the reason why a job's command failed, or None if it is no `recap` command."""
     arguments = shlex.split(record.shellcmd or "")
-    log = next((Path(file) for option, file in pairwise(arguments) if option == "--log-file"), None)
-    return _REASON.findall(log.read_text(encoding="utf-8", errors="replace")) if log and log.exists() else []
+    pairs = zip(arguments, arguments[1:], strict=False)
+    start = next((number + 2 for number, pair in enumerate(pairs) if pair == ("-m", "recap")), None)
+    if start is None or FAILURES_VARIABLE not in os.environ:
+        return None
+    return failure_file(Path(os.environ[FAILURES_VARIABLE]), arguments[start:])
 
 
 def _on_cluster(record: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from recap.core.errors import RecapError
-from recap.core.log import FILE_ONLY, log
+from recap.core.log import FILE_ONLY, log, record_failure
 from recap.core.process import out_of_memory
 
 _FULL_MEMORY = (
@@ -41,8 +41,10 @@ def one_sentence() -> Iterator[None]:
         sentence = _sentence(error)
         if sentence is None:
             bug = f"{type(error).__name__}: {error} (a bug of recap: see the traceback above)"
+            record_failure(bug)
             log.error(bug, exc_info=True, extra=FILE_ONLY)  # Python prints the traceback on the terminal
             raise
+        record_failure(sentence)
         log.error(f"recap: {sentence}")
         if sentence != _FULL_MEMORY:
             sys.exit(2)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import TextIOBase
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from recap.core.errors import RecapError
+from recap.core.hashing import value_hash
 
 Item = TypeVar("Item")
 
@@ -22,7 +23,7 @@ LEVELS = ("debug", "info", "warning", "error")
 VARIABLE = "RECAP_LOG"  # path of the log file, where --log-file does not name one
 FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
 FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
-WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
+FAILURES_VARIABLE = "RECAP_FAILURES"  # set by the workflow for its jobs: the folder of the reasons why they failed
 # What the workflow prints then; `recap artifacts push` looks for it.
 NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
 _FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
@@ -87,6 +88,29 @@ def _show_label(record: logging.LogRecord) -> bool:
 log.addFilter(_show_label)
 
 
+def in_workflow() -> bool:
+    """Return whether this process is a job of a workflow, and so shares the terminal with others."""
+    return FAILURES_VARIABLE in os.environ
+
+
+def failure_file(folder: Path, arguments: Sequence[str]) -> Path:
+    """Return the file for a command's failure, named by the arguments of ``recap``, which both sides know."""
+    return folder / f"{value_hash(list(arguments))}.txt"
+
+
+def record_failure(reason: str) -> None:
+    """Write why this job of a workflow fails: the workflow prints it beside the job's name, and in its summary."""
+    if not in_workflow():
+        return
+    file = failure_file(Path(os.environ[FAILURES_VARIABLE]), sys.argv[1:])
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(reason, encoding="utf-8", errors="replace")
+    except OSError as error:
+        # The disk itself may be the failure; the reason is printed to standard error in any case.
+        log.error(f"recap: {file}: {error.strerror}")
+
+
 def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
     """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take.
 
@@ -109,7 +133,7 @@ def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str
         total = len(items)  # type: ignore[arg-type]
     options |= {"total": total, "unit": f" {unit}"}
     # Jobs of a workflow share one terminal, so they print lines, too.
-    if sys.stderr.isatty() and WORKFLOW_VARIABLE not in os.environ:
+    if sys.stderr.isatty() and not in_workflow():
         return tqdm(items, desc=shown(name), mininterval=0.5, file=sys.stderr, **options)
     rest = "{n_fmt} of {total_fmt}{unit}, {remaining} left" if total else "{n_fmt}{unit}, {elapsed} so far"
     options |= {"delay": _FIRST_LINE, "mininterval": _SPACING, "miniters": 1, "leave": False}

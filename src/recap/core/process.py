@@ -21,10 +21,11 @@ from typing import Any, Self
 
 from recap.core.errors import InUse, RecapError, first_line
 from recap.core.files import try_lock
-from recap.core.log import WORKFLOW_VARIABLE, log
+from recap.core.log import log
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
+WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
 SHARED = "RECAP_JOBS_PER_GPU"  # how many of the workflow's jobs share a GPU
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written

@@ -1,6 +1,7 @@
 """Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by a library call."""
 
 import re
+import sys
 
 import pytest
 
@@ -8,13 +9,16 @@ from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import RecapError
 from recap.core.log import (
+    FAILURES_VARIABLE,
     FILE_ONLY,
     LABELS,
     byte_bar,
     configure,
     duration,
+    failure_file,
     log,
     progress,
+    record_failure,
     shown,
 )
 
@@ -111,3 +115,13 @@ def test_bytes_are_counted_and_short_work_and_pieces_of_a_whole_print_nothing(cl
     for _ in progress(range(1000), name="", unit="steps"):
         clock[0] += 1
     assert capsys.readouterr().err == ""
+
+
+def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["recap", "train", "--stage", "xe"])
+    monkeypatch.delenv(FAILURES_VARIABLE, raising=False)
+    record_failure("nobody waits for it")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path / "failures"))
+    record_failure("the loss is nan")
+    assert failure_file(tmp_path / "failures", ["train", "--stage", "xe"]).read_text() == "the loss is nan"
