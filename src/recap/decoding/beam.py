@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from recap.core.errors import ConfigError
-from recap.decoding.step import DecodingBatch, S, Step, any_finished, forbid
+from recap.decoding.step import DecodingBatch, S, Step, any_leave, forbid
 from recap.settings.recipes import DecodingSettings
 
 
@@ -82,7 +82,7 @@ def beam_search(
         else:
             done = done.gather(1, beams) | (tokens == batch.eos)
             finished = done.all(1) | (length == longest)
-        if any_finished(finished, log_probabilities, active, length):
+        if any_leave(finished, log_probabilities, active, length, together=batch.together):
             if settings.finished != "set_aside":
                 results[active[finished], :, :length] = history[finished]
                 sums[active[finished]] = total[finished]

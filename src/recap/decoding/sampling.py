@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recap.decoding.step import DecodingBatch, S, Step, any_finished
+from recap.decoding.step import DecodingBatch, S, Step, any_leave
 
 
 @torch.no_grad()
@@ -41,7 +41,7 @@ def sample(
         results[active, :, position] = tokens
         done = done | (tokens == batch.eos)
         finished = done.all(1)
-        if any_finished(finished, log_probabilities, active, position + 1):
+        if any_leave(finished, log_probabilities, active, position + 1, together=batch.together):
             unfinished = (~finished).nonzero()[:, 0]
             if not len(unfinished):
                 break

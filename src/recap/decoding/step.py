@@ -39,16 +39,16 @@ class NonFiniteLogits(TrainingError):
         self.position, self.images = position, images  # tokens counted from 1; images by their index in the batch
 
 
-def any_finished(finished: Tensor, log_probabilities: Tensor, images: Tensor, position: int) -> bool:
-    """Return whether any image is finished, [B'], and refuse NaN in [B', C, V]: one wait for a GPU a token.
+def any_leave(finished: Tensor, log_probabilities: Tensor, images: Tensor, position: int, *, together: bool) -> bool:
+    """Return whether images leave the batch, [B'], and refuse NaN in [B', C, V]: one wait for a GPU a token.
 
-    `images` [B'] are the indices of the rows in the batch.
+    Each leaves once it is finished, or all `together`; `images` [B'] are the indices of the rows in the batch.
     """
     bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
-    lost, ended = torch.stack([bad.any(), finished.any()]).tolist()
+    lost, leave = torch.stack([bad.any(), finished.all() if together else finished.any()]).tolist()
     if lost:
         raise NonFiniteLogits(position, images[bad].tolist())
-    return bool(ended)
+    return bool(leave)
 
 
 def ban_tokens(scores: Tensor, banned: Sequence[int]) -> Tensor:
@@ -80,6 +80,7 @@ class DecodingBatch:
     eos: int
     pad: int
     device: torch.device  #: where the tokens are
+    together: bool = False  #: whether images leave all at once, so that a step's shapes are those of its position
 
 
 def forbid(

@@ -28,6 +28,7 @@ from recap.features.ahead import prefetch
 from recap.metrics.base import sanitize
 from recap.metrics.scores import evaluate_captions
 from recap.models.base import Captioner
+from recap.models.compiled import is_compiled
 from recap.models.ensemble import Ensemble
 from recap.nn.fast import fixed_weights
 from recap.plan.source import job_code
@@ -70,7 +71,8 @@ def decode_candidates(
     with closing(prefetch((ids, features.read(ids)) for ids in batches)) as reading:
         for ids, images in progress(reading, name=name, unit="batches", total=len(batches)):
             state = model.start(model.encode(images.to(device)))
-            beams = search(step, state, DecodingBatch(len(ids), BOS, EOS, PAD, device), settings, bad_endings)
+            batch = DecodingBatch(len(ids), BOS, EOS, PAD, device, together=is_compiled(model))
+            beams = search(step, state, batch, settings, bad_endings)
             numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))
             for image, *rows in zip(ids, *numbers, strict=True):
                 candidates[image] = [

@@ -26,7 +26,7 @@ from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
 from recap.models.base import build_model
-from recap.models.compiled import compile_passes
+from recap.models.compiled import compile_passes, is_compiled
 from recap.models.images import Images, InputSpec, Stream
 from recap.nn.fast import fixed_weights
 from recap.plan.amounts import StepInputs, StepShape
@@ -113,7 +113,7 @@ class Trial:
 
     def search(self, images: Images, beam: DecodingSettings) -> Tensor:
         """Return the captions that a search ends with for images, [B, K, T]."""
-        batch = DecodingBatch(len(images), BOS, EOS, PAD, self.device)
+        batch = DecodingBatch(len(images), BOS, EOS, PAD, self.device, together=is_compiled(self.model))
         settings = beam.model_copy(update={"max_length": self.shape.inputs.longest})
         with fixed_weights():
             state = self.model.start(self.model.encode(images))

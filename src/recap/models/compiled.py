@@ -1,7 +1,8 @@
 """The passes of a training under `torch.compile`: few kernels, which CUDA graphs replay without the host.
 
 Captions are padded to whole buckets of tokens, so that there are few shapes. A recurrent model compiles one word, which
-its loop calls. The step of a search has other shapes at every word: one graph serves all, which nothing replays.
+its loop calls. The step of a search is one graph too, whose sizes are those of the word; each of its words is recorded
+once for a number of images, which therefore leave a search together.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
         longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.in_buckets else 0), value=PAD)
         return index.pack(model.decode(longer, memory)[..., : tokens.shape[-1], :])
 
-    plain_step, compiled_step = model.step, torch.compile(model.step, backend=backend, dynamic=True)
+    plain_step, compiled_step = model.step, torch.compile(model.step, backend=backend, mode=mode, dynamic=True)
 
     def step(tokens: Tensor, state: State[Any]) -> tuple[Tensor, State[Any]]:
         # Sizes 0 and 1 would have graphs of their own.
@@ -52,11 +53,9 @@ def _with_gradient(plain: Callable[..., Any], compiled: Callable[..., Any], *, b
     """Return a pass that is compiled where a gradient is asked for; `begins`: each call begins a step."""
 
     def run(*inputs: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return plain(*inputs)
         if begins:  # what graphs of the step before have written is no longer read
             torch.compiler.cudagraph_mark_step_begin()
-        return compiled(*inputs)
+        return (compiled if torch.is_grad_enabled() else plain)(*inputs)
 
     return run
 

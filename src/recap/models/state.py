@@ -170,6 +170,10 @@ class KeyValueCache:
         """Write the newest token of each beam, keys and values [B, C, H, 1, K]; no gradient passes."""
         entries = [x.detach()[:, :, :, 0].transpose(1, 2) for x in key_value]  # [B, H, C, K]
         stored = self.storage.layers[layer] or [x[:, :, :0] for x in entries]
+        if torch.compiler.is_compiling():  # a graph that writes into what it is given cannot be recorded
+            before = [x.narrow(2, 0, self.size - x_new.shape[2]) for x, x_new in zip(stored, entries, strict=True)]
+            self.storage.layers[layer] = [torch.cat(pair, 2) for pair in zip(before, entries, strict=True)]
+            return
         stored = [self._with_space(*pair) for pair in zip(stored, entries, strict=True)]
         for whole, new in zip(stored, entries, strict=True):
             whole[:, :, self.size - new.shape[2] : self.size] = new

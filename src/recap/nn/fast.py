@@ -254,7 +254,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
     fixed = weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and fast()
     used = _used.get() if fixed else None
     large = used is not None or x.numel() * len(weight) >= MIN_PRODUCTS
-    if not large or not x.numel() or not suits_onednn(x, weight):
+    if not fast() or not large or not x.numel() or not suits_onednn(x, weight):
         return linear(x, weight, bias)
     flat = x.reshape(-1, x.shape[-1])
     if used is None:

@@ -17,6 +17,7 @@ from recap.decoding.sampling import draw, nucleus, sample, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
 from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies
 from recap.models.base import Captioner
+from recap.models.compiled import is_compiled
 from recap.models.state import Memory
 from recap.nn.fast import fixed_weights
 from recap.nn.rows import PackedIndex
@@ -220,7 +221,7 @@ class SelfCriticalObjective:
             both = sample(
                 with_banned_tokens(self.model.step, BANNED),
                 self.model.start(memory),
-                DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device),
+                self.batch(memory),
                 max_length=self.max_length,
                 samples=samples,
                 top_p=self.stage.top_p,
@@ -232,9 +233,13 @@ class SelfCriticalObjective:
     def search(self, memory: Memory, beam: int) -> Tensor:
         """Return the captions [B, beam, max_length] of a beam search."""
         step = with_banned_tokens(self.model.step, BANNED)
-        batch = DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device)
         settings = DecodingSettings(beam=beam, max_length=self.max_length)
-        return beam_search(step, self.model.start(memory), batch, settings).tokens
+        return beam_search(step, self.model.start(memory), self.batch(memory), settings).tokens
+
+    def batch(self, memory: Memory) -> DecodingBatch:
+        """Return what a search begins with."""
+        together = is_compiled(self.model)
+        return DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device, together)
 
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""

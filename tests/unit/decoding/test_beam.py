@@ -1,5 +1,7 @@
 """Beam search and sampling on a toy language model with known probabilities."""
 
+from dataclasses import asdict, replace
+
 import pytest
 import torch
 
@@ -40,6 +42,23 @@ def test_result_is_independent_of_the_batch():
         alone = beam_search(STEP, one, batch(1), settings(3))
         assert torch.equal(alone.tokens[0], together.tokens[image])
         torch.testing.assert_close(alone.scores[0], together.scores[image])
+
+
+@pytest.mark.parametrize("finished", ["stay", "set_aside"])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_images_that_leave_together_have_the_same_captions(beam, finished):
+    options, sizes = settings(beam, 9, finished=finished), set()
+
+    def step(tokens, state):
+        sizes.add(len(tokens))
+        return STEP(tokens, state)
+
+    apart = beam_search(step, toy_state(40, 9), batch(40), options)
+    assert len(sizes) > 3
+    sizes.clear()
+    together = beam_search(step, toy_state(40, 9), replace(batch(40), together=True), options)
+    assert sizes == {40}
+    torch.testing.assert_close(asdict(together), asdict(apart), atol=0, rtol=0)
 
 
 def test_scores_are_the_sum_of_log_probabilities_and_sorted():

@@ -80,7 +80,7 @@ def test_a_compiled_search_finds_the_plain_captions_with_few_graphs(name, config
     def captions():
         torch.manual_seed(0)
         with torch.no_grad():
-            memory, start = model.encode(images), DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"))
+            memory, start = model.encode(images), DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"), together=True)
             beams = beam_search(model.step, model.start(memory), start, DecodingSettings(beam=2, max_length=6))
             drawn = sample(model.step, model.start(memory), start, max_length=6, samples=2, greedy=True)
         return beams.tokens, beams.scores, drawn

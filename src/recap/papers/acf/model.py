@@ -318,7 +318,7 @@ class LineClusters(AdaptiveClusters):
             previous = prefix[..., last : last + 1] - prefix[..., last - 1 : last] if last else torch.zeros_like(new)
             return (new + previous).expand(*new.shape[:-1], last + 1)
         counts = torch.arange(last, -1, -1, device=new.device)[:, None] + self.own
-        ends, starts = prefix[..., last + self.own, None], prefix[..., : last + 1]
+        ends, starts = prefix[..., self.own - 2, None], prefix[..., : last + 1]
         return step_scores(new[..., None, :], ends=ends, starts=starts, shares=shares_of(counts, new.dtype))[..., 0]
 
 
