@@ -70,9 +70,8 @@ def decode_candidates(
     batches = [image_ids[first : first + size] for first in range(0, len(image_ids), size)]
     with closing(prefetch((ids, features.read(ids)) for ids in batches)) as reading:
         for ids, images in progress(reading, name=name, unit="batches", total=len(batches)):
-            state = model.start(model.encode(images.to(device)))
             batch = DecodingBatch(len(ids), BOS, EOS, PAD, device, together=is_compiled(model))
-            beams = search(step, state, batch, settings, bad_endings)
+            beams = search(step, model.start(model.encode(images.to(device))), batch, settings, bad_endings)
             numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))
             for image, *rows in zip(ids, *numbers, strict=True):
                 candidates[image] = [

@@ -238,8 +238,7 @@ class SelfCriticalObjective:
 
     def batch(self, memory: Memory) -> DecodingBatch:
         """Return what a search begins with."""
-        together = is_compiled(self.model)
-        return DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device, together)
+        return DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device, is_compiled(self.model))
 
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
