@@ -89,7 +89,7 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
     self_critical = (lines.stage == _SECOND).any()
     axes.set_xlabel("epoch" + ("\n(triangles: self-critical, after cross-entropy)" if self_critical else ""))
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)
     _save(drawing, axes, columns, figure)
 
