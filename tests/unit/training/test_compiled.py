@@ -89,7 +89,7 @@ def test_a_compiled_search_finds_the_plain_captions_with_few_graphs(name, config
     compile_passes(model, backend=counter)
     torch.testing.assert_close(captions(), plain)
     graphs = counter.frame_count
-    assert graphs <= 8  # torch compiles no more of a function, and runs what is beyond as it is
+    assert graphs <= 4  # not one for each word; sizes that are equal by chance cost some
     captions()
     assert counter.frame_count == graphs
     torch._dynamo.reset()
