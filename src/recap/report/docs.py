@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -171,21 +171,23 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
 
 def _missing(plan: RunPlan, headers: Mapping[str, Header], behind: Mapping[str, Training]) -> Iterator[str]:
     """Yield the rows that are not published with their hours, the shortest first: what more computing would tell."""
-    labels, hours, done, rows = plan.labels(), _planned_hours(plan), set(behind), list[tuple[float, str]]()
+    labels, hours, done = plan.labels(), _planned_hours(plan), set(behind)
+    known, unknown = list[tuple[float, str]](), Counter[str]()
     for table_id, row in ((table_id, row) for table_id, table in plan.tables.items() for row in table.rows):
         missing = [run for run in row_runs(row, plan.seeds[table_id]) if run.path not in headers]
         todo = {stage.path for run in missing for part in run.parts() for stage in plan.stages(part)} - done
         done |= todo
-        if missing:
+        if not todo <= hours.keys():
+            unknown[table_id] += 1
+        elif todo:
             seeds = "ensemble" if missing[0].members else _seeds([str(run.seed) for run in missing])
             label = f"{plain(labels[series_of(missing[0].path)])}, {STAGE_NAMES[row.stage]} ({table_id}), {seeds}"
-            rows.append((sum(hours.get(path, math.inf) for path in todo), markdown_text(label)))
-    if rows:
+            known.append((sum(hours[path] for path in todo), markdown_text(label)))
+    if known or unknown:
         yield from ("", "### What more computing would tell", "")
-        yield "Planned rows that are not published, the shortest first; a training that rows share counts once."
-        yield from ("", *(f"- {label}: {took:.1f} core hours" for took, label in sorted(rows) if took < math.inf))
-        if unknown := [label for took, label in rows if took == math.inf]:
-            yield f"- Hours by `recap plan`: {'; '.join(unknown)}"
+        yield "Planned rows that are not published, the shortest first; a row whose trainings another has is left out."
+        yield from ("", *(f"- {label}: {took:.1f} core hours" for took, label in sorted(known)))
+        yield from (f"- {counted(n, 'row')} of {table_id}: hours by `recap plan`" for table_id, n in unknown.items())
 
 
 def _planned_hours(plan: RunPlan) -> dict[str, float]:
@@ -198,8 +200,7 @@ def _planned_hours(plan: RunPlan) -> dict[str, float]:
             key = costs.training_shape(run).key
             if key in sizes:  # so that no model is built, which takes torch
                 parameters[inputs_of(run)] = sizes[key]
-                seconds = costs.training(run).seconds
-                hours[run.path] = next((each / _HOUR for name, each in seconds.items() if ONE_CORE in name), math.inf)
+                hours.update((run.path, s / _HOUR) for by, s in costs.training(run).seconds.items() if ONE_CORE in by)
     return hours
 
 
