@@ -69,25 +69,25 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a band from the lowest to the highest."""
+    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a bar from the lowest to the highest."""
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
     height = 4.8 + 0.2 * -(-len(colours) // columns)  # inches; of the legend, too
     drawing = Drawing(figsize=(9, height), dpi=150, layout="constrained")
     axes = drawing.add_subplot()
     for index, (label, colour) in enumerate(colours.items()):
-        dash = _DASHES[index // len(COLOURS) % len(_DASHES)]  # another where colors repeat
-        axes.plot([], [], color=colour, linestyle=dash, marker="o", label=plain(label))  # also without an epoch yet
+        style = dict[str, Any](color=colour, linestyle=_DASHES[index // len(COLOURS) % len(_DASHES)], markersize=4)
+        axes.plot([], [], marker="o", label=plain(label), **style)  # also without an epoch yet
+        apart = 0.2 * ((index + 0.5) / len(colours) - 0.5)  # so that no bar hides another
         for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
             validated = of_stage.dropna(subset="percent")
-            epochs = validated.start + validated.epoch  # those of the second stage follow those of the first
+            epochs = validated.start + validated.epoch + apart  # those of the second stage follow those of the first
             seeds = validated.percent.groupby(epochs).agg(["mean", "min", "max"])
-            marker = "^" if stage == _SECOND else "o"
-            axes.plot(seeds.index, seeds["mean"], color=colour, linestyle=dash, marker=marker, markersize=4)
-            axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=colour, alpha=0.15, lw=0)
-    axes.set_title("Validation CIDEr-D after each epoch: mean over seeds, band from the lowest to the highest")
-    self_critical = (lines.stage == _SECOND).any()
-    axes.set_xlabel("epoch" + ("\n(triangles: self-critical, after cross-entropy)" if self_critical else ""))
+            ends = [seeds["mean"] - seeds["min"], seeds["max"] - seeds["mean"]]
+            axes.errorbar(seeds.index, seeds["mean"], yerr=ends, marker="^" if stage == _SECOND else "o", **style)
+    axes.set_title("Validation CIDEr-D after each epoch: mean over seeds, bar from the lowest to the highest")
+    second = (lines.stage == _SECOND).any()
+    axes.set_xlabel("epoch\n(triangles: self-critical, after cross-entropy)" if second else "epoch")
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.grid(alpha=0.3)

@@ -24,7 +24,7 @@ from recap.tables.samples import ScoredCaptions, choose_samples
 from recap.tables.text import plain
 
 _EDGE, _GALLERY_EDGE = 480, 320  # pixels of a photo's longer edge in the report and in the gallery
-_CURVES = "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a band from the lowest to the highest."
+_CURVES = "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a bar from the lowest to the highest."
 
 
 @dataclass(frozen=True)

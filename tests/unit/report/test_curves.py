@@ -95,12 +95,12 @@ def axes_of(tmp_path, monkeypatch):
     return draw
 
 
-def test_seeds_of_a_label_are_one_line_with_a_band(axes_of):
+def test_seeds_of_a_label_are_one_line_with_bars(axes_of):
     axes = axes_of(curve("a"), curve("a", more=100.0))
     (line,) = (line for line in axes.lines if len(line.get_xdata()))
     assert list(line.get_ydata()) == [150, 250, 350]
-    (band,) = axes.collections
-    assert {(1, 100), (1, 200), (3, 300), (3, 400)} <= {tuple(point) for point in band.get_paths()[0].vertices}
+    (bars,) = axes.collections
+    assert [list(ends[:, 1]) for ends in bars.get_segments()] == [[100, 200], [200, 300], [300, 400]]
 
 
 def test_a_second_stage_follows_its_first_with_another_mark(axes_of):
