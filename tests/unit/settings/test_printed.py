@@ -47,6 +47,14 @@ def test_every_printed_number_deviation_and_p_is_that_of_the_paper():
     assert counts == {"printed": 1577, "printed_sd": 144, "printed_p": 68}
 
 
+def test_what_our_own_tables_repeat_of_the_print_is_in_a_table_of_the_paper():
+    printed = [(name, row.printed) for name, table in TABLES.items() for row in rows(table) if row.printed]
+    papers = [row.items() for name, row in printed if not name.startswith("recap/")]
+    repeated = [(name, row) for name, row in printed if name.startswith("recap/")]
+    assert repeated
+    assert [each for each in repeated if not any(each[1].items() <= row for row in papers)] == []
+
+
 @cache
 def plan():
     """The plan of every table that is looked at, without a scale."""
