@@ -29,6 +29,7 @@ from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.transformer.settings import TransformerSizes
 
 MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
+MakeLayer = Callable[..., nn.Module]  # builds a layer from its parts: those of `EncoderLayer` or `DecoderLayer`
 
 
 @constant
@@ -38,16 +39,21 @@ def grid_positions(side: int, width: int, dtype: torch.dtype, device: torch.devi
 
 
 class Transformer(TransformerDecoder[Memory]):
-    """Encoder-decoder Transformer; other papers give it attentions, masks and a decoder layer of their own.
+    """Encoder-decoder Transformer; other papers give it attentions, masks and layers of their own.
 
-    `make_attention` builds the attention of a place.
+    `make_attention` builds the attention of a place, `make_encoder_layer` and `make_decoder_layer` one layer each.
     """
 
-    decoder_layer = DecoderLayer
     keep_masks = False  #: whether the encoder gets masks that hide nothing, too
 
     def __init__(
-        self, inputs: InputSpec, settings: TransformerSizes, *, make_attention: MakeAttention | None = None
+        self,
+        inputs: InputSpec,
+        settings: TransformerSizes,
+        *,
+        make_attention: MakeAttention | None = None,
+        make_encoder_layer: MakeLayer = EncoderLayer,
+        make_decoder_layer: MakeLayer = DecoderLayer,
     ) -> None:
         super().__init__()
         d_model, dropout = settings.d_model, settings.dropout
@@ -66,8 +72,8 @@ class Transformer(TransformerDecoder[Memory]):
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.visual_positions = settings.visual_positions
-        self.encoder = Stack[EncoderLayer](
-            EncoderLayer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
+        self.encoder = Stack[Any](
+            make_encoder_layer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
             for _ in range(settings.encoder_layers)
         )
         self.encoder_norm = final_norm(d_model)
@@ -76,7 +82,7 @@ class Transformer(TransformerDecoder[Memory]):
             d_model=d_model,
             dropout=dropout,
             layers=(
-                self.decoder_layer(
+                make_decoder_layer(
                     attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual
                 )
                 for _ in range(settings.decoder_layers)

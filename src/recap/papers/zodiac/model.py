@@ -206,8 +206,6 @@ class PrefixState(TransformerState[Memory]):
 class Zodiac(Transformer):
     """Transformer with ZoDIAC attention."""
 
-    decoder_layer = ZodiacDecoderLayer
-
     def __init__(self, inputs: InputSpec, settings: ZodiacModel) -> None:
         rap_scope = settings.rap_scope
 
@@ -223,7 +221,7 @@ class Zodiac(Transformer):
                 gelu=settings.gelu,
             )
 
-        super().__init__(inputs, settings, make_attention=attention)
+        super().__init__(inputs, settings, make_attention=attention, make_decoder_layer=ZodiacDecoderLayer)
         # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
         self.keep_masks = rap_scope == "as_released"
         self.in_buckets = not self.keep_masks
