@@ -228,16 +228,19 @@ class Scaler:
         layers: list[Layer] = []
         shown: dict[str, Any] = {}
         if any(layer.models for _, layer in self.layers):
-            # A kind without sizes takes those of the nearest kind that its class extends.
             kinds = MODELS.lineage(type(load_named(self.params, "models", base)))
-            kind = next((kind for kind in kinds if any(kind in layer.models for _, layer in self.layers)), None)
-            if kind is None:
+            for place, layer in self.layers:
+                # A kind's sizes change those of the kinds that its class extends.
+                for kind in reversed(kinds):
+                    if kind not in layer.models:
+                        continue
+                    layers.append((self.scale.source(place, f"models.{kind}"), layer.models[kind]))
+                    # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
+                    if place:
+                        shown = merged(shown, layer.models[kind])
+            if not layers:
                 file = f"{self.params.name}/<paper>/scales/{self.scale.name}.yaml"
                 raise ConfigError(f"scale {self.scale.name!r} lacks the key 'models.{kinds[0]}'; add it in {file}")
-            sizes = [(place, layer.models[kind]) for place, layer in self.layers if kind in layer.models]
-            layers = [(self.scale.source(place, f"models.{kind}"), values) for place, values in sizes]
-            # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
-            shown = reduce(merged, (values for place, values in sizes if place), shown)
         layers += [(f"{where}: model", changes)] if changes else []
         return Variant("models", base, tuple(layers), merged(shown, changes))
 

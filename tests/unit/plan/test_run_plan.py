@@ -177,14 +177,18 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
         planned(params, "scene")
 
 
-def test_a_kind_without_sizes_takes_those_of_the_kind_that_its_class_extends(params):
+def test_a_kind_has_the_sizes_of_the_kind_that_its_class_extends_with_its_own_changes(params, monkeypatch):
     class WiderTransformer(TransformerModel):
         """A kind of a plug-in, for which no scale has sizes."""
 
     assert MODELS.lineage(WiderTransformer) == ["transformer"]
-    edited(params, "zodiac/scales/scenes.yaml", models={})
-    with refused(ConfigError, "'scenes'", "'models.zodiac'"):
-        planned(params, tables=["recap/zodiac_scst"])
+    monkeypatch.setattr(MODELS, "lineage", lambda kind: ["zodiac", "transformer"])
+    edited(params, "zodiac/scales/scenes.yaml", models={"zodiac": {"d_feed_forward": 64}})
+    plan = planned(params, tables=["recap/zodiac_scst"])
+    row = next(row for row in plan.tables["recap/zodiac_scst"].rows if row.id == "zodiac")
+    settings = plan.variant("models", row.model).with_sources(params)
+    assert settings["d_model"] == (128, "params/transformer/scales/scenes.yaml: models.transformer")
+    assert settings["d_feed_forward"] == (64, "params/zodiac/scales/scenes.yaml: models.zodiac")
 
 
 def test_the_sentence_under_a_table_says_what_was_replaced_and_no_more():
