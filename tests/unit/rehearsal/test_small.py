@@ -82,7 +82,7 @@ def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_tha
         return {run.dataset for run in runs}, {run.stage for run in runs}, features, models, figures
 
     assert work(short) == work(plan)
-    assert len(short.trained()) < len(plan.trained())
+    assert len(short.trained()) <= len(plan.trained())  # a paper of two rows has nothing to leave out
     assert bool(short.profile.studies) == bool(plan.profile.studies)
     assert bool(short.figures) == bool(plan.figures)
     assert bool(choices(short)) == bool(choices(plan))
