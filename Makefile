@@ -4,6 +4,7 @@
 # make test     lint, types, import rules, banned phrases, unit tests and one small workflow        make lint    the first four alone
 # make quick    the unit tests that take less than a second each: about a minute on two cores
 # make test-all all other tests: the workflow, faults, kills, mutated inputs, simulations
+# make test-nightly  the same with all mutations, simulations and rehearsals, where test-all takes some of them
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
 # make results  score all published captions again, make all pages of docs/results again; fails if one differs
@@ -17,7 +18,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run rehearse repro install test quick test-all lint types style schema docs results bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all test-nightly lint types style schema docs results bench ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -95,6 +96,9 @@ quick: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(PYTEST) -m "not ($(QUICK))"
+
+test-nightly: $(INSTALLED)
+	RECAP_TESTS=all $(PYTEST) -m "not ($(QUICK))"
 
 # Both halves at once: mypy takes as long as all the others.
 lint: $(INSTALLED)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import prepared, tiny_results
+from helpers import cases, mutate, prepared, tiny_results
 from helpers.tiny_workspace import Workspace
 from recap.core import log
 
@@ -18,6 +18,12 @@ FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "f
 def pytest_configure():
     """Let torch compute in one thread, in commands of tests, too: with two, models take four times the CPU time."""
     os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def pytest_report_header():
+    """Say how many cases long tests take."""
+    others = "all cases" if cases.ALL else "some of their cases (RECAP_TESTS=all takes all)"
+    return f"mutations: {mutate.COUNT:,} mutants of each file; simulations and rehearsals: {others}"
 
 
 def pytest_collection_modifyitems(items):

@@ -1,4 +1,4 @@
-"""2,500 damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a sentence.
+"""Damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a sentence.
 
 Nothing half-written may stay: a reader that writes leaves a whole file, or none.
 """

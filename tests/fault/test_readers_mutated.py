@@ -1,4 +1,4 @@
-"""2,500 damaged files for each reader of what the project or a user writes: read, or refused in a sentence.
+"""Damaged files for each reader of what the project or a user writes: read, or refused in a sentence.
 
 They lie in folders without `SHA256SUMS`, so that the reader itself must notice.
 """

@@ -1,4 +1,4 @@
-"""2,500 damaged inputs for each file that a human study reads: read, or refused in a sentence."""
+"""Damaged inputs by the hundred for each file that a human study reads: read, or refused in a sentence."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from helpers.mutate import outcomes
+from helpers.mutate import COUNT, outcomes
 from helpers.studies import make, position_of, study_of
 from recap.core.log import log
 from recap.studies.forms import inside, page
@@ -17,8 +17,6 @@ from recap.studies.server import Store, links
 from recap.studies.sheets import read_sheets
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-COUNT = 2_500
 
 
 @pytest.fixture(autouse=True)

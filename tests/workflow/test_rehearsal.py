@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.cases import cases
 from recap.cli.options import SNAKEFILE
 from recap.core.documents import adapter
 from recap.core.errors import ConfigError
@@ -11,7 +12,7 @@ from recap.settings.kinds import VARIABLE
 from rehearsal.rehearse import rehearse, summary
 
 PARAMS = Path("params")
-PAPERS = ("acf", "fusion", "visualgpt", "xlan", "zodiac")
+PAPERS = cases(["acf", "fusion", "visualgpt", "xlan", "zodiac"], few=["visualgpt", "xlan"])
 
 
 @pytest.fixture(autouse=True)
