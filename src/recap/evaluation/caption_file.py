@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from recap.core.hashing import sha256_file
+from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.caption_files import read_captions
 from recap.data.corpus import Corpus
@@ -18,7 +18,7 @@ from recap.statistics.scores import read_metrics
 
 
 def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[str], out: Path) -> Scores:
-    """Write what an evaluation writes of a file's captions; the signature has its sha256 in place of the search."""
+    """Write what an evaluation writes of a file's captions; the signature has their hash in place of the search."""
     table = Corpus.read(corpus)
     hypotheses = read_captions(captions, table, split)
     if "CIDEr" in metrics and len(hypotheses) < FEW_IMAGES:
@@ -32,7 +32,7 @@ def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[st
         metrics=metrics,
         split=split,
         split_hash=table.split_hash,
-        decoding=OutsideCaptions(captions_sha256=sha256_file(captions)),
+        decoding=OutsideCaptions(captions_sha256=value_hash(hypotheses)),
         out=out,
         dataset=corpus.parent,
     )

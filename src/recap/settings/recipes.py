@@ -206,11 +206,11 @@ class OutsideCaptions(Strict):
 
     model_config = ConfigDict(frozen=True)
 
-    captions_sha256: str = Field(min_length=8, description="of the file")
+    captions_sha256: str = Field(min_length=8, description="of the scored captions, by image id")
 
     @property
     def signature(self) -> dict[str, str]:
-        """Field of a score's signature: beginning of the file's hash."""
+        """Field of a score's signature: beginning of the captions' hash."""
         return {"captions": f"outside@{self.captions_sha256[:8]}"}
 
 
