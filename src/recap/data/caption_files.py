@@ -9,7 +9,7 @@ import gzip
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,7 @@ from recap.data.tokenizer import is_storable, tokenize
 from recap.settings.models import LanguageModel, SceneTexts
 
 MAX_CHARACTERS = 10_000  # of one caption
+_CAPTIONS = ("generatedtext", "text", "pred")  # what else may hold a caption
 # What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.
 _KEYS = ("imageid", "imgid", "file", "filename", "image", "imagename", "imagefile", "imagepath")
 _FORMS = "COCO's results form, a JSON object per line, {id: caption}, or CSV"
@@ -44,11 +45,13 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     images, wanted = _Images(corpus), corpus.image_ids(split)
     captions: dict[int, str] = {}
     for where, entry in _entries(path):
-        fields = _fields(entry, where)
+        fields = _fields(entry.items(), where)
         image = images.named(fields, where)
         if image in captions:
             raise DataError(f"{where}: image {image} has a caption above; give one caption per image")
-        value = fields.get("caption")
+        if "caption" not in fields:
+            raise DataError(f"{where}: has no caption, only {', '.join(entry):.100}; call its key 'caption'")
+        value = fields["caption"]
         caption = value[0] if isinstance(value, list) and len(value) == 1 else value
         if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
             wrong = f"{value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
@@ -77,10 +80,10 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if text.lstrip()[:1] not in ("[", "{"):
         rows = csv_rows(path, ",;\t|", skipinitialspace=True)
         columns = next(rows)[1]
-        names = [name for column in columns for name in _fields({column: ""}, str(path))]
-        if not {"caption"} < set(names) or len(set(names)) < len(names):
+        names = _fields([(column, "") for column in columns], f"{path}: line 1")
+        if not {"caption"} < set(names):
             raise DataError(
-                f"{path}: line 1: the columns must be image_id (or file) and caption, once each, but are "
+                f"{path}: line 1: the columns must be image_id (or file) and caption, but are "
                 f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
             )
         yield from ((f"{path}: line {line}", dict(zip(columns, cells, strict=True))) for line, cells in rows)
@@ -91,7 +94,7 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         entries = first
     elif len(entries) == 1 and isinstance(first.get("annotations"), list):
         entries = first["annotations"]
-    elif len(entries) == 1 and "caption" not in _fields(first, str(path)):
+    elif len(entries) == 1 and "caption" not in _fields(first.items(), str(path)):
         entries = [{"image_id": key, "caption": value} for key, value in first.items()]
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
@@ -119,15 +122,18 @@ def _json_values(path: Path, text: str) -> list[Any]:
     return values
 
 
-def _fields(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _fields(entry: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:
     """Return the caption of an entry and what names its image; keys in small letters alone, texts stripped."""
     fields: dict[str, Any] = {}
-    for key, value in entry.items():
+    for key, value in entry:
         name = re.sub(r"[\W_]", "", key).lower()
         if name in fields:
             raise DataError(f"{where}: {key!r:.60} is there twice; leave one")
-        if name in (*_KEYS, "id", "caption"):
+        if name in (*_KEYS, "id", "caption", *_CAPTIONS):
             fields[name] = value.strip() if isinstance(value, str) else value
+    texts = [fields[name] for name in _CAPTIONS if name in fields]
+    if len(texts) == 1:
+        fields.setdefault("caption", texts[0])
     return fields
 
 
@@ -168,6 +174,21 @@ class _Images:
         names = ("/".join(folders[start:]) for start in range(len(folders)))
         padded = self._ids.get(text.lstrip("0") or "0", set()) if by_id else set()
         return next((self._pictures[name] for name in names if name in self._pictures), padded)
+
+
+def filled_captions(ranked: Mapping[int, Sequence[str]], where: object) -> dict[int, str]:
+    """Return the best caption of each image that is not empty, which a server of captions refuses; else a full stop.
+
+    `ranked`: image id -> its captions, best first.
+    """
+    captions = {image: next(filter(str.strip, texts), ".") for image, texts in ranked.items()}
+    changed = [image for image, texts in ranked.items() if captions[image] != texts[0]]
+    if changed:
+        log.warning(
+            f"{where}: {len(changed):,} of {len(ranked):,} captions are empty, of images "
+            f"{', '.join(map(str, changed[:10]))}; the next best caption of the search, or '.', is written instead"
+        )
+    return captions
 
 
 # ---- texts without pictures, for language models

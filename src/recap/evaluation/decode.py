@@ -19,6 +19,7 @@ from recap.core.errors import ConfigError, DataError
 from recap.core.files import write_text
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log, progress
+from recap.data.caption_files import filled_captions
 from recap.data.corpus import Corpus
 from recap.data.datasets.coco import check_size
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, load_vocabulary
@@ -220,15 +221,14 @@ def caption_part(
     files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
     decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
     decoder.sources.require(images)  # all of them, before the first piece is searched
-    captions: dict[int, str] = {}
+    ranked: dict[int, list[str]] = {}
     pieces = {out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)}
     for file, first in pieces.items():
         ids = images[first : first + PIECE]
         candidates = decoder.cached(ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}")
-        captions |= {image: sanitize(decoder.text(ranked[0])) for image, ranked in candidates.items()}
-    if empty := [image for image, caption in captions.items() if not caption]:
-        which = f"image {empty[0]} has an empty caption ({len(empty)} such images of {len(captions)})"
-        raise DataError(f"{model[0]}: {which}, which COCO's server refuses; train the model longer")
+        for image, found in candidates.items():
+            ranked[image] = [sanitize(decoder.text(each)) for each in found]
+    captions = filled_captions(ranked, out)
     write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])
     record(out)
     for file in pieces:

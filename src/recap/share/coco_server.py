@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, StrictInt
+from pydantic import StrictInt, StrictStr
 
 from recap.core.checksums import check, record
 from recap.core.documents import read_json, write_json
@@ -25,6 +23,7 @@ from recap.core.errors import DataError, MissingData
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import sha256_file
 from recap.core.log import log
+from recap.data.caption_files import filled_captions
 from recap.plan.run import results_name
 from recap.settings.datasets import COCO_PARTS
 from recap.settings.metrics import server_names
@@ -39,10 +38,10 @@ _LINE = re.compile(rf"\s*(\S.*?)\s*(?:[:=]|\s)\s*({_NUMBER})\s*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Entry:
-    """A caption in COCO's results form; the server refuses empty ones."""
+    """A caption in COCO's results form."""
 
     image_id: StrictInt
-    caption: Annotated[str, Field(pattern=r"\S")]
+    caption: StrictStr
 
 
 def write_submission(
@@ -69,19 +68,21 @@ def write_submission(
 
 def _results(part: str, files: Sequence[Path], size: int | None) -> list[dict[str, Any]]:
     """Return the captions of one set, sorted by image."""
-    entries = []
+    captions: dict[int, list[str]] = {}
     for file in files:
         check(file)
-        entries += [vars(entry) for entry in read_json(file, list[_Entry])]
-    twice = [image for image, count in Counter(entry["image_id"] for entry in entries).items() if count > 1]
-    if twice:
-        raise DataError(f"{part}: image {twice[0]} has several captions; give each image in one file alone")
-    if size is not None and len(entries) != size:
+        for entry in read_json(file, list[_Entry]):
+            if entry.image_id in captions:
+                raise DataError(f"{part}: image {entry.image_id} has several captions; give each in one file alone")
+            captions[entry.image_id] = [entry.caption]
+    if size is not None and len(captions) != size:
         raise DataError(
-            f"{part}: {len(entries)} captions, but the server wants one for each of its {size} images; "
+            f"{part}: {len(captions)} captions, but the server wants one for each of its {size} images; "
             "add the files that hold the others"
         )
-    return sorted(entries, key=itemgetter("image_id"))
+    return [
+        {"image_id": image, "caption": caption} for image, caption in sorted(filled_captions(captions, part).items())
+    ]
 
 
 def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:

@@ -58,6 +58,15 @@ FORMS = {
     ),
     "names as ids": json.dumps([{"image_id": FILES[i], "caption": text} for i, text in SAID.items()]),
     "ids and names": json.dumps([{"image_id": i, "file": FILES[i], "caption": t} for i, t in SAID.items()]),
+    "the key generated_text": json.dumps([{"file": FILES[i], "generated_text": text} for i, text in SAID.items()]),
+    "lists under the key text": json.dumps([{"image": FILES[i], "text": [text]} for i, text in SAID.items()]),
+    "CSV with a column pred": as_csv([("image_id", "pred"), *SAID.items()]),
+    "a caption beside another text": json.dumps(
+        [{"image_id": i, "text": "a reference", "caption": text} for i, text in SAID.items()]
+    ),
+    "CSV with a caption beside another text": as_csv(
+        [("text", "image_id", "caption"), *(("a reference", i, text) for i, text in SAID.items())]
+    ),
     "the key id": json.dumps([{"id": i, "caption": text} for i, text in SAID.items()]),
     "lists of captions by id": json.dumps({i: [text] for i, text in SAID.items()}),
     "COCO's annotations": json.dumps(
@@ -89,6 +98,15 @@ WRONG = {
     "a duplicate id": (entries(image_id=1), "entry 2"),
     "a missing image": (json.dumps([{"image_id": 1, "caption": "a"}]), "image 2"),
     "two captions of an image": (entries(caption=["a", "b"]), "image 2"),
+    "no key of a caption": (
+        json.dumps([{"image_id": 1, "answer": "a"}]),
+        "entry 1: has no caption, only image_id, answer",
+    ),
+    "two keys that may be the caption": (
+        json.dumps([{"image_id": 1, "text": "a", "pred": "b"}]),
+        "image_id, text, pred",
+    ),
+    "a column twice": ("image_id,caption,Caption\n1,a,b\n", "line 1: 'Caption' is there twice"),
     "NaN for a caption": (entries(caption=float("nan")), "nan"),
     "an id between two numbers": ("image_id,caption\n1,a\n2.5,b\n", "'2.5'"),
     "an id and a file that disagree": (entries(file="one.jpg"), "2 and 'one.jpg'"),

@@ -22,14 +22,18 @@ def caption(results, tmp_path, monkeypatch):
     shown = [Caption(**{**row, "file": f"test2014/{row['file']}"}) for row in rows]
     write_corpus(shown, tmp_path / "c.parquet", dataset="tiny", kind="scenes", source_sha256="0")
 
-    def run(out=tmp_path / NAME, *, fails_at=None):
+    def run(out=tmp_path / NAME, *, fails_at=None, empty=()):
         searched = []
 
         def search(model, features, image_ids, *settings, **options):
             if fails_at == len(searched):
                 raise KeyboardInterrupt
             searched.append(list(image_ids))
-            return decode_candidates(model, features, image_ids, *settings, **options)
+            candidates = decode_candidates(model, features, image_ids, *settings, **options)
+            for image, rank in empty:
+                if image in candidates:
+                    candidates[image][rank] = candidates[image][rank]._replace(tokens=[])
+            return candidates
 
         spec = validate(EvaluationSpec, {"evaluation": {"beam": 2, "max_length": 9}}, "spec")
         asked = {"spec": spec, "execution": Execution(device="cpu", threads=1), "part": "test2014", "partial": True}
@@ -51,3 +55,14 @@ def test_an_interrupted_search_continues_after_its_last_finished_piece(caption, 
     assert not (tmp_path / NAME).exists()
     assert caption() == (pieces[2:], whole)
     assert not list(tmp_path.glob(".captions*"))
+
+
+def test_the_best_caption_that_is_not_empty_is_written_and_its_image_is_named(caption, tmp_path, capsys):
+    pieces, whole = caption(tmp_path / "whole.json")
+    first, second, *others = sum(pieces, [])
+    _, found = caption(empty=[(first, 0), (second, 0), (second, 1)])
+    texts = {row["image_id"]: row["caption"] for row in found}
+    before = {row["image_id"]: row["caption"] for row in whole}
+    assert texts[second] == "." and texts[first].strip(" .") and texts[first] != before[first]
+    assert [texts[image] for image in others] == [before[image] for image in others]
+    assert f"2 of 6 captions are empty, of images {first}, {second};" in capsys.readouterr().err

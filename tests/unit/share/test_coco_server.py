@@ -44,7 +44,7 @@ def test_zip_in_the_form_of_the_server(tmp_path, files):
     [
         ([2], "a dog", DataError, ["test2014", "1 caption", "2 images"]),
         ([2, 2], "a dog", DataError, ["test2014", "image 2", "several"]),
-        ([2, 1], " ", DamagedFile, ["bad.json", "caption"]),
+        ([2, 1], 3, DamagedFile, ["bad.json", "caption"]),
     ],
 )
 def test_what_the_server_would_refuse(tmp_path, files, ids, text, kind, named):
@@ -52,6 +52,16 @@ def test_what_the_server_would_refuse(tmp_path, files, ids, text, kind, named):
     with refused(kind, *named):
         write_submission(**files, algorithm="x", out=tmp_path / "a.zip")
     assert not (tmp_path / "a.zip").exists()
+
+
+def test_an_empty_caption_is_sent_as_a_full_stop_and_its_image_is_named(tmp_path, files, capsys):
+    captions(files["val"][0], [9, 4], " ")
+    out = write_submission(**files, algorithm="x", out=tmp_path / "a.zip")
+    with zipfile.ZipFile(out) as archive:
+        held = json.loads(archive.read("captions_val2014_x_results.json"))
+    assert [entry["caption"] for entry in held] == [".", "a dog", "."]
+    said = capsys.readouterr().err
+    assert "val2014: 2 of 3" in said and "9, 4" in said
 
 
 FLAT = {f"{key}_{refs}": value for refs, values in json.loads(answer()).items() for key, value in values.items()}
