@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from recap.core.errors import RecapError
-from recap.core.process import cause
+from recap.core.process import cause, out_of_memory
 from recap.data.files.pickles import ARRAYS, Opaque, load_plain, plain
 
 _NUMBERS = {
@@ -37,11 +37,16 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
             warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
             return plain(torch.load(path, map_location="cpu", weights_only=True), _check_tensor)
     except Exception as error:  # torch and pickle raise whatever the damaged bytes happen to mean
-        code = re.search(r"GLOBAL (\S+)", str(error))
-        reason = f"it names {code[1]}" if code else cause(error)
+        code = re.search(r"(?:GLOBAL |names ')([\w.]+)", str(error))
+        reason = ""  # torch speaks of its versions, and pickle of its bytes
+        if code:
+            reason = f" (it names {code[1]})"
+        elif out_of_memory(error) or isinstance(error, ValueError | OSError):
+            reason = f" ({cause(error)})"
         raise refused(
-            f"{path}: is damaged, or holds more than tensors, which could run code ({reason[:120]}); fetch "
-            "it again, or where it can be trusted, save its tensors alone with torch.save"
+            f"{path}: is damaged, or holds more than tensors, which could run code{reason}; fetch it again, or where "
+            "it can be trusted, read it with torch.load(.., weights_only=False) and write its tensors alone with "
+            "torch.save or as safetensors"
         ) from error
 
 

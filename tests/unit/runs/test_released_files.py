@@ -80,6 +80,13 @@ def test_another_file_is_refused_in_one_sentence(convert, write, sentence):
     assert "released.pth: " in said and sentence in said and "\n" not in said
 
 
+@pytest.mark.parametrize("write", [lambda file: file.write_text("<html>404</html>"), truncated, pickled({"a": {1, 2}})])
+def test_a_refused_file_is_told_of_in_our_words_with_what_to_do(convert, write):
+    said = convert(write)
+    assert "weights_only=False" in said and "safetensors" in said  # what to do
+    assert "PyTorch" not in said and "Pytorch" not in said
+
+
 def test_a_file_that_lacks_what_its_kind_needs_is_refused(convert):
     assert "is no released checkpoint of kind 'x_transformer'" in convert(
         saved({"att_embed.0.weight": torch.ones(2, 2)}), kind="x_transformer"
