@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import time
+import zipfile
 
 import pytest
 
@@ -161,8 +162,9 @@ def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
 def spice_scores(tmp_path, monkeypatch):
     """Scores of SPICE that looks installed, with a program in Java's place that writes `result` where SPICE would."""
     (tmp_path / "lib").mkdir()
-    for name in MODEL_JARS:
-        (tmp_path / "lib" / name).touch()
+    for name, needed in MODEL_JARS.items():
+        with zipfile.ZipFile(tmp_path / "lib" / name, "w") as jar:
+            jar.writestr(needed, "")
     java = tmp_path / "java"
     java.write_text(f'#!/bin/sh\nwhile [ "$1" != -out ]; do shift; done\ncp {tmp_path}/result.json "$2"\n')
     java.chmod(0o755)
@@ -203,6 +205,13 @@ def test_a_spice_without_numbers_is_an_error(spice_scores, result, named):
 def test_spice_without_java_fails_and_without_models_is_not_run(spice_scores, tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "java_executable", lambda: None)
     assert "Java" in spice_scores([]).failed["SPICE"]
-    (tmp_path / "lib" / MODEL_JARS[1]).unlink()
+    models = tmp_path / "lib" / "stanford-corenlp-3.6.0-models.jar"
+    models.unlink()
     scores = spice_scores([])
-    assert MODEL_JARS[1] in scores.not_run["SPICE"] and not scores.failed
+    assert str(models) in scores.not_run["SPICE"] and not scores.failed
+    with zipfile.ZipFile(models, "w") as jar:  # whole, but not what it is called
+        jar.writestr("noise", "")
+    said = spice_scores([item(1, 0.3), item(2, 0.1)]).failed["SPICE"]
+    assert str(models) in said and ".tagger" in said and "inputs folder" in said
+    models.write_bytes(models.read_bytes()[:-10])
+    assert f"{models}: is damaged" in spice_scores([]).failed["SPICE"]

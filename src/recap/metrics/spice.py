@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from recap.core.errors import MetricError
 from recap.core.files import atomic_path
+from recap.core.log import log
 from recap.metrics.base import Captions, Gap
 from recap.metrics.coco import CocoMetric
 from recap.metrics.java import java_program, package_folder
@@ -20,7 +22,13 @@ if TYPE_CHECKING:
     from recap.data.files.download import Transfer
     from recap.settings.versions import OutsideFile
 
-MODEL_JARS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+# One file in each that SPICE always needs: a jar may be a whole zip without it.
+MODEL_JARS = {
+    "stanford-corenlp-3.6.0.jar": "edu/stanford/nlp/pipeline/StanfordCoreNLP.class",
+    "stanford-corenlp-3.6.0-models.jar": (
+        "edu/stanford/nlp/models/pos-tagger/english-left3words/english-left3words-distsim.tagger"
+    ),
+}
 SPICE_MODELS = tuple(f"spice/{jar}" for jar in MODEL_JARS)  # in the list of outside files
 # The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close; Java 8 knows no option.
 _OPENED = [
@@ -40,8 +48,8 @@ class Spice(CocoMetric):
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"java"})
 
     def _compute(self, captions: Captions) -> Sequence[tuple[float, Sequence[float]]]:
-        if spice_models_missing():
-            raise Gap(f"{' and '.join(MODEL_JARS)} are not installed in pycocoevalcap/spice/lib")
+        if missing := spice_models_missing():
+            raise missing
         texts = captions.tokenized
         items = [{"image_id": i, "test": texts.hypotheses[i], "refs": texts.references[i]} for i in captions.ids]
         with TemporaryDirectory(prefix="recap-spice-") as name:
@@ -63,9 +71,28 @@ class Spice(CocoMetric):
         return [(sum(scores.values()) / len(scores), [scores[i] for i in captions.ids])]
 
 
-def spice_models_missing() -> bool:
-    """Return whether pycocoevalcap lacks the models."""
-    return not all((package_folder("spice") / "lib" / name).is_file() for name in MODEL_JARS)
+def spice_models_missing() -> MetricError | None:
+    """Return the error about the model that pycocoevalcap lacks (a gap) or has damaged; None: both are there."""
+    try:
+        for jar in MODEL_JARS:
+            _check(package_folder("spice") / "lib" / jar)
+    except MetricError as error:
+        return error
+    return None
+
+
+def _check(jar: Path) -> None:
+    """Refuse a jar that lacks what SPICE needs of it; no checksum of it is published in the list of outside files."""
+    if not jar.is_file():
+        raise Gap(f"{jar}: is not installed; run `recap data spice`")
+    if zipfile.is_zipfile(jar):
+        with zipfile.ZipFile(jar) as archive:
+            if MODEL_JARS[jar.name] in archive.namelist():
+                return
+    raise MetricError(
+        f"{jar}: is damaged, it holds no {MODEL_JARS[jar.name]}; remove {jar.name} from {package_folder('spice')}/lib "
+        f"and, with its .fetched.json, from spice/ of the inputs folder, and run `recap data spice` again"
+    )
 
 
 def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer) -> list[Path]:
@@ -75,9 +102,11 @@ def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transf
     places = []
     for fetched in fetch_files([files[name] for name in SPICE_MODELS], into=into, transfer=transfer):
         place = package_folder("spice") / "lib" / fetched.path.name
+        _check(fetched.path)
         # One of another size was left by a download that was cut.
         if not place.is_file() or place.stat().st_size != fetched.path.stat().st_size:
             with atomic_path(place) as temporary:
                 shutil.copyfile(fetched.path, temporary)
+            log.info(f"{place}: installed from {fetched.path} (checked: {fetched.checked})")
         places.append(place)
     return places
