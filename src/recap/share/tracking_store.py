@@ -64,8 +64,7 @@ def print_run_lists(*, store: Path, port: int) -> None:
         raise MissingFile(f"{store}: nothing has been published yet; run a profile first, e.g. `make demo`")
     for each in _client(store).search_experiments():
         if each.artifact_location == LOCATION:
-            print(f"runs on {each.name}: http://127.0.0.1:{port}/#/experiments/{each.experiment_id}")
-    log.info("if a page opens as 'GenAI', choose 'Model training' in its sidebar and close the assistant, once")
+            print(f"runs on {each.name}: http://127.0.0.1:{port}/#/experiments/{each.experiment_id}/runs")
 
 
 def _synchronize(client: MlflowClient, store: Path, profile: str, records: list[Record]) -> int:

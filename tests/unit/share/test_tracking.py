@@ -107,7 +107,7 @@ def test_runs_have_the_labels_of_the_tables_and_their_descriptions(publish, resu
     assert "Two rows" in tags["mlflow.note.content"] and "Scale of this run: small" in tags["mlflow.note.content"]
     experiment = client_of(mlflow_store).get_experiment_by_name("scenes").experiment_id
     print_run_lists(store=mlflow_store, port=5)
-    assert capsys.readouterr().out == f"runs on scenes: http://127.0.0.1:5/#/experiments/{experiment}\n"
+    assert capsys.readouterr().out == f"runs on scenes: http://127.0.0.1:5/#/experiments/{experiment}/runs\n"
 
 
 def test_the_main_metric_is_written_first_and_no_infinite_number(results):
