@@ -41,6 +41,7 @@ _FAILED = 1  # status where photos have no caption; those that have one are writ
 @command(
     "recap caption photo.jpg --run results/demo",
     "recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv",
+    "recap caption photo.jpg --run results/demo --sample 5 --temperature 0.8 --seed 1",
     "recap caption --together front.png side.png --run results/iu_xray",
 )
 def caption(
@@ -54,6 +55,9 @@ def caption(
     together: Annotated[bool, "the photos are views of one thing: one caption for all"] = False,
     n_best: Annotated[int, "captions a photo, at most --beam (1)"] = 1,
     beam: Annotated[int | None, "width of the search (that of the run's evaluation)"] = None,
+    sample: Annotated[int | None, "captions to draw for each photo, in place of a search", "N"] = None,
+    temperature: Annotated[float, "of --sample: below 1 more peaked, above 1 flatter (1)", "T"] = 1.0,
+    seed: Annotated[int, "of --sample (0)"] = 0,
     format: Annotated[Literal["pretty", "jsonl", "csv"], "of the output (pretty)"] = "pretty",
     out: Annotated[Path | None, "file to write (default: standard output)"] = None,
     explain: Annotated[
@@ -68,9 +72,9 @@ def caption(
     """Caption photos with a trained run."""
     if min(n_best, batch_size, 1 if beam is None else beam) < 1:
         raise ConfigError("--n-best, --beam and --batch-size: must be 1 or more")
-    if explain is not None and (together or beam is not None):
+    if explain is not None and (together or beam is not None or sample is not None):
         raise ConfigError(
-            "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam"
+            "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam, --sample"
         )
     from recap.share.photos import find_photos
 
@@ -95,7 +99,15 @@ def caption(
             "--together takes the photos as views of one"
         )
     results: Iterable[PhotoCaptions | FailedPhoto]
-    results = captioner.stream(examples, beam=beam, n_best=n_best, batch_size=batch_size)
+    results = captioner.stream(
+        examples,
+        beam=beam,
+        n_best=n_best,
+        sample=sample,
+        temperature=temperature,
+        seed=seed,
+        batch_size=batch_size,
+    )
     if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
         results = progress(results, name="captions", unit="photos", total=len(examples))
     failed: list[FailedPhoto] = []

@@ -50,6 +50,31 @@ def sample(
     return results
 
 
+def sample_one(
+    step: Step[S], state: S, batch: DecodingBatch, *, max_length: int, samples: int, temperature: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Draw S captions of one image as `sample` does, from the softmax of log-probabilities / temperature.
+
+    Torch's global generator stays as it was: draws depend on `seed` alone.
+
+    Returns:
+        Tokens [S, T], T the longest, and the log-probability [S] of each caption at temperature 1.
+    """
+    steps: list[Tensor] = []  # [S, V] each
+
+    def tempered(tokens: Tensor, state: S) -> tuple[Tensor, S]:
+        log_probabilities, state = step(tokens, state)
+        steps.append(log_probabilities[0])
+        return (log_probabilities / temperature).log_softmax(-1), state
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        tokens = sample(tempered, state, batch, max_length=max_length, samples=samples)[0]
+    tokens = tokens[:, : len(steps)]
+    chosen = torch.stack(steps, 1).gather(-1, tokens[..., None])[..., 0]
+    return tokens, chosen.masked_fill(tokens == batch.pad, 0).sum(-1)
+
+
 def nucleus(log_probabilities: Tensor, top_p: float) -> Tensor:
     """Keep the fewest most probable tokens whose probabilities sum to at least `top_p`; the others get -inf."""
     if top_p >= 1:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,10 +21,12 @@ import numpy as np
 import torch
 
 from recap.core.device import select_device
-from recap.core.errors import DataError, FeatureError, RecapError, TrainingError
+from recap.core.errors import ConfigError, DataError, FeatureError, RecapError, TrainingError
 from recap.core.files import csv_text, no_formula
-from recap.data.vocabulary import AnyVocabulary
-from recap.decoding.step import NonFiniteLogits
+from recap.core.hashing import derived_seed
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, AnyVocabulary
+from recap.decoding.sampling import sample_one
+from recap.decoding.step import DecodingBatch, NonFiniteLogits, with_banned_tokens
 from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
 from recap.features.ahead import prefetch
 from recap.features.extraction import Encoder, make_encoder
@@ -31,6 +34,7 @@ from recap.features.grid import Backbone, ChannelScale
 from recap.features.records import stored_arrays
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
+from recap.nn.fast import fixed_weights
 from recap.runs.folder import load_model
 from recap.runs.inputs import BOXES, boxed_streams
 from recap.settings.base import HUB
@@ -81,28 +85,29 @@ def load(
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption that beam search found."""
+    """A caption that beam search found, or that was sampled."""
 
     text: str
-    log_probability: float  # natural logarithm, the end of the caption included
+    log_probability: float  # natural logarithm, the end of the caption included; of samples at temperature 1
     score: float  # what it was ranked by: the log-probability divided by length ** length_penalty
 
 
 @dataclass(frozen=True)
 class PhotoCaptions:
-    """The captions of a photo (its path, or what it was called where it had none), one or more, best first."""
+    """The captions of a photo (its path, or what it was called where it had none), best first or in order of draws."""
 
     photo: str
     captions: tuple[Caption, ...]
+    sampled: bool = False
 
     @property
     def caption(self) -> str:
-        """The words of the best."""
+        """The words of the first."""
         return self.captions[0].text
 
     @property
     def log_probability(self) -> float:
-        """The log-probability of the best."""
+        """The log-probability of the first."""
         return self.captions[0].log_probability
 
 
@@ -138,60 +143,94 @@ class PhotoCaptioner:
         """Return the caption of a photo (path, bytes, Pillow picture, array uint8 [height, width, 3]), or of views."""
         return self.captions([photo])[0].caption
 
-    def captions(
-        self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
-    ) -> list[PhotoCaptions]:
-        """Return the captions of photos, in their order.
+    def captions(self, photos: Iterable[Together], **options: Any) -> list[PhotoCaptions]:
+        """Return the captions of photos, in their order; options as of `stream`.
 
-        Args:
-            photos: as a call takes them; one that is missing, or no picture, is a `DataError`.
-            beam: width of the search; None: that of the run's test captions.
-            n_best: captions a photo, at most `beam`.
-            batch_size: photos computed at a time; it changes memory and time alone.
+        A photo that is missing, or no picture, is a `DataError`.
         """
         captions = []
-        for result in self.stream(photos, beam=beam, n_best=n_best, batch_size=batch_size):
+        for result in self.stream(photos, **options):
             if isinstance(result, FailedPhoto):
                 raise DataError(result.reason)
             captions.append(result)
         return captions
 
     def stream(
-        self, photos: Iterable[Together], *, beam: int | None = None, n_best: int = 1, batch_size: int = BATCH_SIZE
+        self,
+        photos: Iterable[Together],
+        *,
+        beam: int | None = None,
+        n_best: int = 1,
+        sample: int | None = None,
+        temperature: float = 1.0,
+        seed: int = 0,
+        batch_size: int = BATCH_SIZE,
     ) -> Generator[PhotoCaptions | FailedPhoto]:
         """Yield the captions of photos as they are found, in their order; those without a caption say why.
 
-        Memory holds a few batches, however many photos there are. Arguments as of `captions`.
+        Memory holds a few batches, however many photos there are.
+
+        Args:
+            photos: as a call takes them.
+            beam: width of the search; None: that of the run's test captions.
+            n_best: captions a photo, at most `beam`.
+            sample: captions to draw for each photo, in place of a search.
+            temperature: of samples; below 1 more peaked, above 1 flatter.
+            seed: of samples; what is drawn for a photo also depends on the name of its file, but on no other photo.
+            batch_size: photos computed at a time; it changes memory and time alone.
         """
         if n_best < 1:
             raise DataError("n_best: must be 1 or more")
+        if sample is None and (temperature, seed) != (1.0, 0):
+            raise ConfigError("temperature and seed: are of captions that are drawn; give sample, too")
+        if sample is not None and (sample < 1 or beam is not None or n_best > 1):
+            raise ConfigError("sample: draws 1 or more captions, without a search; leave out beam and n_best")
+        if not 0.001 <= temperature <= 1000:  # beyond, float32 has no log-probability / temperature
+            raise ConfigError(f"temperature: is {temperature}; give a number from 0.001 to 1000")
         options = {"n_best": n_best, "batch_size": batch_size, **({} if beam is None else {"beam": beam})}
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **options}, "captions")
+        find = partial(self.sample, samples=sample, temperature=temperature) if sample else self.decode
         numbered = enumerate(photos, start=1)
         batches = iter(lambda: list(islice(numbered, batch_size)), [])
         with closing(prefetch(chain.from_iterable(map(self._read, batches)))) as reading:
             for names, images in reading:
-                ranked = iter([] if images is None else self.decode(images, settings))
+                seeds = [derived_seed(seed, Path(name).name) for name in names if isinstance(name, str)]
+                try:
+                    ranked = iter([] if images is None else find(images, settings, seeds))
+                except NonFiniteLogits as error:
+                    raise TrainingError(f"{self.run}: {error}, train it again") from error
                 for name in names:
                     if isinstance(name, FailedPhoto):
                         yield name
                         continue
                     captions = (
                         Caption(caption_text(self.vocabulary, each.tokens, settings), each.log_probability, each.score)
-                        for each in next(ranked)[:n_best]
+                        for each in next(ranked)[: sample or n_best]
                     )
-                    yield PhotoCaptions(name, tuple(captions))
+                    yield PhotoCaptions(name, tuple(captions), sampled=bool(sample))
 
-    def decode(self, images: Images, settings: DecodingSettings) -> list[list[Candidate]]:
-        """Return the captions of each image, best first."""
+    def decode(self, images: Images, settings: DecodingSettings, seeds: Sequence[int] = ()) -> list[list[Candidate]]:
+        """Return the captions of each image, best first; no seed decides a search."""
         endings, ids = ending_ids(settings.rules, self.vocabulary), range(len(images))
-        try:
-            captions = decode_candidates(
-                self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
-            )
-        except NonFiniteLogits as error:
-            raise TrainingError(f"{self.run}: {error}, train it again") from error
+        captions = decode_candidates(
+            self.model, _ReadImages(images), ids, settings, endings, device=self.device, name=""
+        )
         return list(captions.values())
+
+    def sample(
+        self, images: Images, settings: DecodingSettings, seeds: Sequence[int], **options: Any
+    ) -> list[list[Candidate]]:
+        """Return captions drawn for each image with a seed of its own, options as of `sample_one`; <unk> is banned."""
+        batch = DecodingBatch(1, BOS, EOS, PAD, self.device)
+        step = with_banned_tokens(self.model.step, BANNED)
+        captions = []
+        with fixed_weights():
+            state = self.model.start(self.model.encode(images.to(self.device)))
+            for row, seed in enumerate(seeds):
+                alone = state.select(torch.tensor([row], device=self.device))
+                tokens, sums = sample_one(step, alone, batch, max_length=settings.max_length, seed=seed, **options)
+                captions.append(list(map(Candidate, tokens.tolist(), sums.tolist(), sums.tolist())))
+        return captions
 
     def _read(self, batch: Sequence[tuple[int, Together]]) -> list[tuple[list[str | FailedPhoto], Images | None]]:
         """Return the names of numbered photos, or why they failed, with the features of those that did not."""
@@ -316,12 +355,12 @@ def pretty(results: Iterable[PhotoCaptions]) -> Iterator[str]:
 
 
 def json_lines(results: Iterable[PhotoCaptions]) -> Iterator[str]:
-    """Yield a JSON object a line and photo: file, caption, log_probability, and n_best where there are several."""
+    """Yield a JSON object a line and photo: file, caption, log_probability; of several captions n_best or samples."""
     for result in results:
         values: dict[str, Any] = {"file": result.photo, "caption": result.caption}
         values["log_probability"] = result.log_probability
         if len(result.captions) > 1:
-            values["n_best"] = [
+            values["samples" if result.sampled else "n_best"] = [
                 {"caption": caption.text, "log_probability": caption.log_probability, "score": caption.score}
                 for caption in result.captions
             ]

@@ -5,7 +5,7 @@ import torch
 
 from helpers.toy_language import EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
 from recap.decoding.beam import beam_search, diverse_beam_search, search
-from recap.decoding.sampling import nucleus, sample
+from recap.decoding.sampling import nucleus, sample, sample_one
 from recap.decoding.step import NonFiniteLogits, forbid
 from recap.settings.recipes import DecodingRules
 
@@ -57,6 +57,31 @@ def test_nucleus_keeps_the_fewest_likeliest_words():
     greedy = beam_search(STEP, toy_state(3, 4), batch(3), settings(1)).tokens
     drawn = sample(STEP, toy_state(3, 4), batch(3), max_length=4, samples=4, top_p=1e-6)
     assert (drawn == greedy).all()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_captions_are_drawn_at_a_temperature_and_have_the_log_probabilities_of_the_model(temperature):
+    state = toy_state(1, 3)
+    known = dict(all_captions(state, 3))
+    options = {"max_length": 3, "samples": 4000, "temperature": temperature}
+    tokens, sums = sample_one(STEP, state, batch(1), seed=1, **options)
+    drawn = [strip(row) for row in tokens]
+    assert sums.tolist() == pytest.approx([known[caption] for caption in drawn])
+    first = [row[0].item() for row in tokens]
+    exact = (STEP(torch.tensor([[1]]), state)[0][0, 0] / temperature).softmax(-1)
+    for token in range(V):
+        assert first.count(token) / 4000 == pytest.approx(exact[token].item(), abs=0.03)
+
+
+def test_draws_depend_on_their_seed_alone_and_leave_the_global_generator_alone():
+    options = {"max_length": 4, "samples": 6, "temperature": 1.0}
+    torch.manual_seed(5)
+    first, _ = sample_one(STEP, toy_state(1, 4), batch(1), seed=1, **options)
+    after = torch.rand(1)
+    again, _ = sample_one(STEP, toy_state(1, 4), batch(1), seed=1, **options)
+    other, _ = sample_one(STEP, toy_state(1, 4), batch(1), seed=2, **options)
+    torch.manual_seed(5)
+    assert torch.equal(first, again) and not torch.equal(first, other) and torch.equal(after, torch.rand(1))
 
 
 def diverse(strength, length_penalty=0.0):

@@ -14,6 +14,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError, DataError
 from recap.data.corpus import Corpus
 from recap.features.store import FeatureStore
+from recap.settings.recipes import DecodingSettings
 from recap.share.captioner import FailedPhoto, PhotoFeatures
 from recap.share.photos import read_photo
 from recap.share.run_files import find_run_files
@@ -84,6 +85,46 @@ def test_a_wider_search_finds_no_worse_caption_and_n_best_must_fit(photo, captio
         captioner.captions([photo], batch_size=0)
     with refused(DataError, "n_best", "1"):
         captioner.captions([photo], n_best=0)
+
+
+def test_samples_are_equal_for_a_seed_whatever_else_is_captioned(photos, captioner):
+    paths = list(photos.values())
+    options = {"sample": 5, "temperature": 2.0, "seed": 3}
+    whole = captioner.captions(paths, **options)
+    assert all(len({caption.text for caption in result.captions}) > 1 for result in whole)
+    for place, path in enumerate(paths):
+        (alone,) = captioner.captions([path], **options)
+        assert [caption.text for caption in alone.captions] == [caption.text for caption in whole[place].captions]
+    other = captioner.captions(paths, **{**options, "seed": 4})
+    assert [result.captions for result in other] != [result.captions for result in whole]
+
+
+def test_samples_at_a_low_temperature_are_the_caption_of_the_narrowest_search(photos, captioner, monkeypatch):
+    # The search has a rule that samples do not have.
+    monkeypatch.setattr(captioner, "decoding", DecodingSettings(max_length=captioner.decoding.max_length))
+    greedy = captioner.captions(photos.values(), beam=1)
+    samples = captioner.captions(photos.values(), sample=2, temperature=0.001)
+    for searched, drawn in zip(greedy, samples, strict=True):
+        assert [caption.text for caption in drawn.captions] == [searched.caption] * 2
+        found = [caption.log_probability for caption in drawn.captions]
+        assert found == pytest.approx([searched.log_probability] * 2, abs=CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"sample": 0}, "sample"),
+        ({"sample": 2, "beam": 3}, "beam"),
+        ({"sample": 2, "n_best": 2}, "n_best"),
+        ({"sample": 2, "temperature": 0.0}, "temperature"),
+        ({"sample": 2, "temperature": float("nan")}, "temperature"),
+        ({"temperature": 0.5}, "sample"),
+        ({"seed": 1}, "sample"),
+    ],
+)
+def test_nonsense_about_samples_is_one_sentence(options, named, photo, captioner):
+    with refused(ConfigError, named):
+        captioner.captions([photo], **options)
 
 
 def test_views_of_one_thing_have_one_caption(photos, captioner):

@@ -120,6 +120,18 @@ def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results
     assert text == f"{files[0]}: {rows[0]['caption']}\n"
 
 
+def test_the_command_draws_captions_and_writes_all_with_their_log_probabilities(results, photos, capsys):
+    path = str(next(iter(photos.values())))
+    words = ["caption", path, "--run", results.run, "--device", "cpu", "--sample", "3", "--seed", "2"]
+    drawn = json.loads(printed(capsys, *words, "--temperature", "2", "--format", "jsonl"))
+    assert len(drawn["samples"]) == 3 and drawn["caption"] == drawn["samples"][0]["caption"] and "n_best" not in drawn
+    lines = printed(capsys, *words, "--temperature", "2").splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines[1:]] == [each["caption"] for each in drawn["samples"]]
+    with pytest.raises(SystemExit):
+        main([*map(str, words), "--beam", "2"])
+    assert "sample: draws 1 or more captions, without a search" in capsys.readouterr().err
+
+
 def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(results, photos, capsys):
     files = [str(path) for path in photos.values()][:2]
     main(["caption", "--together", *files, "--run", str(results.run), "--format", "jsonl", "--device", "cpu"])
