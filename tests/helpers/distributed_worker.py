@@ -103,7 +103,7 @@ def train(folder: Path, group, epochs="", kind="", stage="smooth", dtype="float3
         ),
         state=folder,
         batches=CaptionBatches(features=store, captions=TRAINED, images_per_batch=5, seed=3),
-        validate=validator(model, settings, store, VALIDATION, 4, group, "worker"),
+        validate=validator(model, settings, store, VALIDATION, 4, None, group, "worker"),
         identity={"settings": {}},
         name="tiny",
         checkpoint_minutes=1e-9,

@@ -51,7 +51,9 @@ def plan(
     from recap.plan.screen import screen
 
     planned = named_plan(params, profile, scale=scale, inputs=inputs)
-    print(screen(planned, costs_of(planned, measured), plan_tools(planned), tflops=tflops, places=jobs))
+    costs = costs_of(planned, measured)
+    costs.warn_of_short_trainings()
+    print(screen(planned, costs, plan_tools(planned), tflops=tflops, places=jobs))
 
 
 @command("recap measure", "recap measure --tiny --device cpu")
@@ -146,6 +148,7 @@ def show(row: Annotated[str, "row of a table", "TABLE/ROW"], *, scale: Scale = N
 def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOLDER) -> None:
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
+    from recap.plan.amounts import Amounts
     from recap.plan.run_plan import RunPlan
     from recap.settings.params import load_profiles
 
@@ -153,6 +156,7 @@ def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOL
     for each in profiles:
         planned = RunPlan(each, params)
         check_models(planned)
+        Amounts(planned).warn_of_short_trainings()
         where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
         print(f"{where}: {counted(len(planned.tables), 'table')}, {counted(len(planned.scored()), 'scored run')}")
 

@@ -88,6 +88,18 @@ def caption_text(vocabulary: AnyVocabulary, tokens: Sequence[int], settings: Dec
     return " ".join(word for word, _ in groupby(text.split())) if settings.merge_repeats else text
 
 
+def best_texts(
+    vocabulary: AnyVocabulary, candidates: Sequence[Candidate], settings: DecodingSettings
+) -> dict[str, Candidate]:
+    """Return the `n_best` best captions by text, at least one; of several with the same text, the best one."""
+    texts: dict[str, Candidate] = {}
+    for candidate in candidates:
+        texts.setdefault(caption_text(vocabulary, candidate.tokens, settings), candidate)
+        if len(texts) == (settings.n_best or 1):
+            break
+    return texts
+
+
 def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
     """Return the ids of the words that a caption may not end on."""
     ids = vocabulary.encode(rules.bad_endings)
@@ -173,13 +185,13 @@ def evaluate(
     # Decoded captions stay until they are scored, so that a scorer that fails does not cost another search.
     cache = out / f".decoded.{settings.split}.json"
     candidates = decoder.cached(images, cache, f"{name}, beam {settings.beam}")
-    ranked = {image: [decoder.text(each) for each in candidates[image][: settings.n_best or 1]] for image in images}
+    ranked = {image: best_texts(decoder.vocabulary, candidates[image], settings) for image in images}
     n_best = out / f"nbest.{settings.split}.jsonl"
     if settings.n_best:
         rows = [
             {"image_id": image, "rank": rank, "score": c.score, "log_probability": c.log_probability, "caption": text}
             for image, texts in ranked.items()
-            for rank, (text, c) in enumerate(zip(texts, candidates[image], strict=False), 1)
+            for rank, (text, c) in enumerate(texts.items(), 1)
         ]
         write_text(n_best, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
         record(n_best)
@@ -187,7 +199,7 @@ def evaluate(
         n_best.unlink(missing_ok=True)  # of an earlier evaluation
     scores = evaluate_captions(
         references=references,
-        hypotheses={image: texts[0] for image, texts in ranked.items()},
+        hypotheses={image: next(iter(texts)) for image, texts in ranked.items()},
         metrics=settings.metrics,
         split=settings.split,
         split_hash=table.split_hash,

@@ -6,14 +6,14 @@ their images are scored. For n = 1..4, with g(x) the tf-idf vector of the n-gram
 
     CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)
 
-averaged over references and n; idf = log(documents / max(1, df)).
+averaged over references and n; idf = log(documents / max(1, df)). Captions of byte pairs are scored by their words.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -23,17 +23,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recap.core.errors import MetricError
-from recap.data.vocabulary import CaptionIds, padded, ranges
+from recap.data.tokenizer import tokenize
+from recap.data.vocabulary import EOS, SPECIAL, AnyVocabulary, BytePairVocabulary, CaptionIds, padded, ranges
 
 ORDERS = 4
 SIGMA = 6.0
 _TINY, _SMALL = 1e-15, 1e-9  # pycocoevalcap's smoothing of a BLEU without a match
 # So many references, as those of validation images, are prepared once (1.5 KB each); more, whenever they are scored.
 AT_ONCE = 50_000
+LARGEST = 65_534  # number that fits into a key
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighboring keys
+
+
+def caption_units(
+    references: Mapping[int, Sequence[Sequence[int]]], vocabulary: AnyVocabulary | None = None
+) -> tuple[CaptionIds, Callable[[list[int]], list[int]]]:
+    """Return references in what n-grams are made of, and a function that turns a caption into the same.
+
+    These are token ids. Captions of a vocabulary of byte pairs become numbers of the words that the pieces spell, so
+    that equal texts score alike. An end token stays.
+    """
+    if not isinstance(vocabulary, BytePairVocabulary):
+        return CaptionIds.of(references), lambda caption: caption
+    numbers: dict[str, int] = {}  # of the words of the references
+    numbered = defaultdict[int, list[list[int]]](list)
+    for image, captions in references.items():
+        for caption in captions:
+            words = tokenize(vocabulary.decode(caption))
+            numbered[image].append([numbers.setdefault(word, len(SPECIAL) + len(numbers)) for word in words])
+
+    def units(caption: list[int]) -> list[int]:
+        words = tokenize(vocabulary.decode(caption))
+        # A word that no reference has gets a number that is its own within the caption.
+        spelled = [numbers.get(word, LARGEST - words.index(word)) for word in words]
+        return [*spelled, EOS] if EOS in caption else spelled
+
+    return CaptionIds.of(numbered), units
 
 
 class HashTable:

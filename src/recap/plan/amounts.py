@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -17,6 +18,7 @@ from recap.plan.run_plan import RunPlan
 from recap.settings import DecodingSettings, ModelConfig, SelfCritical, Stage, Subset
 from recap.settings.datasets import Counts
 from recap.settings.features import StoredStream
+from recap.settings.recipes import warn_of_short_training
 
 Work = Literal["xe", "scst", "decode"]
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
@@ -104,6 +106,18 @@ class Amounts:
     def stage(self, training: Run) -> Stage:
         """Return the settings of a training."""
         return getattr(self.plan.recipe(training.recipe), training.stage)
+
+    def steps(self, training: Run) -> int:
+        """Return the optimizer steps of a training, if no patience ends it earlier."""
+        stage = self.stage(training)
+        return stage.epochs * math.ceil(self.train_images(training) / stage.images_per_batch)
+
+    def warn_of_short_trainings(self) -> None:
+        """Warn of recipes whose trainings end within their warm-up; where a size is not known, only these can."""
+        each = {(run.dataset, run.subset, run.recipe, run.stage): run for run in self.plan.trained()}
+        for names, run in each.items():
+            with suppress(UnknownSize):
+                warn_of_short_training("/".join(names), self.stage(run).schedule, self.steps(run))
 
     def training_shape(self, training: Run) -> StepShape:
         """Return the shape of a training's steps; `processes` share the images of a step."""

@@ -168,7 +168,7 @@ class Costs(Amounts):
         shape, stage = self.training_shape(training), self.stage(training)
         step = self._of(shape, training)
         validation = self._of(self.decoding_shape(training, beam=stage.validation_beam), training)
-        steps = stage.epochs * math.ceil(self.train_images(training) / stage.images_per_batch)
+        steps = self.steps(training)
         images = steps * shape.images * self.plan.recipe(training.recipe).processes
         validations = math.ceil(stage.epochs / stage.validate_every) + (training.stage == "scst")
         validated = validations * self.counts(training.dataset).val

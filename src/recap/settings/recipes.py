@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from recap.core.errors import ConfigError
+from recap.core.log import log
 from recap.settings.base import Precision, Strict, neutral, refuse, together
 from recap.settings.kinds import OneOf
 from recap.settings.metrics import COCO, METRICS
@@ -137,6 +138,15 @@ Schedule = Annotated[
     | TableSchedule,
     Field(discriminator="kind"),
 ]
+
+
+def warn_of_short_training(name: str, schedule: Schedule, steps: int) -> None:
+    """Warn if a training ends within its warm-up."""
+    if steps < schedule.warmup:
+        log.warning(
+            f"{name}: the warm-up of {schedule.warmup} steps is longer than the training of {steps}, so the learning "
+            f"rate reaches at most {steps / schedule.warmup:.2g} of its peak; lower `schedule.warmup` or train longer"
+        )
 
 
 class DecodingRules(Strict):
@@ -288,6 +298,9 @@ class SelfCritical(Stage):
     bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
     document: Literal["image", "caption"] = Field("image", description="what n-grams' document frequencies count")
     reward_end_token: bool = Field(True, description="count the end token as a word in the reward")
+    units: Literal["words", "pieces"] = neutral(
+        "words", description="byte pairs: the reward counts the words that they spell, or the pieces"
+    )
     loss_over: Literal["tokens", "positions"] = neutral(
         "tokens",
         description="the policy loss is the mean over the tokens of all captions, or over as many positions of each as "

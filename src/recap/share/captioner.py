@@ -27,7 +27,7 @@ from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, AnyVocabulary
 from recap.decoding.sampling import sample_one
 from recap.decoding.step import DecodingBatch, NonFiniteLogits, with_banned_tokens
-from recap.evaluation.decode import Candidate, caption_text, decode_candidates, ending_ids
+from recap.evaluation.decode import Candidate, best_texts, caption_text, decode_candidates, ending_ids
 from recap.features.ahead import prefetch
 from recap.features.extraction import Encoder, make_encoder
 from recap.features.grid import Backbone, ChannelScale
@@ -203,10 +203,12 @@ class PhotoCaptioner:
                     if isinstance(name, FailedPhoto):
                         yield name
                         continue
-                    captions = (
-                        Caption(caption_text(self.vocabulary, each.tokens, settings), each.log_probability, each.score)
-                        for each in next(ranked)[: sample or n_best]
-                    )
+                    candidates = next(ranked)
+                    if sample:  # a text may be drawn twice
+                        texts = [(caption_text(self.vocabulary, each.tokens, settings), each) for each in candidates]
+                    else:
+                        texts = list(best_texts(self.vocabulary, candidates, settings).items())
+                    captions = [Caption(text, each.log_probability, each.score) for text, each in texts]
                     yield PhotoCaptions(name, tuple(captions), sampled=bool(sample))
 
     def decode(self, images: Images, settings: DecodingSettings, seeds: Sequence[int] = ()) -> list[list[Candidate]]:

@@ -25,6 +25,7 @@ from recap.decoding.step import NonFiniteLogits
 from recap.models.compiled import or_plain
 from recap.runs.folder import Counters, plain_weights, save_weights
 from recap.settings import Stage
+from recap.settings.recipes import warn_of_short_training
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group
 from recap.training.objectives import Logged
@@ -153,6 +154,7 @@ class Training:
         """Train to the end, continuing a killed run of the same training if there is one, and return the counters."""
         self._resume()
         self._since = time.monotonic()
+        warn_of_short_training(self.name, self.stage.schedule, self.stage.epochs * len(self.batches))
         progress, patience = self.progress, self.stage.patience or math.inf
         with self._stop:
             if self.trained and progress.best_epoch < 0:  # kept until an epoch beats it
@@ -165,10 +167,10 @@ class Training:
             while progress.epoch < self.stage.epochs and progress.epochs_since_best < patience:
                 self._epoch()
             epoch, score = self._scores[-1]
-            if len(self._scores) > 1 and {each for _, each in self._scores} == {score}:  # no validation could choose
+            if not self.trained and len(self._scores) > 1 and {each for _, each in self._scores} == {score}:
                 log.warning(
-                    f"{self.name}: all validations gave {self.metric.name} {score:.4f}, so the last epoch is kept; of "
-                    "one validation image CIDEr-D is always 0, give more"
+                    f"{self.name}: all validations gave {self.metric.name} {score:.4f} and could choose no epoch, so "
+                    "the last one is kept"
                 )
                 self._keep(score, epoch)
                 self._save()

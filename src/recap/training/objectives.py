@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recap.core.errors import ConfigError, TrainingError
-from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary, CaptionIds
+from recap.data.vocabulary import BANNED, BOS, EOS, PAD, UNK, AnyVocabulary
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, nucleus, sample, within
 from recap.decoding.step import DecodingBatch, ban_tokens, with_banned_tokens
-from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies
+from recap.metrics.rewards import Bleu4, CiderD, DocumentFrequencies, caption_units
 from recap.models.base import Captioner
 from recap.models.compiled import is_compiled
 from recap.models.state import Memory
@@ -158,14 +158,20 @@ class SelfCriticalObjective:
     as in released code, images are encoded and captions are scored under dropout.
 
     `references`: token ids of the training captions by image, without <bos> and <eos>; a sampled caption has at most
-    `max_length` tokens, the end token among them.
+    `max_length` tokens, the end token among them. Rewards count words of byte pairs if the vocabulary is given.
     """
 
     def __init__(
-        self, model: Captioner, stage: SelfCritical, *, references: Mapping[int, list[list[int]]], max_length: int
+        self,
+        model: Captioner,
+        stage: SelfCritical,
+        *,
+        references: Mapping[int, list[list[int]]],
+        max_length: int,
+        vocabulary: AnyVocabulary | None = None,
     ) -> None:
         self.model, self.stage, self.max_length = model, stage, max_length
-        captions = CaptionIds.of(references)
+        captions, self.units = caption_units(references, vocabulary if stage.units == "words" else None)
         ended = captions.ended(EOS) if stage.reward_end_token else captions
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
         self.scorers: list[tuple[float, CiderD | Bleu4]] = [(stage.cider_d, CiderD(ended, frequencies=frequencies))]
@@ -243,7 +249,8 @@ class SelfCriticalObjective:
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
         drop = {PAD} if self.stage.reward_end_token else {PAD, EOS}
-        captions = [[token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist()]
+        rows = ([token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist())
+        captions = list(map(self.units, rows))
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
         parts = [weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight]
         rewards = torch.from_numpy(sum(parts[1:], parts[0]))

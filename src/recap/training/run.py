@@ -19,9 +19,9 @@ from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
 from recap.data.corpus import Corpus
 from recap.data.subsets import read_subset
-from recap.data.vocabulary import CaptionIds, load_vocabulary
+from recap.data.vocabulary import AnyVocabulary, CaptionIds, load_vocabulary
 from recap.evaluation.decode import decode_candidates
-from recap.metrics.rewards import CiderD
+from recap.metrics.rewards import CiderD, caption_units
 from recap.models.base import Captioner, build_model
 from recap.models.compiled import compile_passes, is_compiled
 from recap.nn.fast import fast
@@ -111,12 +111,14 @@ def train(
             load_weights(model, init / "model.safetensors")
         if execution.compile is True or (execution.compile == "auto" and on_gpu):
             compile_passes(model)
-        validate = validator(model, stage, sources, validation, max_length, group, name)
+        validate = validator(model, stage, sources, validation, max_length, words, group, name)
         if group.size > 1:  # the weights are the same in all processes, dropout and samples are not
             torch.manual_seed(derived_seed(spec.seed, "rank", spec.stage, group.rank))
         objective: Objective
         if isinstance(stage, SelfCritical):
-            objective = SelfCriticalObjective(model, stage, references=captions, max_length=max_length)
+            objective = SelfCriticalObjective(
+                model, stage, references=captions, max_length=max_length, vocabulary=words
+            )
         else:
             assert isinstance(stage, CrossEntropy)
             if stage.truncate_to_words and group.size > 1:
@@ -217,18 +219,22 @@ def validator(
     features: ReadsImages,
     references: CaptionIds,
     max_length: int,
+    vocabulary: AnyVocabulary | None,
     group: Group,
     name: str,
 ) -> Callable[[], float]:
     """Return a function that decodes this process's validation images: their CIDEr-D over the count of all images."""
-    scorer, images = CiderD(references), group.shard(sorted(references))
+    if len(references) == 1:
+        log.warning(f"{name}: CIDEr-D of one validation image is always 0 and can choose no epoch; give more images")
+    scored, units = caption_units(references, vocabulary)
+    scorer, images = CiderD(scored), group.shard(sorted(references))
     decoding = DecodingSettings(beam=stage.validation_beam, max_length=max_length)
 
     def validate() -> float:
         candidates = decode_candidates(
             model, features, images, decoding, device=group.device, name=f"{name}, validation"
         )
-        captions = [candidates[image][0].tokens for image in images]
+        captions = [units(candidates[image][0].tokens) for image in images]
         return float(scorer.score(images, captions).sum() / len(references))
 
     return validate

@@ -8,6 +8,7 @@ import yaml
 
 from helpers import commands
 from helpers.plans import PARAMS, edited
+from recap.cli import main
 from recap.plan.source import neutral_keys
 from recap.settings import SECTIONS
 from recap.settings.params import load_named, names
@@ -80,3 +81,11 @@ def test_a_list_says_which_papers_use_a_name_how_large_it_is_and_what_it_is(prin
     assert lines["transformer_plus"][:3] == ["transformer_plus", "zodiac", "80.11"]
     assert "TR+ of the ZoDIAC paper" in lines["transformer_plus"][3]
     assert "xlan/t3" in {line.split()[0] for line in printed("params", "list", "tables").splitlines()}
+
+
+def test_config_check_and_plan_warn_of_a_warm_up_longer_than_the_training(tmp_path, capsys):
+    profile = tmp_path / "few.yaml"
+    profile.write_text("{name: few, tables: [visualgpt/t4], scale: scenes}")
+    for command in (["config", "check"], ["plan"]):
+        main([*command, str(profile), "--params", str(PARAMS)])
+        assert "warm-up of 80 steps is longer than the training of 40" in capsys.readouterr().err

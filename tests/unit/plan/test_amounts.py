@@ -60,3 +60,20 @@ def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
     assert amounts.used_images(replace(crops, features="bottom_up_36")) == amounts.used_images(crops) == 123_287
     unread = replace(crops, features="clip_rn50_grid")
     assert amounts.used_images(unread) == 10_000  # validation and test alone: no run is trained on it
+
+
+@pytest.mark.parametrize(("epochs", "warned"), [(4, True), (10, False)])
+def test_a_training_that_ends_within_its_warm_up_is_said_before_it_begins(params, capsys, epochs, warned):
+    """Five percent of 3,000 scenes are 8 steps an epoch."""
+    xe = {"epochs": epochs, "images_per_batch": 20, "schedule": {"kind": "noam", "warmup": 80}}
+    edited(params, "recap/recipes/scenes_short.yaml", xe=xe)
+    Amounts(planned(params, tables=["visualgpt/t4"])).warn_of_short_trainings()
+    said = capsys.readouterr().err
+    assert ("scenes/image_5/scenes_short/xe: the warm-up of 80 steps" in said and "training of 32" in said) is warned
+    assert said.count("\n") == warned  # once, not for every row
+
+
+def test_where_the_size_of_a_data_set_is_unknown_nothing_is_said_of_its_trainings(params, capsys):
+    edited(params, "datasets/flickr8k.yaml", counts=None)
+    Amounts(planned(params, scale="photos", tables=["visualgpt/t4"])).warn_of_short_trainings()
+    assert capsys.readouterr().err == ""

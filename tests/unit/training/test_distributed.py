@@ -94,7 +94,7 @@ def test_validation_parts_sum_to_the_whole_also_with_an_empty_shard():
     two = {image: CAPTIONS[image] for image in (0, 1)}
 
     def part(rank, size):
-        return validator(model, stage, Store(), two, 4, Group(rank, size), "worker")()
+        return validator(model, stage, Store(), two, 4, None, Group(rank, size), "worker")()
 
     assert part(0, 3) + part(1, 3) == pytest.approx(part(0, 1))
     assert part(2, 3) == 0.0

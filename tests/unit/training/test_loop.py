@@ -5,10 +5,12 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.refusals import refused
-from helpers.training import STAGES, training
+from helpers.training import CAPTIONS, STAGES, Store, training
 from recap.core.errors import TrainingError
 from recap.decoding.step import NonFiniteLogits
 from recap.settings import CrossEntropy, SelfCritical
+from recap.training.distributed import Group
+from recap.training.run import validator
 
 pytestmark = pytest.mark.seconds
 
@@ -114,17 +116,54 @@ def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path
     assert all(torch.equal(kept[name], start[name]) for name in start) is (epoch == 0)
 
 
-@pytest.mark.parametrize("trained", [False, True])
-def test_of_equal_scores_the_last_epoch_is_kept_and_said(tmp_path, capsys, trained):
+@pytest.mark.parametrize("score", [0.0, 7.3368])
+def test_of_equal_scores_the_last_epoch_is_kept_and_said(tmp_path, capsys, score):
     stage = CrossEntropy(epochs=9, learning_rate=0.01, images_per_batch=5, patience=3)
-    loop = training(tmp_path, stage=stage, scores=[0.0] * 9, trained=trained)
+    loop = training(tmp_path, stage=stage, scores=[score] * 9)
     counters = loop.run()
-    assert counters.best_epoch == counters.epoch == 4 - trained
+    assert counters.best_epoch == counters.epoch == 4
     for name, value in load_file(loop.best_weights).items():
         assert torch.equal(value, loop.model.state_dict()[name])
-    assert "one validation image" in capsys.readouterr().err
-    again = training(tmp_path, stage=stage, trained=trained)
+    said = capsys.readouterr().err
+    assert f"{score:.4f}" in said and "one validation image" not in said
+    again = training(tmp_path, stage=stage)
     assert (again.run().epoch, again.progress.best_epoch) == (counters.epoch, counters.best_epoch)
+
+
+def test_the_weights_a_stage_begins_with_stay_where_all_scores_are_equal(tmp_path):
+    stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
+    loop = training(tmp_path, stage=stage, scores=[0.4] * 3, trained=True)
+    start = {name: value.clone() for name, value in loop.model.state_dict().items()}
+    assert loop.run().best_epoch == 0
+    kept = load_file(loop.best_weights)
+    assert all(torch.equal(kept[name], start[name]) for name in start)
+
+
+@pytest.mark.parametrize(("number", "warned"), [(1, True), (2, False)])
+def test_only_one_validation_image_is_said_to_be_too_few(capsys, number, warned):
+    images = {image: CAPTIONS[image] for image in range(number)}
+    validator(None, CrossEntropy(epochs=1, learning_rate=0.01), Store(), images, 4, None, Group(), "tiny")
+    assert ("validation image" in capsys.readouterr().err) is warned
+
+
+SCHEDULES = [
+    {"kind": "constant", "learning_rate": 0.01},
+    {"kind": "noam"},
+    {"kind": "step", "learning_rate": 0.01, "factor": 0.5, "step_size": 1},
+    {"kind": "plateau", "learning_rate": 0.01, "factor": 0.5, "patience": 1},
+    {"kind": "cosine", "learning_rate": 0.01},
+    {"kind": "table", "table": {0: 0.01}},
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=[schedule["kind"] for schedule in SCHEDULES])
+def test_a_training_shorter_than_its_warm_up_is_said(tmp_path, capsys, schedule):
+    for warmup in (6, 60):  # there are 6 steps
+        stage = CrossEntropy(epochs=2, images_per_batch=5, schedule={**schedule, "warmup": warmup})
+        training(tmp_path / str(warmup), stage=stage).run()
+        said = capsys.readouterr().err
+        assert ("warm-up" in said) is (warmup == 60)
+    assert "60 steps" in said and "training of 6" in said and "0.1 of" in said
 
 
 @pytest.mark.parametrize(
