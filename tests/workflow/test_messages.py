@@ -42,6 +42,16 @@ def test_a_changed_parameter_is_named_by_its_key(new, said):
     assert changes({recorded()}, new, "xe") == said
 
 
+def test_of_a_long_text_that_changed_both_sides_show_where_they_differ():
+    text = "one sentence after another, " * 10
+    said = changes({recorded(model_settings={"note": text})}, {recorded(model_settings={"note": text + "new"})}, "xe")
+    old, new = said.removeprefix("model.note ").split(" -> ")
+    assert old.endswith('another, "') and new.endswith('another, new"')
+    longer = {recorded(model_settings={"note": "other" + text})}
+    said = changes({recorded(model_settings={"note": text})}, longer, "xe")
+    assert said.startswith('model.note "one sentence') and '-> "otherone sentence' in said and len(said) < 200
+
+
 def test_changed_code_and_plain_parameters_are_told_apart():
     assert changes({repr("0123456789abcdef")}, {repr("fedcba9876543210")}, "") == "changed code"
     assert changes({"10"}, {"12"}, "") == "10 -> 12"

@@ -139,6 +139,8 @@ def first_problem(error: ValidationError, kind: Any) -> str:
         sentence += "" if key else f" ({HINT})"  # the kind of the file itself, which a plug-in may bring
     elif name == "literal_error":
         sentence = f"there is no {value!r:.{_LONGEST}}; {nearest(str(value), _QUOTED.findall(context['expected']))}"
+    elif name == "list_type" and isinstance(value, str | int | float):
+        sentence = f"must be a list: write [{value}], and on a command line '{key}=[{value}]' in quotes"
     else:
         sentence = problem["msg"].removeprefix("Value error, ")
         helps = name != "value_error" or not isinstance(value, dict | list)

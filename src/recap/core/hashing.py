@@ -1,4 +1,4 @@
-"""What a result was made from: hashes, seeds, the commit of the code, differences of settings, signatures of scores."""
+"""What a result was made from: hashes, seeds, the commit of the code, signatures of scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_LONGEST = 60  # characters of a value in a difference
 
 
 def sha256_file(path: str | Path) -> str:
@@ -65,30 +64,6 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, str] | None = None, prefix: str = ""
-) -> list[str]:
-    """Return the keys in which nested mappings differ, with both values; keys at the top may have other names."""
-    lines = []
-    for key in sorted({*old, *new}):
-        path = prefix + (names or {}).get(key, key)
-        first, second = old.get(key), new.get(key)
-        if isinstance(first, dict) and isinstance(second, dict):
-            lines += differences(first, second, None, f"{path}.")
-        elif key not in old:
-            lines.append(f"{path} (new) {_short(second)}")
-        elif key not in new:
-            lines.append(f"{path} (gone)")
-        elif first != second:
-            lines.append(f"{path} {_short(first)} -> {_short(second)}")
-    return lines
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def format_signature(fields: Mapping[str, str]) -> str:

@@ -18,9 +18,9 @@ from pydantic import JsonValue
 
 from recap.core.checksums import check
 from recap.core.documents import HINT, read_json
-from recap.core.errors import DamagedFile, RecapError, UnknownName, nearest
+from recap.core.errors import DamagedFile, RecapError, UnknownName, differences, nearest
 from recap.core.files import reading
-from recap.core.hashing import differences, sha256_file, value_hash
+from recap.core.hashing import sha256_file, value_hash
 from recap.plan.records import read_tables
 from recap.plan.run import labels, row_setting, series_of, setting_names
 from recap.settings.params import flat, read_mapping, validate

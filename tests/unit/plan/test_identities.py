@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import PositiveInt
 
-from recap.core.hashing import differences, value_hash
+from recap.core.errors import differences
+from recap.core.hashing import value_hash
 from recap.plan.source import identities, neutral_keys
 from recap.settings import CrossEntropy, Recipe
 from recap.settings.base import Strict, neutral

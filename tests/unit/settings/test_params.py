@@ -69,6 +69,8 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
     [
         ("profile", PROFILE, {"seeds": [True]}, ["seeds.0"]),
         ("profile", PROFILE, {"execution": {"device": "gpu"}}, ["execution.device", "'cpu'"]),
+        ("profile", PROFILE, {"seeds": 1}, ["[1]", "'seeds=[1]'"]),
+        ("profile", PROFILE, {"tables": "a,b"}, ["'tables=[a,b]'"]),
         ("profile", PROFILE, {"seedz": [1]}, ["'seedz'", "'seeds'"]),
         ("recipes", {"xe": STAGE}, {"xe": {"epochs": 1}}, ["xe", "`learning_rate`", "`schedule`"]),
         ("recipes", SAMPLED, {"scst": {**SAMPLED["scst"], "sampling": "beam"}}, ["`top_p`"]),
