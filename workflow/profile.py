@@ -21,13 +21,14 @@ from recap.core.process import LOCK_FOLDER
 from recap.models.check import check_models
 from recap.plan import records
 from recap.plan.costs import Costs, Need, Parameters, Resources, measured_costs
-from recap.plan.jobs import execution
+from recap.plan.jobs import execution, planned_claims
 from recap.plan.outside import Requirement, line, refuse_missing, requirements
 from recap.plan.paths import Paths, used_features
 from recap.plan.profiles import load_plan
 from recap.plan.run import setting_names
 from recap.plan.run_plan import RunPlan
 from recap.plan.source import DIGESTS, Key
+from recap.settings.specs import JudgedClaims
 
 VARIABLE = "RECAP_PLANNED"  # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
 MOST = 3  # times the limits of the plan that a job gets at last
@@ -42,6 +43,7 @@ class Planned(NamedTuple):
     plan: RunPlan
     needed: list[Requirement]  # the missing outside files, which rules make
     parameters: Parameters  # of the models
+    claims: JudgedClaims | None  # of the papers whose tables are made
     digests: dict[Key, str]  # of source
 
     def limits(self) -> Resources:
@@ -54,6 +56,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
     try:
         plan = load_plan(config, files)
         paths = Paths(plan)
+        claims = planned_claims(plan)
         parameters = check_models(plan, Path(paths.work) / "checked_models.json")
         needed = requirements(paths)
         refuse_missing(needed, paths)
@@ -67,7 +70,7 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
             for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_beside_specs(plan, Path(paths.work))
-    return Planned(plan, needed, parameters, {})
+    return Planned(plan, needed, parameters, claims, {})
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recap.core.documents import read_mapping
+from recap.core.errors import ConfigError
 from recap.plan.outside import Requirement, requirements
 from recap.plan.paths import Paths
 from recap.plan.profiles import PARAMS, load_plan
@@ -22,7 +23,7 @@ from rehearsal import server
 from rehearsal.cut import cut_rows
 from rehearsal.files import write_list, write_outside_file, write_repository
 from rehearsal.hub import Gpt2Sizes
-from rehearsal.small import PAPER_SCALE, write_small, write_yaml
+from rehearsal.small import PAPER_SCALE, SCALE, write_small, write_yaml
 from rehearsal.world import CAPTIONS, World
 
 SITE, INPUTS, COPY = "site", "inputs", "params"
@@ -64,10 +65,14 @@ def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
 
 
 def _plan(configfile: Path, changes: dict[str, Any]) -> RunPlan:
-    """Return the plan of a profile whose file gets changes."""
+    """Return the plan of a profile whose file gets changes; an error names the file of a scale that was copied."""
     values = read_mapping(configfile) | changes
     write_yaml(configfile, values)
-    return load_plan(values | {PARAMS: COPY})
+    try:
+        return load_plan(values | {PARAMS: COPY})
+    except ConfigError as error:
+        own = str(error).replace(f"/scales/{PAPER_SCALE}.yaml", f"/scales/{SCALE}.yaml")
+        raise type(error)(own) from error
 
 
 def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:

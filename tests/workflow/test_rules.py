@@ -37,7 +37,7 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     monkeypatch.setenv(profile.VARIABLE, "")  # restored after the test
     job = ("somewhere:job",), ()
     monkeypatch.setitem(source.DIGESTS, job, "0123456789abcdef")
-    profile.pass_on(profile.Planned(plan, [], {("a", "b", "c"): 7}, {}))
+    profile.pass_on(profile.Planned(plan, [], {("a", "b", "c"): 7}, None, {}))
     del source.DIGESTS[job]
     planned = profile.passed_on()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()

@@ -1,6 +1,6 @@
 """Tables: tests and intervals from the per-image and per-run scores of their rows, in all forms that a reader takes."""
 
-from recap.plan.jobs import planned_claims, selection_files, selection_spec, table_spec, training_files, trainings
+from recap.plan.jobs import selection_files, selection_spec, table_spec, training_files, trainings
 from recap.statistics.scores import ANSWER, sent_captions
 
 STATISTICS = f"{R}/statistics/{{table}}.json"
@@ -9,7 +9,7 @@ CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selectio
 TABLE = f"{REPORTS}/tables/{{table}}"
 FORMATS = ("tex", "csv", "html", "md")
 TABLE_FILES = {style.strip(".") + ending: f"{TABLE}{style}.{ending}" for style in ("", ".paper") for ending in FORMATS}
-CLAIMS = planned_claims(PLAN)
+CLAIMS = PLANNED.claims
 CLAIM_FILES = {ending: f"{REPORTS}/tables/claims.{ending}" for ending in FORMATS}
 
 

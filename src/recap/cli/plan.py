@@ -149,6 +149,7 @@ def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOL
     """Validate a profile, at each of its scales, and everything it names."""
     from recap.models.check import check_models
     from recap.plan.amounts import Amounts
+    from recap.plan.jobs import planned_claims
     from recap.plan.run_plan import RunPlan
     from recap.settings.params import load_profiles
 
@@ -157,6 +158,7 @@ def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOL
         planned = RunPlan(each, params)
         check_models(planned)
         Amounts(planned).warn_of_short_trainings()
+        planned_claims(planned)
         where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
         print(f"{where}: {counted(len(planned.tables), 'table')}, {counted(len(planned.scored()), 'scored run')}")
 

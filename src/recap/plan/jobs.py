@@ -12,11 +12,11 @@ from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.run import Run, ScoredFile, file_name, row_runs, series_of
 from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.plan.source import EVALUATION, job_code
-from recap.settings import Row, Study
+from recap.settings import Row, Study, TableFile
 from recap.settings.params import label, load_named, load_profiles, papers, profile_tables, validate
 from recap.settings.recipes import CrossEntropyRun, EvaluationSpec, Execution, RunSpec, SelfCriticalRun
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
-from recap.settings.tables import RUN_COLUMNS, Claim, ClaimsFile
+from recap.settings.tables import RUN_COLUMNS, Check, Claim, ClaimsFile
 
 CLAIMS_FILE = "claims.yaml"  # in the folder of a paper
 
@@ -162,19 +162,49 @@ def read_claims(params: Path, paper: str) -> list[Claim]:
 def tables_of(claims: Iterable[Claim]) -> list[str]:
     """Return the names of the tables that claims are about."""
     checks = [check for claim in claims for check in claim.checks]
-    return list(dict.fromkeys(name for check in checks for name in (check.table, check.in_place) if name))
+    return list(dict.fromkeys(name for check in checks for name in check.tables))
 
 
 def planned_claims(plan: RunPlan) -> JudgedClaims | None:
     """Return the claims of the papers whose tables a plan makes; None where it makes none of them."""
-    of_papers = [read_claims(plan.params, paper) for paper in papers_with_claims(plan.params)]
-    claims = [claim for each in of_papers if set(tables_of(each)) & set(plan.tables) for claim in each]
+    claims: list[Claim] = []
+    for paper in papers_with_claims(plan.params):
+        of_paper = read_claims(plan.params, paper)
+        if set(tables_of(of_paper)) & set(plan.tables):
+            check_claims(plan.params, paper, of_paper)
+            claims += of_paper
     return _judged(plan, claims) if claims else None
+
+
+def check_claims(params: Path, paper: str, claims: Iterable[Claim]) -> None:
+    """Refuse a claim about a row or a column that its table does not have at any scale."""
+    file = label(params, params / paper / CLAIMS_FILE)
+    tables: dict[str, TableFile] = {}
+    for claim in claims:
+        with asked_for_by(f"claim {claim.id} of {file}"):
+            for check in claim.checks:
+                for name in check.tables:
+                    tables[name] = tables.get(name) or load_named(params, "tables", name)
+                    _check_names(check, name, tables[name])
+
+
+def _check_names(check: Check, name: str, table: TableFile) -> None:
+    rows = [row.id for row in table.rows]
+    uses = [("row", check.row, rows)]
+    if name == check.table:  # a table in its place may lack some of these
+        uses += [("row", row, rows) for row in check.rows]
+    if check.quoted:
+        uses.append(("quoted row", check.quoted, [row.id for row in table.quoted]))
+    uses += [("column", metric, table.columns) for metric in check.metrics]
+    for kind, used, known in uses:
+        if used not in known:
+            raise ConfigError(f"table {name} has no {kind} {used!r}; {nearest(used, known)}")
 
 
 def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) -> tuple[JudgedClaims, Path]:
     """Return the claims of a paper at a scale, by default its first with scores, and the folder of these scores."""
     claims = read_claims(params, paper)
+    check_claims(params, paper, claims)
     every = load_profiles(params / paper / "profile.yaml")
     at_scale = [each for each in every if scale in (None, each.scale)]
     if not at_scale:

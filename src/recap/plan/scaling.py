@@ -240,7 +240,7 @@ class Scaler:
                         shown = merged(shown, layer.models[kind])
             if not layers:
                 file = f"{self.params.name}/<paper>/scales/{self.scale.name}.yaml"
-                raise ConfigError(f"scale {self.scale.name!r} lacks the key 'models.{kinds[0]}'; add it in {file}")
+                raise ConfigError(f"{where}: there are no sizes of {kinds[0]!r}; add 'models.{kinds[0]}' to {file}")
         layers += [(f"{where}: model", changes)] if changes else []
         return Variant("models", base, tuple(layers), merged(shown, changes))
 

@@ -348,6 +348,11 @@ class Check(Strict):
     _equal_within = together("within", when=("sign", "equal"))
 
     @property
+    def tables(self) -> list[str]:
+        """Its table, and the one that may be read in its place."""
+        return [self.table, *([self.in_place] if self.in_place else [])]
+
+    @property
     def rows(self) -> list[str]:
         """The rows that the row is compared with, of which the best counts."""
         return [self.against] if isinstance(self.against, str) else self.against or []

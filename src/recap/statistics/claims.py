@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
-from recap.core.errors import ConfigError, counted, nearest
+from recap.core.errors import counted
 from recap.plan.run import row_runs
 from recap.settings import Table
 from recap.settings.metrics import score_info, server_names
@@ -64,7 +64,7 @@ def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
         return Verdict(claim, NO_PROGRAM, claim.not_for_a_program)
     if claim.settled:
         return Verdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
-    comparisons = [each for check in claim.checks for each in _compare(claim, check, spec, scores)]
+    comparisons = [each for check in claim.checks for each in _compare(check, spec, scores)]
     judged = judge([each for each in comparisons if each.tests]) + [each for each in comparisons if not each.tests]
     planned = [each for each in judged if each.planned] or judged
     verdict, unplanned = verdict_of(planned), len(judged) - len(planned)
@@ -91,7 +91,7 @@ def verdict_of(judged: Sequence[Judged]) -> str:
     return next(verdict for verdict in (FAILS, NOT_RUN, UNTOLD, HOLDS) if verdict in verdicts)
 
 
-def _compare(claim: Claim, check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
+def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
     """Return the comparisons of a check, or why there are none."""
     own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
     # The table in place of another is read where the check's own one is missing, or has one seed and so no verdict.
@@ -106,7 +106,6 @@ def _compare(claim: Claim, check: Check, spec: JudgedClaims, scores: Path) -> li
     if name not in spec.tables:
         return without(NOT_RUN, "its table is not made at this scale", planned=False)
     table, seeds = spec.tables[name].table, spec.tables[name].seeds
-    _check_names(claim, check, table, name)
     rows = {row.id: row for row in table.rows if row.id in {check.row, *check.rows}}
     lacking = {row: f"row {row} is not run at this scale" for row in (check.row, *check.rows) if row not in rows}
     if check.row in lacking or (check.rows and not set(check.rows) - set(lacking)):
@@ -128,17 +127,6 @@ def _compare(claim: Claim, check: Check, spec: JudgedClaims, scores: Path) -> li
         printed = spec.printed[check.table].rows
     pairs = [(metric, row) for metric in check.metrics for row in opponents]
     return [*(_compared(Judged(check, name, *pair), row_scores, table, printed) for pair in pairs), *left_out]
-
-
-def _check_names(claim: Claim, check: Check, table: Table, name: str) -> None:
-    """Refuse a claim about a row or a column that its table does not have at any scale."""
-    ids = [row.id for row in table.rows] + [row.id for row in (*table.quoted, *table.not_run)]
-    others = check.rows if name == check.table else []  # a table in its place may lack some of these
-    uses = [("row", row, ids) for row in (check.row, *others, check.quoted) if row]
-    uses += [("column", metric, table.columns) for metric in check.metrics]
-    for kind, used, names in uses:
-        if used not in names:
-            raise ConfigError(f"claim {claim.id}: table {name} has no {kind} {used!r}; {nearest(used, names)}")
 
 
 def _compared(

@@ -171,7 +171,7 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
     with refused(ConfigError, "params/xlan/scales/scenes.yaml", "'d_modell'"):
         planned(params)
     edited(params, "xlan/scales/scenes.yaml", models={})
-    with refused(ConfigError, "'scenes'", "'models.xlan'"):
+    with refused(ConfigError, "scales/scenes.yaml", "'models.xlan'"):
         planned(params)
     with refused(UnknownName, "scene", "scales", "scenes"):
         planned(params, "scene")

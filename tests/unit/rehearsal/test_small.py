@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers.refusals import refused
 from recap.core.documents import adapter
+from recap.core.errors import ConfigError
 from recap.plan.jobs import planned_claims
 from recap.plan.outside import requirements
 from recap.plan.paths import Paths
@@ -117,3 +119,13 @@ def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(pap
         each.entry.name for each in requirements(Paths(prepared.plan)) if each.how == "fetch" and each.entry.urls
     ]
     assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)
+
+
+def test_a_kind_without_sizes_is_refused_with_the_file_that_shall_have_them(tmp_path, monkeypatch):
+    """The copy has the sizes of scale `rehearsal` under the name of scale `paper`; a user edits the former."""
+    source = Path(shutil.copytree(PARAMS, tmp_path / "source"))
+    (source / "xlan" / "scales" / "rehearsal.yaml").unlink()
+    monkeypatch.chdir(tmp_path)
+    with refused(ConfigError, "'models.xlan'", "scales/rehearsal.yaml") as caught:
+        prepare("xlan", source, url="http://127.0.0.1:1", short=True)
+    assert "scales/paper.yaml" not in str(caught.value)

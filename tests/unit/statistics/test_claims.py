@@ -4,9 +4,7 @@ import random
 
 import pytest
 
-from helpers.refusals import refused
 from helpers.score_files import make_table, write_run
-from recap.core.errors import ConfigError
 from recap.plan.run import row_runs
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 from recap.settings.tables import Claim
@@ -134,11 +132,3 @@ def test_what_no_training_decides_says_why():
     counted = Claim(id="m.c2", sentence="s", where="1", settled={"holds": False, "why": "2 + 2"})
     result = [judged(each, None) for each in (no, counted)]
     assert [(each.verdict, each.why) for each in result] == [(NO_PROGRAM, "a name"), (FAILS, "2 + 2")]
-
-
-def test_a_row_or_a_column_that_is_nowhere_is_refused(tmp_path):
-    example = Made(tmp_path)
-    with refused(ConfigError, "mine.c1", "transformr", "transformer"):
-        example.judged(against="transformr")
-    with refused(ConfigError, "mine.c1", "SPICE"):
-        example.judged(metrics=["SPICE"])

@@ -3,8 +3,12 @@
 import csv
 from dataclasses import replace
 
+import pytest
+
 from helpers.commands import printed, refused_command
-from helpers.plans import PARAMS, planned
+from helpers.plans import PARAMS, edited, planned
+from helpers.refusals import refused
+from recap.core.errors import ConfigError
 from recap.plan.jobs import planned_claims, read_claims
 from recap.settings.tables import Claim
 from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
@@ -69,3 +73,30 @@ def test_a_profile_brings_the_claims_of_the_papers_whose_tables_it_makes():
     asked = planned_claims(planned(PARAMS, "scenes", ["fusion/t2"]))
     assert asked.claims == read_claims(PARAMS, "fusion") and list(asked.tables) == ["fusion/t2"]
     assert planned_claims(planned(PARAMS, None, ["recap/demo"])) is None
+
+
+@pytest.mark.parametrize(
+    "changes, wrong, near",
+    [
+        ({"row": "acff"}, "acff", "'acf'"),
+        ({"against": "bas"}, "bas", "'base'"),
+        ({"table": "acf/t3", "row": "acf_grid", "against": None, "quoted": "rstnet"}, "CIDEr", "c5.CIDEr"),
+        ({"table": "acf/t9"}, "acf/t9", "did you mean"),
+        ({"table": "acf/t3", "row": "acf_grid", "against": None, "quoted": "rstnett"}, "rstnett", "'rstnet'"),
+    ],
+)
+def test_a_claim_of_a_row_or_a_column_that_is_nowhere_is_refused_before_any_training(
+    params, tmp_path, capsys, changes, wrong, near
+):
+    profile = tmp_path / "small.yaml"
+    profile.write_text("name: small\ntables: [acf/t1]\nscale: scenes\n")
+    check = {"table": "acf/t1", "row": "acf", "against": "base"}
+    claims = [{"id": f"acf.c{n}", "sentence": "s", "where": "1", "checks": [check]} for n in (1, 2)]
+    edited(params, "acf/claims.yaml", claims=claims)
+    assert "1 table" in printed(capsys, "config", "check", profile, "--params", params)
+    claims[1]["checks"] = [{key: value for key, value in {**check, **changes}.items() if value}]
+    edited(params, "acf/claims.yaml", claims=claims)
+    with refused(ConfigError, "params/acf/claims.yaml", "acf.c2", repr(wrong), near):
+        planned_claims(planned(params, "scenes", ["acf/t1"]))
+    said = refused_command(capsys, "config", "check", profile, "--params", params)
+    assert "acf.c2" in said and repr(wrong) in said
