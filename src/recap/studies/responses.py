@@ -29,8 +29,8 @@ Answers = dict[str, dict[str, str]]  # number of the item -> question -> answer
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 RULES = {
     "unfinished": "did not hand in the form",
-    "answered": "left too many items open",
-    "wrong_gold": "answered too many gold items wrongly",
+    "answered": "left more items open than the study allows",
+    "wrong_gold": "answered more gold items wrongly than the study allows",
     "seconds": "answered too fast",
     "same_position": "chose too often the same position",
     "repeated_person": "had handed in another form of the study",
@@ -77,6 +77,7 @@ class Collected(Strict):
     raters: list[Rater]  #: one per sheet that was handed in, also those left out
     duplicates: int  #: responses equal to another of the sheet
     replaced: int  #: responses that a later, different one of the sheet replaced
+    ignored: int = 0  #: half-filled copies of a sheet whose finished form counts
     refused: list[str]  #: responses that do not fit the study, with the reason
 
     def excluded(self) -> dict[str, int]:
@@ -255,7 +256,7 @@ def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> C
     log.info(
         f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out by rule: {left_out}; "
         f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
-        f"{len(collected.refused)} refused -> {out}"
+        f"{collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
     )
     return collected
 
@@ -272,7 +273,8 @@ def read_collected(path: Path, sheets: Sheets) -> Collected:
 def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
     """Return the responses to a study; see `import_responses`."""
     last: dict[str, tuple[Response, str]] = {}  # sheet -> response and person
-    duplicates, replaced, refused, kinds = 0, 0, list[str](), set[bool]()
+    duplicates = replaced = ignored = 0
+    refused, kinds = list[str](), set[bool]()
     for source, values, person in submissions:
         try:
             response = valid_response(values, sheets)
@@ -285,10 +287,12 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
         if earlier == response:
             duplicates += 1
             continue
-        replaced += earlier is not None
         # A copy of a half-filled form may lie beside the finished one, which counts.
-        if earlier is None or response.finished or not earlier.finished:
-            last[response.sheet] = response, person
+        if earlier is not None and earlier.finished and not response.finished:
+            ignored += 1
+            continue
+        replaced += earlier is not None
+        last[response.sheet] = response, person
     if not last:
         reason = f"; the first: {refused[0]}" if refused else ""
         raise DataError(f"no valid response to study {sheets.name!r}{reason}")
@@ -301,7 +305,7 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
             rule = "repeated_person"
         people.add(person)
         raters.append(Rater(sheet=sheet, answers=response.answers, wrong_gold=wrong, excluded=rule))
-    counts = {"duplicates": duplicates, "replaced": replaced}
+    counts = {"duplicates": duplicates, "replaced": replaced, "ignored": ignored}
     return Collected(study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts)
 
 

@@ -63,7 +63,7 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
         cells = [block["systems"][system.id] for block in blocks]
         lines = [
             _line("votes, percent", [number_text(cell["share"] and 100 * cell["share"], 1) for cell in cells]),
-            _line(INTERVAL, map(_range, cells)),
+            _line(INTERVAL, [_range(cell, scale=100, digits=1) for cell in cells]),
             _line("votes", [cell["votes"] for cell in cells]),
         ]
         printed = [study.printed.get(block["id"], {}).get("share") for block in blocks]
@@ -79,8 +79,8 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
     ]
     degrees = next((test["degrees"] for test in tests if test["degrees"]), None)
     notes = [
-        f"{study.images} test images per column, {study.raters} raters per image. Test: Pearson chi-square against "
-        f"equal shares, {degrees} degrees of freedom; p Holm-corrected over the columns."
+        f"{study.images} test images per column, each on the forms of {study.raters} raters. Test: Pearson chi-square "
+        f"against equal shares, {degrees} degrees of freedom; p Holm-corrected over the columns."
     ]
     ways = [(plain(block["label"]), block["test"]["p_by"]) for block in blocks]
     if exact := [f"{label} ({p_by})" for label, p_by in ways if p_by not in (None, PEARSON)]:
@@ -95,12 +95,12 @@ def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block]
 def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block], list[str]]:
     """Return a block per question: counts of no and yes, and the share of no; and notes."""
     study, table = sheets.study, []
-    notes = [f"{study.images} test images per system, {study.raters} raters per image and system."]
+    notes = [f"{study.images} test images, each on the forms of {study.raters} raters for each system."]
     for number, (question, block) in enumerate(zip(study.questions, blocks, strict=True), start=1):
         cells, test = [block["systems"][system.id] for system in study.systems], block["test"]
         lines = [_line(answer, [cell[answer] for cell in cells]) for answer in ("no", "yes")]
         lines.append(_line("no rate", [number_text(cell["share"], 2) for cell in cells]))
-        lines.append(_line(INTERVAL, map(_range, cells)))
+        lines.append(_line(INTERVAL, [_range(cell, scale=1, digits=2) for cell in cells]))
         for name, digits in {"no": 0, "yes": 0, "no rate": 2}.items():
             if printed := study.printed.get(question.id, {}).get(name):
                 lines.append(_line(f"printed: {name}", [number_text(value, digits) for value in printed]))
@@ -140,5 +140,8 @@ def _line(kind: str, texts: Iterable[Any]) -> Line:
     return Line(kind, [Cell(str(text)) for text in texts])
 
 
-def _range(share: Mapping[str, Any]) -> str:
-    return NONE if share["low"] is None else f"{100 * share['low']:.1f} to {100 * share['high']:.1f}"
+def _range(share: Mapping[str, Any], *, scale: float, digits: int) -> str:
+    """Return the interval of a share in the unit of the line above it."""
+    if share["low"] is None:
+        return NONE
+    return f"{number_text(scale * share['low'], digits)} to {number_text(scale * share['high'], digits)}"

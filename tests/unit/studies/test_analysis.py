@@ -87,6 +87,8 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     lines = {line.label: [cell.text for cell in line.cells] for line in content.blocks[0].lines}
     assert content.blocks[0].label == "Q1. Does the caption miss things shown in the image?"
     assert lines["no rate"] == ["0.65", "0.60", "0.57", "0.57", "0.93"]
+    low, _, high = lines["95% interval"][0].partition(" to ")
+    assert float(low) < 0.65 < float(high) < 1  # in the unit of the rate above it
     assert lines["printed: no rate"] == ["0.66", "0.59", "0.58", "0.58", "0.93"]
     assert lines["printed: no"][-1] == "973"
 

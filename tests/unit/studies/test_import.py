@@ -75,7 +75,7 @@ def test_duplicates_count_once_and_the_last_of_different_ones_counts(forms, resp
     other = str(1 + int(first.answers[item]["best"]) % 3)
     later = first.model_copy(update={"answers": {**first.answers, item: {"best": other}}})
     result = collected(forms, [first, first, later, first.model_copy(update={"finished": False})])
-    assert (result.duplicates, result.replaced, len(result.raters)) == (1, 2, 1)
+    assert (result.duplicates, result.replaced, result.ignored, len(result.raters)) == (1, 1, 1, 1)
     assert result.raters[0].answers[item] == {"best": other} and not result.raters[0].excluded
 
 
