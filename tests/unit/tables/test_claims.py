@@ -43,6 +43,8 @@ def test_the_table_shows_every_claim_its_comparisons_and_its_doubt(tmp_path):
         assert (
             "Scale photos: not a reproduction" in texts[kind] and "Doubt about the sentence: 100 % off." in texts[kind]
         )
+    # Two tables of two numbers; only a continued one shares that of its first part.
+    assert texts[".tex"].count(r"\caption{") == 2 and r"\addtocounter" not in texts[".tex"]
     assert r"ours is better \& bold" in texts[".tex"] and "+2.0" in texts[".md"]
     records = list(csv.DictReader((tmp_path / "claims.csv").open()))
     assert [(line["claim"], line["verdict"], line["p_holm"], line["seeds"]) for line in records] == [
