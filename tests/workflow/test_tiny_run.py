@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_it_ends_in_a_table_in_every_format(to_the_table):
     for name in ("tex", "csv", "html", "md", "paper.tex"):
         assert (tables / f"tiny.{name}").stat().st_size > 0
     assert "Params (M)" in (to_the_table.folder / TABLE).read_text()
+
+
+def test_the_report_of_snakemake_has_tables_figures_and_the_page(finished):
+    done = finished.snakemake("--report", "workflow.zip")
+    assert done.returncode == 0, done.stderr[-6000:]
+    with zipfile.ZipFile(finished.folder / "workflow.zip") as archive:
+        results = {Path(name).name for name in archive.namelist() if "/data/" in name}
+    assert {"tiny.html", "tiny.paper.html", "tiny_captions.png", "curves.png", "report.html"} <= results
 
 
 @pytest.mark.smoke

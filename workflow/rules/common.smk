@@ -72,6 +72,11 @@ def may_grow(stores, made=None, params=(), w=None):
     return stores if changed else [ancient(store) for store in stores]
 
 
+def shown(file, category):
+    """Mark a page or a picture as a result of `snakemake --report`; other files stay as they are."""
+    return report(file, category=category) if file.endswith((".html", ".png")) else file
+
+
 def option(name):
     """Return the parameter `--name=FILE` for each input of that name, which may be none."""
     return lambda w, input: [f"--{name}={file}" for file in input[name]]

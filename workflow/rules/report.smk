@@ -48,7 +48,7 @@ rule samples:
         images=lambda w: PATHS.images(sample_dataset(w)),
         scores=table_scores,
     output:
-        **SAMPLE_FILES,
+        **{key: shown(file, "Samples") for key, file in SAMPLE_FILES.items()},
     log:
         f"{LOGS}/samples/{{table}}.log",
     params:
@@ -78,7 +78,7 @@ for figure in PLAN.model_figures:
             texts=[PATHS.outside(name) for name in figure.settings.texts()],
             models=[f"{R}/runs/{run}/model.safetensors" for run in RUNS],
         output:
-            [f"{FIGURES}/{file}" for file in figure.files],
+            [shown(f"{FIGURES}/{file}", "Figures") for file in figure.files],
         log:
             f"{LOGS}/figure/{figure.name}.log",
         localrule: True
@@ -102,7 +102,7 @@ rule sweep:
     input:
         lambda w: expand(STATISTICS, table=sorted({p.table for line in PLOTS[w.figure].lines for p in line.points})),
     output:
-        **SWEEP_FILES,
+        **{key: shown(file, "Figures") for key, file in SWEEP_FILES.items()},
     log:
         f"{LOGS}/sweep/{{figure}}.log",
     wildcard_constraints:
@@ -136,7 +136,7 @@ rule curves:
     input:
         [f"{R}/runs/{run.path}/history.csv" for run in TRAINED],
     output:
-        **CURVES,
+        **{key: shown(file, "Figures") for key, file in CURVES.items()},
     log:
         f"{LOGS}/curves.log",
     params:
@@ -157,7 +157,7 @@ rule report_page:
         [file for file in study_files() if Path(file).name == "table.html"],
         [f"{R}/runs/{run.path}/training.json" for run in TRAINED],
     output:
-        REPORT_FILE,
+        shown(REPORT_FILE, "Report"),
     log:
         f"{LOGS}/report_page.log",
     params:

@@ -85,7 +85,7 @@ rule table:
     input:
         STATISTICS,
     output:
-        **TABLE_FILES,
+        **{key: shown(file, "Tables") for key, file in TABLE_FILES.items()},
     log:
         f"{LOGS}/table/{{table}}.log",
     wildcard_constraints:
@@ -105,7 +105,7 @@ if CLAIMS:
         input:
             expand(STATISTICS, table=map(file_name, CLAIMS.tables)),
         output:
-            **CLAIM_FILES,
+            **{key: shown(file, "Claims") for key, file in CLAIM_FILES.items()},
         log:
             f"{LOGS}/claims.log",
         localrule: True

@@ -109,7 +109,7 @@ rule study_analysis:
         sheets=f"{STUDY}/sheets.json",
         responses=f"{STUDY}/responses.json",
     output:
-        **STUDY_TABLES,
+        **{key: shown(file, "Human studies") for key, file in STUDY_TABLES.items()},
         statistics=STUDY_STATISTICS,
     log:
         f"{LOGS}/study_analysis/{{study}}.log",
