@@ -71,6 +71,17 @@ def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sen
     assert not (workspace.folder / "results").exists()
 
 
+def test_a_claim_of_a_row_that_is_nowhere_is_refused_before_any_job(workspace):
+    check = {"table": "tiny", "row": "zodiak", "against": "transformer"}
+    claims = [{"id": "mine.c1", "sentence": "s", "where": "1", "checks": [check]}]
+    (workspace.folder / "params" / "mine").mkdir()
+    (workspace.folder / "params" / "mine" / "claims.yaml").write_text(json.dumps({"claims": claims}))
+    done = workspace.snakemake("--dry-run", config=("inputs=inputs",))
+    (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("recap: ")]
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert all(part in sentence for part in ("params/mine/claims.yaml", "mine.c1", "'zodiak'", "'zodiac'"))
+
+
 @pytest.mark.parametrize(
     "old, new, sentence",
     [
