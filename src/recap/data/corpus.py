@@ -78,6 +78,14 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
     about: dict[str, Any] = {"dataset": name, "kind": checked.kind, "source_sha256": source, "drawn_from": drawn_from}
     write_corpus(captions, Path(out) / CORPUS, **about, complete=not isinstance(checked, PicturesAlone))
     checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
+    if whole := checked.known_counts():
+        warn_of_part(name, len(Corpus.read(Path(out) / CORPUS).image_ids()), whole.images, "images")
+
+
+def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
+    """Say that published data are not whole: a part may be meant, and results from it are not the published ones."""
+    if count < whole:
+        log.warning(f"{where}: {count:,} {what} where {whole:,} are published; fetch it again, unless a part is meant")
 
 
 def write_corpus(

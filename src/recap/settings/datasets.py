@@ -188,7 +188,8 @@ class CocoPicturesDataset(PicturesAlone):
 # What `recap data conceptual-download` writes beside the pictures: which of them are there.
 SURVIVORS = "survivors.parquet"
 TRAINING_ROWS, VALIDATION_ROWS = 3_318_333, 15_840  # of the published lists of Conceptual Captions
-STUDIES = 2_952  # X-rays of the split of Chen et al., without the three whose pictures are missing
+# X-rays of the split of Chen et al., without the three studies whose pictures are missing.
+STUDIES = Counts(train=2_067, val=295, test=590, captions=2_952)
 
 
 @DATASETS.register
@@ -268,9 +269,17 @@ class IuXrayDataset(DatasetConfig):
     max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
     max_words: PositiveInt | None = neutral(None, description="words of a report that a model learns, for byte pairs")
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)
+    counts: Counts | None = Field(STUDIES, exclude=True)
 
     def pictures_per_image(self) -> int:
         return self.views
+
+
+# Karpathy's splits of photos, by what his file is called.
+KARPATHY_COUNTS = {
+    "dataset_flickr8k": Counts(train=6_000, val=1_000, test=1_000, captions=40_000),
+    "dataset_flickr30k": Counts(train=29_000, val=1_014, test=1_000, captions=155_070),
+}
 
 
 @DATASETS.register
@@ -284,6 +293,10 @@ class KarpathyDataset(DatasetConfig):
     member: Name = Field("*.json", description="name or pattern of the JSON in a zip that holds several")
     images: list[OutsideFile] = Field(description="folders or zips with the pictures; relative to `inputs`")
     merge_restval: bool = Field(True, description="count COCO's 'restval' images as training images")
+
+    def known_counts(self) -> Counts | None:
+        files = f"{self.annotations} {self.member}"
+        return self.counts or next((counts for file, counts in KARPATHY_COUNTS.items() if f"{file}." in files), None)
 
 
 SCENE_CAPTIONS = 5  # of each scene

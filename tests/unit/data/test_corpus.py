@@ -33,6 +33,21 @@ def test_everything_is_there(built):
     )
 
 
+PUBLISHED = {"dataset_flickr8k.json": "8,000", "dataset_flickr30k.json": "31,014", "mine.json": None}
+
+
+@pytest.mark.parametrize("file", PUBLISHED)
+def test_a_part_of_a_published_data_set_is_named_with_both_counts(tmp_path, caplog, file):
+    (write_flickr(tmp_path / "in") / "dataset.json").rename(tmp_path / "in" / file)
+    build_corpus(name="tiny", spec={**SPEC, "annotations": file}, inputs=tmp_path / "in", out=tmp_path / "out")
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    if PUBLISHED[file] is None:
+        assert not warnings
+    else:
+        (warning,) = warnings
+        assert "tiny" in warning and "6 images" in warning and PUBLISHED[file] in warning
+
+
 def test_two_runs_give_the_same_bytes(built, tmp_path):
     build_corpus(name="tiny", spec=SPEC, inputs=tmp_path / "in", out=tmp_path / "again")
     assert (tmp_path / "again" / "corpus.parquet").read_bytes() == built.read_bytes()

@@ -40,7 +40,7 @@ def test_small_draws_of_a_large_data_set_use_few_of_its_images():
 
 
 def test_a_data_set_of_unknown_size_is_named_with_the_key_to_add(params):
-    edited(params, "datasets/flickr8k.yaml", counts=None)
+    edited(params, "datasets/flickr8k.yaml", annotations="flickr8k/mine.json")
     amounts = Amounts(planned(params, scale="photos"))
     with refused(UnknownSize, "datasets/flickr8k.yaml", "`counts: {train: IMAGES"):
         amounts.counts("flickr8k")

@@ -125,7 +125,7 @@ def test_a_gpu_that_was_not_measured_gets_ten_times_the_assumed_time(monkeypatch
 
 
 def test_where_the_size_of_a_data_set_is_not_known_limits_are_wide(params):
-    edited(params, "datasets/flickr8k.yaml", counts=None)
+    edited(params, "datasets/flickr8k.yaml", annotations="flickr8k/mine.json")
     needs = resources(planned(params, scale="photos"))
     run = needs.plan.scored()[0]
     assert needs.training(needs.plan.weights(run)) == needs.evaluation(run) == needs.corpus("flickr8k") == UNKNOWN

@@ -14,7 +14,6 @@ from pydantic import Field
 
 from recap.core.errors import DataError
 from recap.core.hashing import sha256_file
-from recap.core.log import log
 from recap.data.corpus import VIEWS, Caption, DrawnFrom
 from recap.data.files.entries import Entry, Id, String, Text, each_of, parsed
 from recap.data.files.images import ImageSource
@@ -46,12 +45,6 @@ class Reader(Protocol):
         Raises:
             DataError: annotations or pictures are missing or broken.
         """
-
-
-def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
-    """Say that a published list is not whole: a part may be meant, and results from it are not the published ones."""
-    if count < whole:
-        log.warning(f"{where}: {count:,} {what} where {whole:,} are published; fetch it again, unless a part is meant")
 
 
 def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:

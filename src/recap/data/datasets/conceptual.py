@@ -16,8 +16,8 @@ from recap.core.errors import DamagedData, DataError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
 from recap.core.log import log
-from recap.data.corpus import Caption, DrawnFrom
-from recap.data.datasets.base import Built, warn_of_part
+from recap.data.corpus import Caption, DrawnFrom, warn_of_part
+from recap.data.datasets.base import Built
 from recap.data.subsets import VALIDATION, first_survivors, rank
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset

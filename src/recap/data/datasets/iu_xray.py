@@ -22,13 +22,13 @@ from recap.core.files import atomic_path, csv_text, write_text
 from recap.core.hashing import generator, sha256_file, value_hash
 from recap.core.log import log, progress
 from recap.data.corpus import SPLITS, VIEWS, Caption
-from recap.data.datasets.base import Built, warn_of_part
+from recap.data.datasets.base import Built
 from recap.data.datasets.iu_xray_reports import Study, read_reports
 from recap.data.files.archives import contents
 from recap.data.files.entries import Entry, String, Text, csv_entries, parsed, read_json_of
 from recap.data.files.images import MAX_BYTES
 from recap.data.tokenizer import tokenize_report
-from recap.settings.datasets import STUDIES, IuXrayDataset
+from recap.settings.datasets import IuXrayDataset
 
 
 class AnnotatedStudy(Entry):
@@ -81,7 +81,6 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     if not spec.annotations:
         studies = drawn(studies, seed=spec.split_seed)
     _write_studies(reports, studies, candidates, lacking, views, spec, out)
-    warn_of_part(inputs / spec.reports, len(studies), STUDIES, "studies in use")
     captions = []
     for study in studies:
         file = VIEWS.join(files[picture] for picture in study.pictures)
