@@ -76,6 +76,28 @@ def test_a_training_url_of_the_test_split_is_left_out(inputs, tmp_path):
     assert TEST_IDS + 2 in corpus.image_ids("test")
 
 
+def with_sources(survivors, sources):
+    """Give rows of a list of pictures, by their number, the hash of another fetched picture."""
+    changed = []
+    for record in read_records(survivors):
+        values = {name: getattr(record, name) for name in Record.__slots__}
+        changed.append(Record(**values | {"source_sha256": sources.get(record.row, record.source_sha256)}))
+    write_records(survivors, [changed])
+
+
+def test_a_picture_that_five_rows_share_is_what_a_host_answers_for_missing_ones(inputs, tmp_path, caplog):
+    lists = [inputs / "images" / part / "survivors.parquet" for part in ("train", "validation")]
+    four = dict.fromkeys((0, 1, 2, 4), "cd" * 32)
+    with_sources(lists[0], four | dict.fromkeys((5, 6, 7, 8), "ab" * 32))
+    assert len(build(inputs, tmp_path / "four").image_ids()) == 20
+    with_sources(lists[1], {0: "ab" * 32})
+    corpus = build(inputs, tmp_path / "five")
+    assert sorted(set(range(20)) - {*corpus.image_ids("train"), *corpus.image_ids("val")}) == [3, 5, 6, 7, 8, 11]
+    assert corpus.image_ids("test") == [TEST_IDS + 2]
+    (line,) = [record.getMessage() for record in caplog.records if "127.0.0.1" in record.getMessage()]
+    assert "cc: 5 rows" in line
+
+
 def test_a_picture_that_is_gone_or_empty_is_named(inputs):
     picture = inputs / "images" / "train" / "00000" / "0000005.jpg"
     picture.write_bytes(b"")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -25,7 +27,8 @@ from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, C
 # Image ids of the test split start here, so that they do not depend on how long the training TSV is.
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
-_READ = ["row", "url", "status", "bytes"]  # what the corpus needs of a record
+_READ = ["row", "url", "status", "bytes", "source_sha256"]  # what the corpus needs of a record
+REPEATED = 5  # a picture of so many rows or more is what a host answers in place of pictures that are gone
 _AGAIN = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
 
 
@@ -59,6 +62,11 @@ class Record:
         """Whether the picture is there."""
         return self.status == "ok"
 
+    @property
+    def source(self) -> int:
+        """The picture as it was fetched, as a number of 8 bytes: millions of them are held in memory."""
+        return int(self.source_sha256[:16], 16)
+
 
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`.
@@ -67,17 +75,19 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     the line's number in the training TSV, from 0; in the public validation TSV, which is the test split, TEST_IDS
     more. The validation split is drawn from the fetched training rows by the sha256 of seed and number: rows that are
     fetched later change it as little as they can. A training row whose url is in the test split too is left out, as is
-    a caption without any word.
+    a caption without any word, and one whose picture REPEATED rows or more have.
     """
     tsvs = {"train": inputs / spec.train, "validation": inputs / spec.validation}
     survivors = {part: inputs / spec.images / part / SURVIVORS for part in tsvs}
     count = _count_records(survivors["train"])  # of the TSV, too, or the lists do not belong together
     warn_of_part(tsvs["train"], count, TRAINING_ROWS, "rows")
     warn_of_part(tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows")
-    tests = {record.url for record in read_records(survivors["validation"], _READ) if record.ok}
+    placeholders = find_placeholders(survivors.values(), name)
+    records = read_records(survivors["validation"], _READ)
+    tests = {record.url for record in records if record.ok and record.source not in placeholders}
     if not tests:
         raise DataError(f"{survivors['validation']}: lists no picture, so there is no test split; fetch more")
-    rows = _fetched(tsvs["train"], survivors["train"], read_records(survivors["train"], _READ))
+    rows = _fetched(tsvs["train"], survivors["train"], read_records(survivors["train"], _READ), placeholders)
     usable = np.fromiter((row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64)
     if len(usable) <= spec.val_pairs:
         wrong = f"{len(usable)} rows have a picture, too few for {spec.val_pairs}"
@@ -94,7 +104,7 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     def captions() -> Iterator[Caption]:
         left_out = 0
         for part, tsv in tsvs.items():
-            for row in _fetched(tsv, survivors[part], _present(survivors[part])):
+            for row in _fetched(tsv, survivors[part], _present(survivors[part]), placeholders):
                 words, is_test = tokenize(row.caption), part == "validation"
                 if not words or (not is_test and row.url in tests):
                     left_out += 1
@@ -108,15 +118,33 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
     return Built(captions(), value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
 
 
-def _fetched(tsv: Path, survivors: Path, records: Iterable[Record]) -> Iterator[Row]:
-    """Yield the rows of a TSV that have a picture."""
+def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
+    """Return the pictures that REPEATED rows or more have (`Record.source`), and say which hosts answer with them."""
+
+    def fetched() -> Iterator[Record]:
+        return (record for path in lists for record in read_records(path, _READ) if record.ok)
+
+    sources, counts = np.unique(np.fromiter((record.source for record in fetched()), np.uint64), return_counts=True)
+    placeholders = frozenset(sources[counts >= REPEATED].tolist())
+    if placeholders:
+        hosts = Counter(urlsplit(record.url).hostname for record in fetched() if record.source in placeholders)
+        ((host, count),) = hosts.most_common(1)
+        log.warning(
+            f"{name}: {hosts.total():,} rows left out, whose picture {REPEATED} rows or more have: some hosts answer "
+            f"with one picture for all that are gone. Most are of {host} ({count:,})"
+        )
+    return placeholders
+
+
+def _fetched(tsv: Path, survivors: Path, records: Iterable[Record], placeholders: frozenset[int]) -> Iterator[Row]:
+    """Yield the rows of a TSV that have a picture of their own."""
     for row, record in zip_longest(read_tsv(tsv), records):
         if row is None or record is None or (row.number, row.url) != (record.row, record.url):
             number = record.row if row is None else row.number
             raise DataError(
                 f"{survivors}: its row {number} is not line {number + 1} of {tsv}; download again from this TSV"
             )
-        if record.ok:
+        if record.ok and record.source not in placeholders:
             yield row
 
 
