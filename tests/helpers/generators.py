@@ -19,6 +19,25 @@ def jpeg(number, *, edge=32):
     return content.getvalue()
 
 
+# What a camera turns a picture by before it stores it with an EXIF orientation.
+STORED_BY = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+def save_lying(picture, path, orientation, **options):
+    """Save a picture as a phone does that is held another way: turned, with the EXIF orientation that says so."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    picture.transpose(STORED_BY[orientation]).save(path, exif=exif, **options)
+
+
 def noise_pictures(folder, sizes):
     """Write a PNG of noise for each image id, of so many pixels across and down."""
     folder.mkdir()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from helpers.generators import save_lying
 from recap.data.corpus import Caption, write_corpus
 from recap.settings import Study
 from recap.settings.params import merged, resolve, validate
@@ -64,18 +65,19 @@ def study_of(name, **changes) -> Study:
     return validate(Study, values, name)
 
 
-def write_world(folder, images):
-    """Write a corpus of ``images`` test images with two captions each, and their pictures."""
+def write_world(folder, images, phone=False):
+    """Write a corpus of ``images`` test images with two captions each, and their pictures, as a phone stores them."""
     rows = []
     for number in range(2 * images):
         image, text = number // 2, f"Reference {number % 2} of picture {number // 2}"
         rows.append(Caption(image, f"{image}.png", "test", number, text, text.lower().split()))
     rows += [Caption(images, "t.png", "train", 2 * images, "x", ["x"])]
     rows += [Caption(images + 1, "v.png", "val", 2 * images + 2, "x", ["x"])]
-    write_corpus(rows, folder / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0")
+    write_corpus(rows, folder / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0", upright=phone)
     (folder / "photos").mkdir(exist_ok=True)
     for image in range(images):
-        Image.new("RGB", (48, 32), (image % 256, 200, 90)).save(folder / "photos" / f"{image}.png")
+        picture, path = Image.new("RGB", (48, 32), (image % 256, 200, 90)), folder / "photos" / f"{image}.png"
+        save_lying(picture, path, 6) if phone else picture.save(path)
 
 
 def write_captions(path, captions):
@@ -85,10 +87,10 @@ def write_captions(path, captions):
     return path
 
 
-def make(folder, study, images, *, name="made", text=None) -> MadeStudy:
+def make(folder, study, images, *, name="made", text=None, phone=False) -> MadeStudy:
     """Make a study of ``images`` test images; ``text(system, image)`` is the caption of a system."""
     text = text or (lambda system, image: f"caption {sum(map(ord, system)) % 97} for picture {image}")
-    write_world(folder, images)
+    write_world(folder, images, phone)
     files = {
         (setup.id, system.id): write_captions(
             folder / setup.id / system.id / "captions.test.json", {i: text(system.id, i) for i in range(images)}

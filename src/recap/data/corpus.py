@@ -23,6 +23,7 @@ from recap.core.errors import DataError, nearest
 from recap.core.files import atomic_path, reading
 from recap.core.log import log
 from recap.core.process import limited_memory
+from recap.data.files.images import ImageSource
 from recap.data.tokenizer import one_line
 from recap.settings.datasets import Dataset, DatasetConfig, PicturesAlone
 from recap.settings.kinds import resolve
@@ -76,7 +77,8 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
     read: Reader = resolve(checked.reader)
     captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
     about: dict[str, Any] = {"dataset": name, "kind": checked.kind, "source_sha256": source, "drawn_from": drawn_from}
-    write_corpus(captions, Path(out) / CORPUS, **about, complete=not isinstance(checked, PicturesAlone))
+    about |= {"upright": checked.upright, "complete": not isinstance(checked, PicturesAlone)}
+    write_corpus(captions, Path(out) / CORPUS, **about)
     checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
     if whole := checked.known_counts():
         warn_of_part(name, len(Corpus.read(Path(out) / CORPUS).image_ids()), whole.images, "images")
@@ -96,12 +98,14 @@ def write_corpus(
     kind: str,
     source_sha256: str,
     drawn_from: DrawnFrom | None = None,
+    upright: bool = False,
     complete: bool = False,
 ) -> None:
     """Write captions as a corpus file, in the order of their ids; equal captions give equal bytes.
 
     A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself. With
-    ``complete``, every caption needs a word, and every split an image.
+    ``upright``, pictures are turned by their EXIF data (`pictures_of`). With ``complete``, every caption needs a word,
+    and every split an image.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -109,6 +113,7 @@ def write_corpus(
     rows = iter(sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions)
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
     about |= {"drawn_from": drawn_from} if drawn_from else {}
+    about |= {"upright": True} if upright else {}
     images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, -1
     with (
         atomic_path(path) as temporary,
@@ -288,6 +293,13 @@ class Corpus(_About):
                 if len(wanted):
                     yield from file.read_row_group(number, columns=[name])[name].take(wanted).chunks
                 start = end
+
+
+def pictures_of(corpus: Path, roots: Sequence[Path]) -> ImageSource:
+    """Return the pictures of a corpus in folders or zips, turned by their EXIF data where its data set says so."""
+    with _opened(corpus) as file:
+        about = json.loads(file.metadata.metadata[b"recap"])
+    return ImageSource(roots, upright=about.get("upright", False))
 
 
 @contextmanager

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from recap.core.errors import MetricError, first_line
 from recap.core.hashing import sha256_file
 from recap.core.log import progress
-from recap.data.corpus import CORPUS, Corpus
-from recap.data.files.images import ImageSource
+from recap.data.corpus import CORPUS, Corpus, pictures_of
 from recap.metrics.base import Captions, Metric, Result
 from recap.settings.datasets import PICTURES
 from recap.tables.contact_sheet import read_photo
@@ -123,5 +122,5 @@ def _pictures(captions: Captions) -> Callable[[int], Image]:
     roots = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name] or [corpus.parent / PICTURES]
     if not any(root.exists() for root in roots):
         raise MetricError(f"{roots[0]}: no pictures; set {IMAGES} to folders or zips, {os.pathsep!r} between")
-    source, files = ImageSource(roots), Corpus.read(corpus).files()
+    source, files = pictures_of(corpus, roots), Corpus.read(corpus).files()
     return lambda image: read_photo(source, files[image])

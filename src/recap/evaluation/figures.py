@@ -14,7 +14,7 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.hashing import generator
 from recap.core.log import log, progress
-from recap.data.corpus import Corpus
+from recap.data.corpus import Corpus, pictures_of
 from recap.data.vocabulary import BOS, PAD
 from recap.evaluation.decode import Decoder
 from recap.models.base import Captioner
@@ -100,7 +100,7 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
         heading="  |  ".join(filter(None, [models.heading, shading])),
         maps=maps,
         files=corpus.files(),
-        image_roots=models.image_roots,
+        source=pictures_of(models.corpus, models.image_roots),
         out=files["attention.png"],
     )
 

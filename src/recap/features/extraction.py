@@ -17,7 +17,7 @@ from recap.core.documents import write_json
 from recap.core.errors import ConfigError, DataError, FeatureError
 from recap.core.files import reading
 from recap.core.hashing import sha256_file, value_hash
-from recap.data.corpus import Corpus
+from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.data.subsets import read_used
 from recap.features.ahead import in_order, prefetch
@@ -120,7 +120,7 @@ class Pictures:
         """Find the wanted pictures in folders or zips; one that is missing is said before any work."""
         if job.corpus is None:
             raise ConfigError("pictures are those of a corpus: say which with --corpus")
-        corpus, source = Corpus.read(job.corpus), ImageSource(job.images)
+        corpus, source = Corpus.read(job.corpus), pictures_of(job.corpus, job.images)
         views = job.wanted(corpus.views(), job.corpus)
         for file in source.missing(chain.from_iterable(views.values()))[:1]:
             source.read(file)  # raises, and says where it was looked for
@@ -181,6 +181,7 @@ def extract(
         origins=origins or pictures.origins,
         made_from=made_from,
     )
+    pictures.source.warn_of_lying()
 
 
 def encoded(

@@ -61,6 +61,7 @@ def of_store(store: FeatureStore, others: Origins) -> Origins:
 def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Origins:
     """Return the origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
     zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
+    turned = " upright" if source.upright else ""
     places = {image: [place for place in map(source.locate, files) if place] for image, files in views.items()}
 
     def content(root: Path, name: str) -> str:
@@ -71,7 +72,7 @@ def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Orig
 
     return Origins(
         lambda image_id: [file_mark(root if root in zips else root / name) for root, name in places[image_id]],
-        lambda image_id: " ".join(content(root, name) for root, name in places[image_id]),
+        lambda image_id: " ".join(content(root, name) for root, name in places[image_id]) + turned,
     )
 
 

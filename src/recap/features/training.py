@@ -39,8 +39,7 @@ from recap.core.errors import DataError, FeatureError
 from recap.core.files import atomic_path
 from recap.core.hashing import derived_seed
 from recap.core.log import log, progress
-from recap.data.corpus import Corpus
-from recap.data.files.images import ImageSource
+from recap.data.corpus import CORPUS, Corpus, pictures_of
 from recap.features.ahead import in_order
 from recap.features.extraction import Pictures, initial_weights
 from recap.features.grid import STANDARDISED_OVER, Backbone, ChannelScale
@@ -102,7 +101,8 @@ def pretrain(
     if not records:
         raise DataError(f"{boxes}: no training picture has boxes; a backbone cannot learn from it")
     torch.manual_seed(derived_seed(spec.seed, "pretraining", spec.backbone))
-    backbone, source = Backbone(spec, weights=None, device=target), ImageSource(images)
+    backbone = Backbone(spec, weights=None, device=target)
+    source = pictures_of(boxes.with_name(CORPUS), images)
     squares = [backbone.prepare(n, [source.open_rgb(record["file"])]) for n, record in enumerate(records)]
     pictures = torch.from_numpy(np.concatenate([square.pixels for square in squares]))
     names = {name: sorted({item[name] for record in records for item in record["objects"]}) for name in NAMES}
@@ -171,7 +171,7 @@ def tune(
     table = Corpus.read(corpus)
     captions, held_out = _caption_words(table, "train"), _caption_words(table, "val")
     words = _chosen_words(captions, settings, dataset=table.dataset)
-    pictures = Pictures(table.views(), ImageSource(images), table)
+    pictures = Pictures(table.views(), pictures_of(corpus, images), table)
     labels = {image: torch.tensor([word in own for word in words]) for image, own in {**captions, **held_out}.items()}
     training, validation, size = sorted(captions), sorted(held_out), settings.images_per_batch
     torch.manual_seed(derived_seed(spec.seed, "word tuning", spec.backbone))

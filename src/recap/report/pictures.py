@@ -12,8 +12,7 @@ from recap.core.errors import MetricError
 from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.data.corpus import Corpus
-from recap.data.files.images import ImageSource
+from recap.data.corpus import Corpus, pictures_of
 from recap.plan.paths import Paths
 from recap.plan.run import baseline, file_name, row_runs
 from recap.plan.run_plan import RunPlan
@@ -87,7 +86,7 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
     if missing:
         log.warning(f"{missing[0]}: no such folder or zip, so the samples are shown without their photos")
         return shown | {"samples": [(sample, None) for sample in samples]}
-    source = ImageSource(roots)
+    source = pictures_of(corpus, roots)
     return shown | {"samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]}
 
 
@@ -111,7 +110,7 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
     ids = sorted(first.captions)
     metrics = [name for name in first.scores if all(name in each.scores for each in scored.values())]
     drawn = sorted(generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist())
-    source, names = ImageSource(list(images)) if images else None, table.files()
+    source, names = pictures_of(corpus, images) if images else None, table.files()
     photos = [
         {
             "id": image,

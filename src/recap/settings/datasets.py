@@ -96,6 +96,7 @@ class DatasetConfig(NamesFiles):
     of_captions: ClassVar[tuple[str, ...]] = ("vocabulary",)  #: keys that say nothing of the pictures and of their ids
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
+    upright: bool = Field(True, description="turn pictures by their EXIF orientation, as phones store it")
     # For `recap plan`, never in a dump: no file is made from them.
     counts: Counts | None = Field(None, exclude=True, description="images of each split, and captions of all")
     caption_words: PositiveFloat | None = Field(None, exclude=True, description="mean words of a caption")
@@ -126,13 +127,20 @@ class DatasetConfig(NamesFiles):
 
 Dataset = Annotated[DatasetConfig, DATASETS]
 
+
+class PublishedDataset(DatasetConfig):
+    """A data set whose published features were made from its pictures as they are stored."""
+
+    upright: bool = neutral(False, description="turn pictures by their EXIF orientation; published features do not")
+
+
 # Karpathy's split of the 82,783 training and 40,504 validation pictures of 2014.
 COCO_IMAGES = {"train": 113_287, "val": 5_000, "test": 5_000}
 COCO_CAPTIONS = 616_767
 
 
 @DATASETS.register
-class CocoDataset(DatasetConfig):
+class CocoDataset(PublishedDataset):
     """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists of pictures."""
 
     reader: ClassVar[str] = "recap.data.datasets.coco:build"
@@ -168,7 +176,7 @@ class PicturesAlone(DatasetConfig):
 
 
 @DATASETS.register
-class CocoPicturesDataset(PicturesAlone):
+class CocoPicturesDataset(PublishedDataset, PicturesAlone):
     """Pictures and ids of COCO without captions: those that a model captions for COCO's server."""
 
     reader: ClassVar[str] = "recap.data.datasets.coco:build_pictures"
@@ -193,7 +201,7 @@ STUDIES = Counts(train=2_067, val=295, test=590, captions=2_952)
 
 
 @DATASETS.register
-class ConceptualDataset(DatasetConfig):
+class ConceptualDataset(PublishedDataset):
     """Conceptual Captions: web pictures with one caption each; fetch them with `recap data conceptual-download`."""
 
     reader: ClassVar[str] = "recap.data.datasets.conceptual:build"
@@ -252,7 +260,7 @@ class CsvDataset(DatasetConfig):
 
 
 @DATASETS.register
-class IuXrayDataset(DatasetConfig):
+class IuXrayDataset(PublishedDataset):
     """Indiana University chest X-rays: studies of two views, with the findings of their reports."""
 
     reader: ClassVar[str] = "recap.data.datasets.iu_xray:build"
@@ -283,7 +291,7 @@ KARPATHY_COUNTS = {
 
 
 @DATASETS.register
-class KarpathyDataset(DatasetConfig):
+class KarpathyDataset(PublishedDataset):
     """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
 
     reader: ClassVar[str] = "recap.data.datasets.base:build_karpathy"
@@ -303,7 +311,7 @@ SCENE_CAPTIONS = 5  # of each scene
 
 
 @DATASETS.register
-class ScenesDataset(DatasetConfig):
+class ScenesDataset(PublishedDataset):
     """The built-in data set: rendered scenes with captions from a seeded grammar."""
 
     reader: ClassVar[str] = "recap.data.datasets.scenes:build"

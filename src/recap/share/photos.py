@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 import numpy as np
 
-from recap.core.errors import DataError, MissingData, first_line
+from recap.core.errors import DataError, MissingData
 from recap.core.files import reading
-from recap.core.log import log
-from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb
+from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rgb, turned
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,11 +63,8 @@ def name_of(photo: Photo, number: int) -> str:
 
 
 def read_photo(photo: Photo, name: str) -> Image:
-    """Return a photo as an RGB picture, decoded as the pictures of data sets are, and turned as its EXIF data say.
-
-    Pictures of data sets are not turned, as in the published features; a phone stores its photos lying on their side.
-    """
-    from PIL import ImageOps, UnidentifiedImageError
+    """Return a photo as an upright RGB picture, decoded as the pictures of data sets are."""
+    from PIL import UnidentifiedImageError
 
     content = _content(photo, name)
     if not content:
@@ -82,11 +78,7 @@ def read_photo(photo: Photo, name: str) -> Image:
         raise DataError(f"{name}: {error}; save or copy it again") from error
     if picture.width * picture.height > MOST_PIXELS:
         picture = picture.reduce(2)
-    try:
-        return ImageOps.exif_transpose(picture)
-    except Exception as error:  # Pillow lets out whatever its parser meets in damaged data
-        log.warning(f"{name}: its EXIF data are damaged ({first_line(error)}); it is taken as it is stored")
-        return picture
+    return turned(picture, name) or picture
 
 
 def _content(photo: Photo, name: str) -> bytes:

@@ -20,7 +20,7 @@ from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import generator
 from recap.core.log import log
 from recap.data.caption_files import read_captions
-from recap.data.corpus import Corpus
+from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.settings import Study
 from recap.studies.forms import crowd_files, inside, page
@@ -77,7 +77,7 @@ def make_study(
         order = generator(study.seed, "study", "items", number).permutation(len(items))
         filled.append(Sheet(id=f"{number:03}", items=[items[index] for index in order]))
     sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=filled)
-    _write(sheets, gold, ImageSource(list(images)), out)
+    _write(sheets, gold, pictures_of(corpus, images), out)
     log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
     return sheets
 

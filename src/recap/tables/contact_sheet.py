@@ -134,14 +134,14 @@ def write_attention(
     heading: str,
     maps: Mapping[int, Sequence[AttentionMap]],
     files: Mapping[int, str],
-    image_roots: Sequence[Path],
+    source: ImageSource,
     out: Path,
 ) -> None:
     """Write the figure as PNG: for each image and model a row of thumbnails, one per word.
 
-    ``maps``: image id -> one attention map per model; ``files``: image id -> image file in folders or zips.
+    ``maps``: image id -> one attention map per model; ``files``: image id -> image file in ``source``.
     """
-    source, cards = ImageSource(list(image_roots)), []
+    cards = []
     for image, attention in ((image, each) for image, models in maps.items() for each in models):
         photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))  # a square, as the backbone's input
         cells = [

@@ -15,8 +15,7 @@ from recap.core.errors import MetricError
 from recap.core.files import write_text
 from recap.core.hashing import generator
 from recap.core.log import log
-from recap.data.corpus import Corpus
-from recap.data.files.images import ImageSource
+from recap.data.corpus import Corpus, pictures_of
 from recap.data.tokenizer import tokenize
 from recap.plan.run import outside_path, row_runs
 from recap.settings import Table
@@ -94,7 +93,7 @@ def write_samples(
 ) -> list[Sample]:
     """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text as ``.md``."""
     samples = choose_samples(name, table, seeds, corpus_path, scores_root, count)
-    source = ImageSource(list(image_roots))
+    source = pictures_of(corpus_path, image_roots)
     photos = [sheet.read_photo(source, sample.file) for sample in samples]
     figure = out / f"{name}_captions.png"
     draw_samples(samples, photos, figure, title=table.title, scale=table.scale)

@@ -2,11 +2,12 @@ import random
 import re
 
 import pytest
+from PIL import Image
 
-from helpers.generators import jpeg
+from helpers.generators import jpeg, save_lying
 from helpers.refusals import refused
 from recap.core.errors import DataError
-from recap.data.corpus import Corpus, build_corpus
+from recap.data.corpus import Corpus, build_corpus, pictures_of
 from recap.data.datasets.csv_captions import draw, read_splits
 from recap.settings.datasets import Shares
 
@@ -82,6 +83,7 @@ WRONG = {
     "no word": (ROWS.replace("A green leaf", "?!"), "line 4: the caption of leaf.jpg is empty or has no word"),
     "Latin 1": (ROWS.replace("green", "grün").encode("latin-1"), "line 4: not UTF-8; save the file as UTF-8"),
     "missing picture": (ROWS.replace("leaf.jpg", "lea.jpg"), "lea.jpg: the picture of image id 0 is not in"),
+    "other capitals": (ROWS.replace("leaf.jpg", "Leaf.JPG"), "leaf.jpg is there"),
     "outside": (ROWS.replace("leaf.jpg", "../leaf.jpg"), "'../leaf.jpg': not a safe name"),
     "long captions": (ROWS.replace("rose, in the", "rose\nin\nthe") + "gate.jpg,tset,A gate\n", "line 9: split: "),
 }
@@ -93,6 +95,15 @@ def test_a_row_that_is_wrong_is_one_sentence_with_its_line(tmp_path, name):
     with refused(DataError, named):
         built(tmp_path, content)
     assert not list(tmp_path.glob("out/*"))
+
+
+@pytest.mark.parametrize("keys, size", [({}, (32, 40)), ({"upright": False}, (40, 32))], ids=["usual", "as stored"])
+def test_photos_are_upright_unless_the_settings_say_otherwise(tmp_path, keys, size):
+    folder = inputs(tmp_path, ROWS)
+    save_lying(Image.open(folder / "photos" / "leaf.jpg"), folder / "photos" / "leaf.jpg", 6)
+    build_corpus(name="t", spec={**SPEC, **keys}, inputs=folder, out=folder / "out")
+    pictures = pictures_of(folder / "out" / "corpus.parquet", [folder / "photos"])
+    assert [pictures.open_rgb(file).size for file in ("leaf.jpg", "rose.jpg")] == [size, (32, 40)]
 
 
 def test_a_random_split_is_drawn_over_images_whatever_the_order_of_rows(tmp_path):

@@ -9,8 +9,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from helpers.backbones import CPU, backbone, spec, tensors_of
-from helpers.generators import noise_pictures
+from helpers.generators import noise_pictures, save_lying
 from helpers.importing import write_corpus_of
+from recap.data.corpus import build_corpus
 from recap.features.extraction import ExtractionJob
 from recap.features.grid import extract_grid
 from recap.features.store import FeatureStore, info
@@ -45,6 +46,32 @@ def test_store_of_a_corpus(pictures):
     assert about["backbone"] == "test_resnet"
     assert "no crop" in about["preprocessing"]["resize"]
     assert "batch_size" not in about
+
+
+def test_photos_of_a_phone_have_the_vectors_of_their_upright_twins(tmp_path, caplog):
+    photos = noise_pictures(tmp_path / "photos", {1: (40, 24), 2: (24, 40)})
+    for number, orientation in ((1, 6), (2, 8)):
+        save_lying(Image.open(photos / f"{number}.png"), photos / f"{number}-phone.png", orientation)
+    files = ["1.png", "1-phone.png", "2.png", "2-phone.png"]
+    rows = [f"{file},{split},a photo" for file, split in zip(files, ("train", "train", "val", "test"), strict=True)]
+    (tmp_path / "captions.csv").write_text("\n".join(["file,split,caption", *rows]))
+    data = {"kind": "csv", "captions": "captions.csv", "images": ["photos"]}
+
+    def vectors(**keys):
+        """Return sizes and vectors of the image of each file; names sort a phone's photo before its twin."""
+        build_corpus(name="mine", spec=data | keys, inputs=tmp_path, out=tmp_path)
+        store = FeatureStore(extract(photos, dtype="float32"))
+        return store.image_sizes.tolist(), store.read([0, 1, 2, 3])[0]
+
+    sizes, turned = vectors()
+    assert sizes == [[40, 24], [40, 24], [24, 40], [24, 40]]
+    assert np.array_equal(turned[::2], turned[1::2])
+    assert "upright" not in caplog.text
+    # The same work folder: what was made of turned pictures is not taken for pictures as they are stored.
+    sizes, as_stored = vectors(upright=False)
+    assert sizes == [[24, 40], [40, 24], [40, 24], [24, 40]]
+    assert not np.array_equal(as_stored[::2], as_stored[1::2])
+    assert "2 pictures" in caplog.text and "1-phone.png" in caplog.text and "`upright: true`" in caplog.text
 
 
 @pytest.mark.parametrize("weights", ["random", "tensors.safetensors"])

@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from helpers.pages import Page
 from helpers.refusals import refused
@@ -40,6 +41,13 @@ def forms(request, tmp_path_factory):
 def pages(forms):
     with zipfile.ZipFile(forms.folder / "pages.zip") as archive:
         return {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".html")}
+
+
+def test_raters_see_photos_of_a_phone_upright(tmp_path):
+    made = make(tmp_path, study_of("visualgpt/t6", **SMALL), 40, phone=True)
+    with zipfile.ZipFile(made.folder / "pictures.zip") as archive:
+        sizes = {Image.open(io.BytesIO(archive.read(name))).size for name in archive.namelist()}
+    assert sizes == {(48, 32)}
 
 
 @given(st.integers(2, 9))

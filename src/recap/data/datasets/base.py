@@ -57,8 +57,9 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
             )
     if missing := source.missing(ids):
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
+        hint = source.other_case(missing[0])
         raise DataError(
-            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{more}; "
+            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{hint}{more}; "
             f"add it, or remove the image from {annotations}"
         )
     owners: dict[object, str] = {}

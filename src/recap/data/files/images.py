@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import unicodedata
 import zipfile
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recap.core.errors import DamagedData, DataError, MissingData
+from recap.core.errors import DamagedData, DataError, MissingData, first_line
+from recap.core.log import log
 from recap.core.process import cause
 from recap.data.files.archives import DAMAGED
 
@@ -46,7 +48,7 @@ def open_picture(content: bytes) -> Image:
 
 
 def decode_rgb(content: bytes, file: str) -> Image:
-    """Return a picture as RGB; EXIF rotation is not applied, as in the published features."""
+    """Return a picture as RGB, as it is stored (`turned` applies its EXIF orientation; Pillow does so for a TIFF)."""
     from PIL import Image
 
     try:
@@ -63,6 +65,19 @@ def decode_rgb(content: bytes, file: str) -> Image:
         raise BrokenPicture(f"truncated or no picture ({words}; {len(content)} bytes)") from error
 
 
+def turned(picture: Image, file: str) -> Image | None:
+    """Return a picture turned or mirrored as its EXIF data say; None: it is upright, or they say nothing."""
+    from PIL import ImageOps
+    from PIL.ExifTags import Base
+
+    try:
+        if picture.getexif().get(Base.Orientation) in range(2, 9):
+            return ImageOps.exif_transpose(picture)
+    except Exception as error:  # Pillow lets out whatever its parser meets in damaged data
+        log.warning(f"{file}: its EXIF data are damaged ({first_line(error)}); it is taken as it is stored")
+    return None
+
+
 def _of_eight_bits(picture: Image, file: str) -> Image:
     """Return a gray picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to white)."""
     from PIL import Image
@@ -77,15 +92,27 @@ def _of_eight_bits(picture: Image, file: str) -> Image:
             f"{file}: holds {wrong}, and nothing says which is white; save it with 8 bits, or with 16 that use the "
             "whole range"
         )
-    return Image.fromarray(np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8))
+    scaled = Image.fromarray(np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8))
+    scaled.info["exif"] = picture.info.get("exif")
+    return scaled
+
+
+def composed(name: str) -> str:
+    """Return a name in Unicode's composed form, in which an accent is part of its letter."""
+    return unicodedata.normalize("NFC", name)
 
 
 class ImageSource:
-    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique."""
+    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    A name that is not there as it is written is compared in Unicode's composed form: macOS decomposes accents.
+    """
+
+    def __init__(self, roots: Sequence[Path], *, upright: bool = False) -> None:
         """Check that every root is a folder or a zip; zips are opened when they are first looked into."""
         self.roots, self._opened = [Path(root) for root in roots], dict[Path, zipfile.ZipFile]()
+        self.upright = upright  # pictures are turned as their EXIF data say
+        self.lying: set[str] = set()  # pictures that were read and not turned, though these data say so
         for root in self.roots:
             if not root.exists():
                 raise MissingData(f"{root}: no such folder or zip of images; correct the paths of the images")
@@ -96,7 +123,8 @@ class ImageSource:
         """Return the bytes of a picture."""
         place = self.locate(file)
         if place is None:
-            raise DataError(f"{file}: not found in {self}; add the image, or correct the paths of the images")
+            hint = self.other_case(file)
+            raise DataError(f"{file}: not found in {self}{hint}; add the image, or correct the paths of the images")
         root, name = place
         try:
             if root.is_dir():
@@ -109,13 +137,27 @@ class ImageSource:
             raise DamagedData(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
 
     def open_rgb(self, file: str) -> Image:
-        """Return a picture, decoded, as RGB; EXIF rotation is not applied, as in the published features."""
+        """Return a picture, decoded, as RGB."""
         try:
-            return decode_rgb(self.read(file), file)
+            picture = decode_rgb(self.read(file), file)
         except BrokenPicture as error:
             raise DataError(
                 f"{file}: {error} in {self}; fetch it again or remove the image from the annotations"
             ) from error
+        upright = turned(picture, file)
+        if upright is None or self.upright:
+            return upright or picture
+        self.lying.add(file)
+        return picture
+
+    def warn_of_lying(self) -> None:
+        """Name pictures that were read as they are stored, though their EXIF data say how to turn them."""
+        if self.lying:
+            log.warning(
+                f"{len(self.lying):,} pictures are not upright by their EXIF orientation (such as "
+                f"{', '.join(sorted(self.lying)[:3])}); they were read as they are stored, as for published features. "
+                "To turn photos of your own, set `upright: true` in the data set"
+            )
 
     def missing(self, files: Iterable[str]) -> list[str]:
         """Return those of ``files`` that are in no root, in their order; only names are looked at."""
@@ -126,24 +168,31 @@ class ImageSource:
         path = PurePosixPath(file)
         if not file or path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
             raise DataError(f"{file!r}: not a safe name of an image; use a name relative to the images, without '..'")
-        places = [(root, file) for root in self.roots if self._holds(root, file)] or self._names.get(path.name, [])
+        places = [(root, file) for root in self.roots if self._holds(root, file)]
+        places = places or self._names.get(f"./{composed(file)}") or self._names.get(composed(path.name), [])
         if len(places) > 1:
             both = " and ".join(f"{root}/{name}" for root, name in places[:2])
             raise DataError(f"{file}: found as {both}; remove one, or give the file with its folder")
         return places[0] if places else None
+
+    def other_case(self, file: str) -> str:
+        """Return a remark for an error, if a picture that is not there is there with other capitals, or nothing."""
+        wanted = composed(PurePosixPath(file).name).casefold()
+        return next((f" ({name} is there)" for name in self._names if name.casefold() == wanted), "")
 
     def _holds(self, root: Path, file: str) -> bool:
         return (root / file).is_file() if root.is_dir() else file in self._zip(root).NameToInfo
 
     @cached_property
     def _names(self) -> dict[str, list[tuple[Path, str]]]:
-        """Every file of every root by base name; built when a picture is first not found by its relative name."""
+        """Every file by its relative name (./a/b.jpg) and its base name (b.jpg), composed; built when first needed."""
         names: dict[str, list[tuple[Path, str]]] = {}
         for root in self.roots:
             walked = (f"{folder}/{file}" for folder, _, files in os.walk(root) for file in files)
             relative = sorted(path.removeprefix(f"{root}/") for path in walked)
             for name in relative if root.is_dir() else self._zip(root).namelist():
-                names.setdefault(name.rsplit("/", 1)[-1], []).append((root, name))
+                for key in (f"./{name}", name.rsplit("/", 1)[-1]):
+                    names.setdefault(composed(key), []).append((root, name))
         names.pop("", None)
         return names
 

@@ -20,8 +20,7 @@ from recap.core.documents import write_json
 from recap.core.errors import FeatureError
 from recap.core.files import atomic_path
 from recap.core.log import log
-from recap.data.corpus import Corpus
-from recap.data.files.images import ImageSource
+from recap.data.corpus import Corpus, pictures_of
 from recap.data.vocabulary import BOS
 from recap.evaluation.figures import CaptionedImages, DrawnModels, shown_images, vector_boxes
 from recap.models.base import Captioner, build_model
@@ -197,7 +196,7 @@ def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[st
     images = shown_images(figure, corpus)
     each = [caption_with_clusters(figure, models, label, images) for label in models.runs]
     maps = {image: [drawn for model in each for drawn in model[image]] for image in images}
-    source, names = ImageSource(list(models.image_roots)), corpus.files()
+    source, names = pictures_of(models.corpus, models.image_roots), corpus.files()
     photos = {image: source.open_rgb(names[image]) for image in images}
     write_clusters(maps, photos, heading=models.heading, layers=figure.layers, out=files["clusters.png"])
 

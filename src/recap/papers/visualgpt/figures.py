@@ -25,7 +25,7 @@ from recap.core.errors import DataError, TrainingError
 from recap.core.files import atomic_path, cell, csv_text, reading, write_text
 from recap.core.hashing import generator
 from recap.data.caption_files import read_texts
-from recap.data.corpus import Corpus
+from recap.data.corpus import Corpus, pictures_of
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import TAGGED, TAGGER, count_kinds, kind_of, tag
 from recap.data.vocabulary import BOS, PAD, UNK, AnyVocabulary, BytePairVocabulary
@@ -136,7 +136,7 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     heading = "  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading]))
     write_part_scores(captions, printed=figure.printed, heading=heading, out=files)
     write_gates(captions, heading=heading, out=files)
-    images = ImageSource(list(models.image_roots))
+    images = pictures_of(models.corpus, models.image_roots)
     write_words(captions, drawn, images=images, files=corpus.files(), heading=heading, png=files["words.png"])
 
 
