@@ -15,6 +15,7 @@ import torch
 
 from helpers.model_cases import RandomStore, build_model, changed, still
 from helpers.training import CAPTIONS, Store, V
+from recap.models.compiled import compile_passes
 from recap.models.images import InputSpec
 from recap.settings import CrossEntropy, SelfCritical
 from recap.settings.models import MODELS
@@ -89,14 +90,31 @@ def watched(step, group, die_at):
     return gradients
 
 
-def train(folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1") -> Training:
+def does_not_compile(model, here):
+    """Give a model compiled passes, which are traced by nobody here; the first backward pass fails in one process."""
+    torch.compiler.set_stance("force_eager")
+    compile_passes(model)
+
+    def refuse(gradient):
+        hook.remove()
+        raise RuntimeError("no such kernel")
+
+    if here:
+        hook = model.output.weight.register_hook(refuse)
+
+
+def train(
+    folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1", refuses=""
+) -> Training:
     """Train on eleven images in batches of five, so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
     config = still(MODELS.classes()[kind].example()) if kind else CONFIG
     double = dtype == "float64"
     store = RandomStore(config) if kind else DoubleStore() if double else Store()
-    model = build_model(config, InputSpec(store.sizes, V)).to(getattr(torch, dtype))
+    model = build_model(config, InputSpec(store.sizes, V)).to(group.device, getattr(torch, dtype))
+    if refuses:
+        does_not_compile(model, group.rank == int(refuses))
     loop = Training(
         step=OptimizerStep(
             model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group

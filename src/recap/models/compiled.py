@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from recap.core.errors import first_line
+from recap.core.errors import TrainingError, first_line
 from recap.core.log import log
 from recap.data.vocabulary import PAD
 from recap.models.base import Captioner
@@ -65,14 +65,29 @@ def is_compiled(model: nn.Module) -> TypeGuard[Captioner[Any, Any]]:
     return "decode_words" in vars(model)
 
 
-def or_plain(model: nn.Module, function: Callable[[], Result]) -> Result:
-    """Call a function; where it fails with compiled passes, say so, and call it again with plain ones."""
+def or_plain(model: nn.Module, function: Callable[[], Result], *, alone: bool) -> Result:
+    """Call a function; where it fails with compiled passes, say so, and call it again with plain ones.
+
+    The second call draws the random numbers of the first. A process that is not alone stops: what it said to the others
+    before it failed would be said twice.
+    """
+    if not is_compiled(model):
+        return function()
+    device = next(model.parameters()).device
+    random_state = torch.get_rng_state()
+    gpu_random_state = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     try:
         return function()
     except RuntimeError as error:
-        if not is_compiled(model):
-            raise
+        if not alone:
+            raise TrainingError(
+                f"execution.compile: the compiled step of one of several processes fails ({first_line(error)}); set "
+                "`compile: false`"
+            ) from error
         log.warning(f"execution.compile: the compiled step fails ({first_line(error)}); trained without it")
+        torch.set_rng_state(random_state)
+        if gpu_random_state is not None:
+            torch.cuda.set_rng_state(gpu_random_state, device)
         for name in (*model.compiled_passes, "decode_words", "step"):
             delattr(model, name)  # the class has the plain one
         return function()

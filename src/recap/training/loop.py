@@ -72,7 +72,9 @@ class OptimizerStep:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         try:
-            logged, loss, weight = or_plain(self.model, lambda: self._gradients(batch, progress.epoch))
+            logged, loss, weight = or_plain(
+                self.model, lambda: self._gradients(batch, progress.epoch), alone=self.group.size == 1
+            )
         except NonFiniteLogits as error:
             raise self._lost(str(error), [batch.image_ids[index] for index in error.images]) from error
         except RuntimeError as error:
@@ -226,7 +228,7 @@ class Training:
         random_states = self.group.random_states()
         try:
             with self._stop.interruptible(), self._kept_weights():
-                (score,) = self.group.all_reduce_sum(or_plain(self.model, self.validate))
+                (score,) = self.group.all_reduce_sum(or_plain(self.model, self.validate, alone=self.group.size == 1))
         except NonFiniteLogits as error:
             raise TrainingError(
                 f"{self.name}: {error} after step {self.progress.step}; lower the learning rate (now "

@@ -20,13 +20,15 @@ WORKER = "helpers.distributed_worker"
 
 
 def torchrun(folder, killed=False, ends=True, **arguments):
-    """Return what both processes end with, unless they are killed or end with many things."""
+    """Return what both processes end with, unless they end with many things; what they say if one is killed."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", WORKER]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     named = [f"{name}={value}" for name, value in arguments.items()]
     done = subprocess.run([*command, str(folder), *named], capture_output=True, text=True, timeout=200, env=environment)
     assert (done.returncode != 0) == killed, done.stderr[-2000:]
-    return both(folder) if ends and not killed else []
+    if killed:
+        return done.stderr
+    return both(folder) if ends else []
 
 
 def both(folder):
@@ -85,6 +87,12 @@ def test_two_processes_equal_one_for_every_kind_of_model(tmp_path):
             same(found["weights"], expected["weights"], 1e-5)
             gradient, other = (torch.cat([each.flatten() for each in e["gradients"]]) for e in (found, expected))
             assert (gradient - other).norm() <= 1e-6 * other.norm(), kind
+
+
+@pytest.mark.slow
+def test_a_process_that_alone_does_not_compile_stops_both(tmp_path):
+    said = torchrun(tmp_path, killed=True, refuses=1)
+    assert "the compiled step of one of several processes fails (no such kernel)" in said
 
 
 def test_validation_parts_sum_to_the_whole_also_with_an_empty_shard():
