@@ -29,9 +29,17 @@ class PackedIndex:
 
     def to(self, device: torch.device) -> PackedIndex:
         """Return the index on a device."""
-        moved = copy(self)
-        moved.token_mask, moved.rows = (x.to(device, non_blocking=True) for x in (self.token_mask, self.rows))
-        return moved
+        return self._each(lambda x: x.to(device, non_blocking=True))
+
+    def pinned(self) -> PackedIndex:
+        """Return the index in memory that a GPU copies from while the CPU goes on."""
+        return self._each(lambda x: x.pin_memory())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> PackedIndex:
+        changed = copy(self)
+        changed.token_mask = change(self.token_mask)
+        changed.rows = change(self.rows)
+        return changed
 
     @property
     def positions(self) -> Tensor:

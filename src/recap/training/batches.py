@@ -38,6 +38,10 @@ class Batch:
         tokens = self.tokens.to(device, non_blocking=True)
         return Batch(self.image_ids, self.images.to(device), tokens, self.index.to(device))
 
+    def pinned(self) -> Batch:
+        """Return the batch in memory that a GPU copies from while the CPU goes on."""
+        return Batch(self.image_ids, self.images.pinned(), self.tokens.pin_memory(), self.index.pinned())
+
 
 @dataclass(kw_only=True, eq=False)
 class CaptionBatches:
@@ -75,10 +79,8 @@ class CaptionBatches:
         if not image_ids:
             return Batch.of([], Images({}), torch.empty(0, 0, 0).long())
         images = self.features.read(image_ids) if self.features else Images({})
-        tokens = batch_tensor(self._captions, image_ids)
-        if self.pin:
-            images, tokens = images.pinned(), tokens.pin_memory()
-        return Batch.of(list(image_ids), images, tokens)
+        batch = Batch.of(list(image_ids), images, batch_tensor(self._captions, image_ids))
+        return batch.pinned() if self.pin else batch
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
         """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""
