@@ -74,7 +74,8 @@ def scst() -> Case:
     with fixed_weights():
         memory = model.encode(data.images)
         said, _ = objective.draw(memory)
-        scored = of_tokens(objective.policy(memory, said, PackedIndex(said != PAD)), said, said != PAD)
+        index = PackedIndex(said != PAD)
+        scored = of_tokens(objective.policy(memory, said, index), said, index)
         theirs, chosen = plain_m2.beam_search(slow, *vectors(data), CAPTIONS, LENGTH, NEVER)
     same = (said == theirs[..., : said.shape[-1]]).float().mean().item()
     difference = (scored.sum(-1) - chosen.sum(-1)).abs().max().item()

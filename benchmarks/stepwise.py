@@ -151,7 +151,8 @@ def scst(kind: str) -> Case:
     with fixed_weights():
         memory = model.encode(data.images)
         said, best = objective.draw(memory)
-        scored = of_tokens(objective.policy(memory, said, PackedIndex(said != PAD)), said, said != PAD).flatten(0, 1)
+        index = PackedIndex(said != PAD)
+        scored = of_tokens(objective.policy(memory, said, index), said, index).flatten(0, 1)
         padding = (0, LENGTH - said.shape[-1])
         forced = plain_sample(slow, kind, torch.nn.functional.pad(said.flatten(0, 1), padding))[1]
         difference = (torch.nn.functional.pad(scored, padding) - forced).abs().max().item()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from recap.nn.rows import PackedIndex
 from recap.settings.recipes import NoamSchedule
 from recap.training.objectives import policy_loss, smoothed_cross_entropy
 from recap.training.optim import learning_rate
@@ -32,7 +33,9 @@ def test_policy_loss():
     sequence = tensor("in/seq")
     ended = (sequence == 0).cumsum(1) - (sequence == 0).long()
     real = ended == 0  # words and the first end token
-    loss = policy_loss(tensor("in/logprobs")[:, None], real[:, None], tensor("in/reward")[:, None], int(real.sum()))
+    loss = policy_loss(
+        tensor("in/logprobs")[:, None], PackedIndex(real[:, None]), tensor("in/reward")[:, None], int(real.sum())
+    )
     torch.testing.assert_close(loss, tensor("out/xlan_reward_criterion"), atol=1e-12, rtol=0)
 
 

@@ -86,13 +86,15 @@ class OptimizerStep:
         self.group.all_reduce_gradients(self.model.parameters())
         norm = clip_gradients(self.model.parameters(), self.stage)
         # The only wait for a GPU: all is queued, so it is never without work before this.
-        value, size = torch.stack([loss.detach().double(), norm.double()]).tolist()
+        scalars = {name: number for name, number in logged.numbers.items() if isinstance(number, Tensor)}
+        read = torch.stack([number.detach().double() for number in (loss, norm, *scalars.values())])
+        value, size, *others = read.tolist()
         for name, number in (("loss", value), ("gradient's norm", size)):
             if not math.isfinite(number):
                 raise self._lost(f"the {name} of step {at['step']} is {number}", batch.image_ids)
         self.optimizer.step()
 
-        numbers = {"loss": value, **{name: float(number) for name, number in logged.numbers.items()}}
+        numbers: dict[str, Any] = {"loss": value, **logged.numbers, **dict(zip(scalars, others, strict=True))}
         if self.group.size == 1:
             return numbers
         if self._logged is None:  # the main process has images in every batch, so it knows all names

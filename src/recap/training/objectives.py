@@ -138,16 +138,16 @@ def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -
     return rewards - others
 
 
-def policy_loss(log_probabilities: Tensor, token_mask: Tensor, advantage: Tensor, count: int) -> Tensor:
-    """Sum over tokens of -advantage * log-probability, [B, S, T], [B, S, T] (True = token), [B, S], over a count."""
+def policy_loss(log_probabilities: Tensor, index: PackedIndex, advantage: Tensor, count: int) -> Tensor:
+    """Sum over the tokens of the index of -advantage [B, S] * log-probability [B, S, T], divided by a count."""
     weighted = -(advantage[..., None] * log_probabilities)
-    return weighted[token_mask].sum() / count
+    return index.pack(weighted).sum() / count
 
 
-def of_tokens(policy: Tensor, sampled: Tensor, token_mask: Tensor) -> Tensor:
+def of_tokens(policy: Tensor, sampled: Tensor, index: PackedIndex) -> Tensor:
     """Log-probability [B, S, T] of each sampled token, 0 at padding; the policy [R, V] has rows of tokens alone."""
-    tokens = policy.gather(-1, sampled[token_mask][:, None])[:, 0]
-    return torch.zeros_like(sampled, dtype=tokens.dtype).masked_scatter(token_mask, tokens)
+    tokens = policy.gather(-1, index.pack(sampled)[:, None])[:, 0]
+    return index.unpack(tokens)
 
 
 class SelfCriticalObjective:
@@ -192,10 +192,10 @@ class SelfCriticalObjective:
         model.train(stage.dropout)
         advantage = advantages(rewards, baseline, own=stage.baseline == "mean").to(batch.images.device)
         policy = self.policy(memory, sampled, index)
-        log_probabilities = of_tokens(policy, sampled, index.token_mask)
+        log_probabilities = of_tokens(policy, sampled, index)
         captions = advantage.numel()
         count = num_tokens if stage.loss_over == "tokens" else captions * self.max_length
-        loss = policy_loss(log_probabilities, index.token_mask, advantage.to(log_probabilities.dtype), count)
+        loss = policy_loss(log_probabilities, index, advantage.to(log_probabilities.dtype), count)
         numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
         numbers |= policy_numbers(policy.detach(), index.pack(sampled))
         if baseline is not None:
