@@ -104,7 +104,7 @@ def does_not_compile(model, here):
 
 
 def train(
-    folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1", refuses=""
+    folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1", refuses="", minutes=1e-9
 ) -> Training:
     """Train on eleven images in batches of five, so that the last batch has one image and one process has none."""
     torch.manual_seed(0)
@@ -124,7 +124,7 @@ def train(
         validate=validator(model, settings, store, VALIDATION, 4, None, group, "worker"),
         identity={"settings": {}},
         name="tiny",
-        checkpoint_minutes=1e-9,
+        checkpoint_minutes=minutes,
     )
     gradients = watched(loop.step, group, int(die_at))
     with no_float32(double):
