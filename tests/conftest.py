@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -16,8 +17,10 @@ FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "f
 
 
 def pytest_configure():
-    """Let torch compute in one thread, in commands of tests, too: with two, models take four times the CPU time."""
-    os.environ["OMP_NUM_THREADS"] = "1"
+    """Set what commands of tests inherit: torch computes in one thread, and Ctrl-C stops them."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # with two, models take four times the CPU time
+    # A shell starts background processes with Ctrl-C ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header():

@@ -7,6 +7,7 @@ from helpers.feature_stores import SIZE, write_store
 from helpers.model_cases import build_model
 from helpers.refusals import refused
 from recap.core.errors import ConfigError, FeatureError
+from recap.data.files.images import ImageSource
 from recap.evaluation.figures import vector_boxes
 from recap.models.ensemble import Ensemble
 from recap.models.explained import attention_maps
@@ -39,7 +40,7 @@ def test_figure_of_two_models(tmp_path):
         ]
     }
     out = tmp_path / "figure.png"
-    where = {"maps": maps, "files": {7: "a.png"}, "image_roots": [tmp_path], "out": out}
+    where = {"maps": maps, "files": {7: "a.png"}, "source": ImageSource([tmp_path]), "out": out}
     write_attention(heading="", **where)
     with Image.open(out) as figure:
         assert figure.width > 11 * 132 and figure.height > 2 * 24
