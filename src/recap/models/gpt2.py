@@ -30,7 +30,7 @@ from recap.models.released import rename
 from recap.models.transformer import Past, extended
 from recap.nn.attention import MultiHeadAttention
 from recap.nn.fast import Linear, product
-from recap.nn.layers import FeedForward, Stack
+from recap.nn.layers import Dropout, FeedForward, Stack
 from recap.nn.rows import PackedIndex, Rows, causal_mask
 
 DEVIATION = 0.02  # of GPT-2's random weights
@@ -45,7 +45,7 @@ class Gpt2Block(nn.Module):
         super().__init__()
         self.attention_norm = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.feed_forward_norm: nn.Module | None = None
         self.feed_forward: nn.Module | None = None
         if feed_forward:

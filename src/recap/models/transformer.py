@@ -21,7 +21,7 @@ from recap.models.base import Captioner, token_mask
 from recap.models.state import PER_BEAM, KeyValueCache, Memory, MemoryT, State
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear, fast
-from recap.nn.layers import Residual, Stack, sinusoid_table
+from recap.nn.layers import Dropout, Residual, Stack, sinusoid_table
 from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, needed
 
 
@@ -159,7 +159,7 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False)
-        self.word_dropout = nn.Dropout(dropout)
+        self.word_dropout = Dropout(dropout)
         self.decoder = Stack[Any](layers)
         self.decoder_norm = norm
         self.output = Linear(d_model, vocabulary_size)

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from recap.nn.fast import Linear, fast
-from recap.nn.layers import ACTIVATIONS
+from recap.nn.layers import ACTIVATIONS, Dropout
 from recap.nn.rows import MASKED_SCORE, Rows, fold, fold_keys, fold_mask, is_causal, unfold
 
 KeyValue = tuple[Tensor, Tensor]  # each [B, C or 1, H, N, K]; C is 1 where the captions of an image share them
@@ -87,7 +87,7 @@ class DotProductAttention(Attention):
         self.value = Linear(d_model, heads * d_value)
         # Weights pass here once a hook watches; unwatched and not dropped they stay within fused attention.
         self.weights = AttentionWeights()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def key_value(self, source: Rows) -> KeyValue:
         """Project what is attended to: rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""

@@ -1,13 +1,15 @@
 """Only for speed: everything here has a plain twin in torch, which `RECAP_FAST=0` in the environment takes.
 
 Elsewhere, because they belong there: padding left out (`recap.nn.rows.PackedIndex`), and a quick gradient of attention
-in bf16 (`recap.nn.attention.attended`). Without them results agree up to rounding, but for the dropout of X-Linear's
-joint layer, whose masks are drawn in other pieces. Compiled code takes the plain twins.
+in bf16 (`recap.nn.attention.attended`). Without them results agree up to rounding, but for dropout where padding is
+left out, which draws for fewer entries. Compiled code takes the plain twins. No clock decides which path is taken: on
+one machine a training has the same bytes each time.
 
 Here are products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order.
 
-**oneDNN.** torch's linear layers multiply through MKL, which takes AVX2 on processors of other makers than its own. On
-one core of Zen 5 500 rows of 1,024 run at 95 GFLOP/s by MKL, at 200 to 220 by oneDNN; on Zen 4 it is 5 to 20 % faster.
+**oneDNN**, on the processors of `ONEDNN`. torch's linear layers multiply through MKL, which takes AVX2 on processors of
+other makers than its own. On one core of Zen 5 500 rows of 1,024 run at 95 GFLOP/s by MKL, at 200 to 220 by oneDNN; on
+Zen 4 it is 5 to 20 % faster. On Zen 3, which has AVX2 alone, MKL is as fast, and for gradients of weights twice.
 
 **Gradients of a loop.** Left to itself, autograd makes a gradient of the weight's size at every time step and adds them
 up, which costs more than multiplying 50 rows. Within `deferred_weight_grad` there is one product after the loop:
@@ -25,6 +27,7 @@ still the one that was packed.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,9 +39,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-MIN_PRODUCTS = 2**23  # multiplications of a product from which it is worth a call from Python
-MIN_PREPACK_SIZE = 2**17  # entries of a weight from which packing pays
-
+# The size from which oneDNN is quicker, by the name that torch has for a processor's instructions: multiplications of a
+# product, and entries of a weight that a search packs. Processors that are not listed, such as those with AVX2 alone
+# and Arm, have torch's own products. `python -m benchmarks.products` measures all of these.
+ONEDNN: dict[str, dict[str, int]] = {"AVX512": {"product": 2**23, "packed": 2**17}}
 
 _enabled = os.environ.get("RECAP_FAST", "1") != "0"
 
@@ -58,7 +62,7 @@ def as_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 def multiplied(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [R, P] times weight [Q, P], plus bias [Q] -> [R, Q]; no gradient passes."""
-    if x.numel() * len(weight) < MIN_PRODUCTS or not suits_onednn(x, weight):
+    if not suits_onednn(x, weight, "product", x.numel() * len(weight)):
         return linear(x, weight, bias)
     return onednn_product(unbroken(x), unbroken(weight), bias)
 
@@ -89,10 +93,12 @@ def unbroken(matrix: Tensor) -> Tensor:
     return matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()  # lines as they lie: no turning
 
 
-def suits_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Return whether both are float32 on a CPU and this torch can multiply them by oneDNN."""
+def suits_onednn(x: Tensor, weight: Tensor, kind: str, size: int) -> bool:
+    """Return whether oneDNN is quicker on this CPU for a kind and a size of `ONEDNN`, and can multiply these."""
     return (
         fast()
+        and size >= ONEDNN.get(torch.backends.cpu.get_cpu_capability(), {}).get(kind, math.inf)
+        and x.numel() > 0
         and weight.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
@@ -251,16 +257,13 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
             return out if bias is None else out + bias
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
-    fixed = weight.numel() >= MIN_PREPACK_SIZE and not torch.is_grad_enabled() and fast()
-    used = _used.get() if fixed else None
-    large = used is not None or x.numel() * len(weight) >= MIN_PRODUCTS
-    if not fast() or not large or not x.numel() or not suits_onednn(x, weight):
-        return linear(x, weight, bias)
-    flat = x.reshape(-1, x.shape[-1])
-    if used is None:
-        out = _OneDnnProduct.apply(flat, weight, bias)
+    used = None if torch.is_grad_enabled() else _used.get()
+    if used is not None and suits_onednn(x, weight, "packed", weight.numel()):
+        out = onednn_product(x.reshape(-1, x.shape[-1]), _packed_if_used(weight, used), bias)
+    elif suits_onednn(x, weight, "product", x.numel() * len(weight)):
+        out = _OneDnnProduct.apply(x.reshape(-1, x.shape[-1]), weight, bias)
     else:
-        out = onednn_product(flat, _packed_if_used(weight, used), bias)
+        return linear(x, weight, bias)
     return out.view(*x.shape[:-1], len(weight))
 
 

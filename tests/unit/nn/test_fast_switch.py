@@ -11,7 +11,7 @@ from recap.nn import fast
 from recap.nn.fast import Linear, deferred_weight_grad, fixed_weights
 from recap.nn.rows import PackedIndex
 from recap.papers.xlan import model as xlan
-from recap.papers.xlan.model import HeadNorm, bilinear_pool
+from recap.papers.xlan.model import bilinear_pool
 
 
 @pytest.fixture
@@ -36,7 +36,8 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     monkeypatch.setattr(fast, "DeferredWeightGrad", never)
     monkeypatch.setattr(xlan, "_Pool", never)
     monkeypatch.setattr("recap.nn.rows.PackedIndex.unpack", never)
-    layer = Linear(512, fast.MIN_PREPACK_SIZE // 512)
+    monkeypatch.setattr(fast, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": 0, "packed": 0}})
+    layer = Linear(512, 256)
     with fixed_weights():
         layer(torch.randn(4, 512))
     with deferred_weight_grad():
@@ -53,20 +54,21 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
 def test_a_torch_without_the_private_operators_multiplies_plainly(missing, monkeypatch):
     names = {"_reorder_linear_weight", "_linear_pointwise"} - {missing}
     monkeypatch.setattr(torch.ops, "mkldnn", type("Operators", (), dict.fromkeys(names)))
-    layer, x = Linear(512, fast.MIN_PREPACK_SIZE // 512), torch.randn(4, 512)
+    monkeypatch.setattr(fast, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": 0, "packed": 0}})
+    layer, x = Linear(512, 256), torch.randn(4, 512)
     with fixed_weights():
         assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))
 
 
-def test_the_norm_of_heads_is_torchs_group_norm():
+def test_the_mask_of_the_joint_layer_is_the_same_without_fast_paths(monkeypatch):
+    monkeypatch.setattr(xlan, "CHUNK", 100)  # several chunks
     torch.manual_seed(0)
-    own, torchs = (kind(3, 12).double() for kind in (HeadNorm, nn.GroupNorm))
-    for weight in own.parameters():
-        nn.init.normal_(weight)
-    torchs.load_state_dict(own.state_dict())
-    x = torch.randn(5, 12, dtype=torch.float64, requires_grad=True)
-    weights = torch.randn(5, 12, dtype=torch.float64)
-    result, expected = (
-        (norm(x), *torch.autograd.grad(norm(x), [x, norm.weight, norm.bias], weights)) for norm in (own, torchs)
-    )
-    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
+    shapes = ((3, 2, 4, 3), (3, 2, 5, 3), (3, 3), (3,), (3,))
+    parts = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    mean_weights, found = torch.rand(3, 1, 4, 5, dtype=torch.float64), []
+    for enabled in (True, False):
+        monkeypatch.setattr(fast, "_enabled", enabled)
+        torch.manual_seed(1)
+        scores, means = bilinear_pool(*parts, mean_weights, dropout=0.3)
+        found.append([scores, means, *torch.autograd.grad(scores.square().sum() + means.sum(), parts)])
+    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)

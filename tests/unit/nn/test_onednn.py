@@ -1,4 +1,4 @@
-"""Products by oneDNN and their gradients are those of float64 up to rounding, however matrices lie in memory."""
+"""Products by oneDNN, where the table has them, and their gradients are those of float64 up to rounding."""
 
 import pytest
 import torch
@@ -11,6 +11,11 @@ from recap.nn.layers import LSTMCell
 pytestmark = [pytest.mark.seconds, pytest.mark.skipif(not fast_linear.has_onednn(), reason="this torch has no oneDNN")]
 
 
+def onednn_from(monkeypatch, size):
+    """Let oneDNN be quicker on this processor from so many multiplications on."""
+    monkeypatch.setattr(fast_linear, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": size}})
+
+
 @pytest.fixture
 def called(monkeypatch):
     """Send small products to oneDNN too, and return how the operands of each lay in memory."""
@@ -20,7 +25,7 @@ def called(monkeypatch):
         lay.extend(m.is_contiguous() or m.mT.is_contiguous() for m in (x, weight) if not m.is_mkldnn)
         return multiply(x, weight, bias)
 
-    monkeypatch.setattr(fast_linear, "MIN_PRODUCTS", 0)
+    onednn_from(monkeypatch, 0)
     monkeypatch.setattr(fast_linear, "onednn_product", watched)
     return lay
 
@@ -87,6 +92,19 @@ def test_other_types_and_small_products_are_torchs(called, monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         assert product(x, weight, None).dtype == torch.bfloat16
     assert product(x.double(), weight.double(), None).dtype == torch.float64
-    monkeypatch.setattr(fast_linear, "MIN_PRODUCTS", 5 * 70 * 40 + 1)
+    onednn_from(monkeypatch, 5 * 70 * 40 + 1)
     assert torch.equal(product(x, weight, None), linear(x, weight))
     assert not called
+
+
+@pytest.mark.parametrize(("processor", "expected"), [("AVX512", 4), ("AVX2", 0), ("DEFAULT", 0), ("unheard of", 0)])
+def test_the_class_of_processor_and_the_size_decide(processor, expected, monkeypatch):
+    calls, multiply = [], fast_linear.onednn_product
+    monkeypatch.setattr(fast_linear, "onednn_product", lambda *parts: calls.append(1) or multiply(*parts))
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
+    large, small = Linear(512, 512), Linear(16, 16)
+    for layer in (large, small):
+        layer(torch.randn(64, layer.in_features, requires_grad=True)).sum().backward()  # forward and two gradients
+        with fast_linear.fixed_weights():
+            layer(torch.randn(4, layer.in_features))
+    assert len(calls) == expected

@@ -25,7 +25,7 @@ from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import GlobalMemory, masked_mean
 from recap.nn.attention import Attention, DotProductAttention, KeyValue
 from recap.nn.fast import Linear
-from recap.nn.layers import LSTMCell, Residual, Stack, UnbiasedLayerNorm
+from recap.nn.layers import Dropout, LSTMCell, Residual, Stack, UnbiasedLayerNorm
 from recap.nn.rows import Rows, key_mask
 from recap.papers.aoanet.settings import AoANetModel
 
@@ -41,7 +41,7 @@ class AttentionOnAttention(nn.Module):
     def __init__(self, *, d_model: int, order: str, dropout: float) -> None:
         super().__init__()
         self.attended_first = order == "attended_query"
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = Linear(2 * d_model, 2 * d_model)
 
     def forward(self, query: Tensor, attended: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class AoANet(ContextCaptioner):
         attention_dropout, aoa_dropout = settings.attention_dropout, settings.aoa_dropout
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
         self.refiner = Stack[RefinerLayer](
             RefinerLayer(
                 d_model=d_model,
@@ -107,12 +107,12 @@ class AoANet(ContextCaptioner):
         )
         self.refiner_norm = UnbiasedLayerNorm(d_model) if settings.refiner_layers else nn.Identity()
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.word_dropout = nn.Dropout(settings.word_dropout)
+        self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
         self.attention = DotProductAttention(d_model=d_model, heads=heads, dropout=attention_dropout)
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
-        self.context_dropout, self.output_dropout = (nn.Dropout(settings.context_dropout) for _ in range(2))
+        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:

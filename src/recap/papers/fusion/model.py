@@ -29,7 +29,7 @@ from recap.models.state import KeyValueCache, Memory
 from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, extended, own_mask
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import FeedForward, Residual, Stack, grid_table
+from recap.nn.layers import Dropout, FeedForward, Residual, Stack, grid_table
 from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
@@ -151,9 +151,10 @@ class RelativeSpatialEncoding(nn.Module):
         return torch.cat([embedded, self.directions(index)], -1)
 
     def forward(self, boxes: Boxes) -> Tensor:
-        """Return log Omega' of Eq. 15, [..., H, N, N]."""
-        gate = self.gate(self.embed(boxes)).relu()
-        return gate.clamp(min=SMALLEST_GATE).log().movedim(-1, -3)
+        """Return log Omega' of Eq. 15, [..., H, N, N], in the type of W_G: in bf16 it would be wrong by up to 8."""
+        with torch.autocast(boxes.centres.device.type, enabled=False):
+            gate = self.gate(self.embed(boxes)).relu()
+            return gate.clamp(min=SMALLEST_GATE).log().movedim(-1, -3)
 
 
 # 3.2.3 Absolute positions
@@ -310,7 +311,7 @@ class StreamEncoder(nn.Module):
             for _ in range(count)
         ]
         self.embedding = Linear(width, d_model)
-        self.dropout = nn.Dropout(settings.feature_dropout)
+        self.dropout = Dropout(settings.feature_dropout)
         self.norm = nn.LayerNorm(d_model)
         self.geometry = geometry
         self.spatial = Stack[RelativeSpatialEncoding](

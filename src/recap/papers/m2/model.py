@@ -30,7 +30,7 @@ from recap.models.state import LevelMemory, first_vectors
 from recap.models.transformer import DecoderLayer, EncoderLayer, Past, TransformerDecoder
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import FeedForward, Residual, Stack, sinusoid_table
+from recap.nn.layers import Dropout, FeedForward, Residual, Stack, sinusoid_table
 from recap.nn.rows import Rows, key_mask, needed
 from recap.papers.m2.settings import M2Model
 
@@ -123,7 +123,7 @@ class M2(TransformerDecoder[LevelMemory]):
         )
         self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = nn.Dropout(dropout)
+        self.feature_dropout = Dropout(dropout)
         self.feature_norm = nn.LayerNorm(d_model)
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(

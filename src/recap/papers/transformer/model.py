@@ -24,7 +24,7 @@ from recap.models.state import Memory
 from recap.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder
 from recap.nn.attention import Attention, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import NORMS, FeedForward, Residual, Stack, grid_table
+from recap.nn.layers import NORMS, Dropout, FeedForward, Residual, Stack, grid_table
 from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.transformer.settings import TransformerSizes
 
@@ -70,7 +70,7 @@ class Transformer(TransformerDecoder[Memory]):
         )
         final_norm: Callable[..., nn.Module] = NORMS[settings.layer_norm] if settings.norm == "pre" else nn.Identity
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
         self.visual_positions = settings.visual_positions
         self.encoder = Stack[Any](
             make_encoder_layer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)

@@ -25,7 +25,7 @@ from recap.models.released import Options, Release, agree, rename
 from recap.models.state import PER_BEAM, GlobalMemory, masked_mean
 from recap.nn.attention import AdditiveAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import ACTIVATIONS, LSTMCell
+from recap.nn.layers import ACTIVATIONS, Dropout, LSTMCell
 from recap.papers.up_down.settings import UpDownModel
 
 
@@ -58,7 +58,7 @@ class UpDown(RecurrentCaptioner[UpDownState]):
             activation=settings.attention_activation,
         )
         self.language_lstm = LSTMCell(width + d_model, d_model)
-        self.dropout = self.output_dropout = nn.Dropout(settings.dropout)
+        self.dropout = self.output_dropout = Dropout(settings.dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:

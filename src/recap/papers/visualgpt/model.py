@@ -32,7 +32,7 @@ from recap.models.state import KeyValueCache, LevelMemory, Memory, first_vectors
 from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, own_mask
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
-from recap.nn.layers import FeedForward, Residual, Stack
+from recap.nn.layers import Dropout, FeedForward, Residual, Stack
 from recap.nn.rows import Rows, key_mask
 from recap.papers.aoanet.model import AttentionOnAttention
 from recap.papers.m2.model import MemoryAttention, MeshedGate
@@ -228,7 +228,7 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         d_model = settings.d_model
         self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
         self.feature_norm = nn.LayerNorm(d_model)
         self.encoder = nn.ModuleList(encoder_layer(settings) for _ in range(settings.encoder_layers))
         self.decoder = Gpt2Decoder[VisualBlock](

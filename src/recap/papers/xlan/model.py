@@ -30,8 +30,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import celu, glu, layer_norm, linear
-from torch.nn.functional import dropout as torch_dropout
+from torch.nn.functional import celu, glu, linear
 
 from recap.data.vocabulary import PAD
 from recap.models.base import Captioner, token_mask
@@ -40,7 +39,7 @@ from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import PER_BEAM, GlobalMemory, KeyValueCache, State, masked_mean
 from recap.nn.attention import AdditiveAttention, Attention, KeyValue
 from recap.nn.fast import Linear, as_autocast, fast, multiplied, product
-from recap.nn.layers import ACTIVATIONS, FeedForward, LSTMCell, Residual, Stack, sinusoid_table
+from recap.nn.layers import ACTIVATIONS, Dropout, FeedForward, LSTMCell, Residual, Stack, dropout_mask, sinusoid_table
 from recap.nn.rows import MASKED_SCORE, PackedIndex, Rows, causal_mask, fold, fold_keys, fold_mask, key_mask, unfold
 from recap.papers.xlan.settings import XLanModel, XLinearSizes, XTransformerModel
 
@@ -54,22 +53,11 @@ class Projection(nn.Module):
         super().__init__()
         self.linear = Linear(d_model, d_model)
         self.activation = nn.ReLU() if activation_name == "relu" else ACTIVATIONS[activation_name](alpha)
-        self.norm = HeadNorm(heads, d_model)
+        self.norm = nn.GroupNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; every vector is normalized by itself."""
-        return self.norm(self.activation(self.linear(x)))
-
-
-class HeadNorm(nn.GroupNorm):
-    """torch's group norm, one group per head; on a CPU as a layer norm of the heads, which takes half its time."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
-        if x.device.type != "cpu":
-            return super().forward(x.flatten(0, -2)).view_as(x)
-        heads = x.unflatten(-1, (self.num_groups, -1))  # [..., H, K]
-        return torch.addcmul(self.bias, layer_norm(heads, heads.shape[-1:], eps=self.eps).flatten(-2), self.weight)
+        return self.norm(self.activation(self.linear(x)).flatten(0, -2)).view_as(x)
 
 
 def plain_bilinear_pool(
@@ -81,7 +69,7 @@ def plain_bilinear_pool(
     N] -> scores [B, H, R, N] and means [B, H, R, J]; dropout is on B'. `bilinear_pool` is as this, and fast.
     """
     joint = torch.relu(linear(q[:, :, :, None] * k[:, :, None], weight, bias))  # [B, H, R, N, J]
-    joint = torch_dropout(joint, dropout)
+    joint = Dropout(dropout)(joint)
     return joint @ spatial, (joint * mean_weights[..., None]).sum(3)
 
 
@@ -109,7 +97,7 @@ class XLinear(Attention):
         self.joint = nn.Linear(width, d_joint)
         self.spatial = nn.Linear(d_joint, 1)
         self.channel = nn.Linear(d_joint, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.weights = nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
@@ -158,7 +146,7 @@ class FeatureMix(nn.Module):
     def __init__(self, *, d_model: int, dropout: float) -> None:
         super().__init__()
         self.linear = Linear(2 * d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
@@ -178,7 +166,7 @@ class XLanEncoder(nn.Module):
         super().__init__()
         self.blocks = Stack[XLinear](blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.projection = Linear((len(blocks) + 1) * d_model, d_model)
         self.norm = nn.LayerNorm(d_model)
 
@@ -219,7 +207,7 @@ class XLan(ContextCaptioner):
         block = x_linear(settings)
         self.d_model = d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
         self.encoder = XLanEncoder(
             d_model=d_model,
             blocks=[block() for _ in range(settings.encoder_layers)],
@@ -227,16 +215,16 @@ class XLan(ContextCaptioner):
             mix_dropout=settings.mix_dropout,
         )
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
-        self.word_dropout = nn.Dropout(settings.word_dropout)
+        self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.attention: XLinear | AdditiveAttention = (
             block()
             if settings.decoder_attention == "x_linear"
             else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=settings.heads * settings.d_joint)
         )
-        self.attention_dropout = nn.Dropout(settings.attention_dropout)
+        self.attention_dropout = Dropout(settings.attention_dropout)
         self.attended = AttendedState(d_model=d_model)
-        self.context_dropout, self.output_dropout = (nn.Dropout(settings.context_dropout) for _ in range(2))
+        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -289,7 +277,7 @@ class XEncoderLayer(nn.Module):
 
     def __init__(self, *, block: XLinear, update: Update, dropout: float) -> None:
         super().__init__()
-        self.block, self.update, self.dropout = block, update, nn.Dropout(dropout)
+        self.block, self.update, self.dropout = block, update, Dropout(dropout)
 
     def forward(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and a mask [B, 1, 1, N] -> new g and x."""
@@ -304,7 +292,7 @@ class XDecoderLayer(nn.Module):
         super().__init__()
         self.words, self.image, self.update = words, image, update  # of the tokens so far, of the image
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, g: Rows, x: Rows, *, tokens: KeyValue, self_mask: Tensor, image: KeyValue, cross_mask: Tensor
@@ -362,8 +350,8 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self.max_vectors, self.d_model = settings.max_vectors, d_model
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.feature_dropout = Dropout(settings.feature_dropout)
+        self.dropout = Dropout(settings.dropout)
         self.encoder = Stack[XEncoderLayer](
             XEncoderLayer(block=block(), update=update(), dropout=settings.dropout)
             for _ in range(settings.encoder_layers)
@@ -373,7 +361,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         self.word_embedding = nn.Embedding(inputs.vocabulary_size, d_model)
         self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32))
         self.word_norm = nn.LayerNorm(d_model)
-        self.word_dropout = nn.Dropout(settings.word_dropout)
+        self.word_dropout = Dropout(settings.word_dropout)
         self.image_side, self.word_side = (CeluNorm(d_model) for _ in range(2))
         self.decoder = Stack[XDecoderLayer](
             XDecoderLayer(
@@ -387,7 +375,7 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         )
         self.read_off = Linear((settings.decoder_layers + 1) * d_model, 2 * d_model)
         self.output_norm = nn.LayerNorm(d_model)
-        self.output_dropout = nn.Dropout(settings.output_dropout)
+        self.output_dropout = Dropout(settings.output_dropout)
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -486,15 +474,16 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         q, k, weight, bias, spatial, mean_weights, dropout = inputs
-        scale = 1 / (1 - dropout)
+        whole = torch.Size([*q.shape[:3], k.shape[2], len(weight)])  # of B'
+        mask, scale = dropout_mask(whole, dropout, q.device) if dropout else (None, 1.0)
         scaled, shift = weight * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
         joint = []  # B' of each chunk
         scores, means = q.new_empty(*q.shape[:3], k.shape[2]), q.new_empty(*q.shape[:3], len(weight))
         for part in _chunks(q, k):
             pair = q[part][:, :, :, None] * k[part][:, :, None]  # [B, H, R, N, K]
             flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
-            if dropout:
-                flat.mul_(torch.empty_like(flat).bernoulli_(1 - dropout))
+            if mask is not None:
+                flat.mul_(mask[part].view_as(flat).to(flat.dtype))
             chunk = flat.view(*pair.shape[:-1], len(weight))
             torch.mv(flat, spatial, out=scores[part].view(-1))
             rows = mean_weights[part][:, :, :, None].expand(*pair.shape[:3], 1, -1)

@@ -42,7 +42,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from recap.core.errors import ConfigError
 from recap.models.base import token_mask
@@ -52,7 +51,7 @@ from recap.models.state import PER_BEAM, KeyValueCache, Memory
 from recap.models.transformer import DecoderLayer, Past, TransformerState, extended, own_mask
 from recap.nn.attention import Attention, KeyValue
 from recap.nn.fast import Linear
-from recap.nn.layers import ACTIVATIONS
+from recap.nn.layers import ACTIVATIONS, dropout
 from recap.nn.rows import Rows, key_mask, shared_product
 from recap.papers.transformer.model import Transformer, annotated_settings
 from recap.papers.zodiac.settings import ZodiacModel

@@ -93,3 +93,16 @@ def test_only_the_stream_whose_boxes_are_read_needs_boxes(tmp_path):
     cells = build_model(EXAMPLE.model_copy(update={"second_geometry": "cells"}), inputs)
     sources.choose([cells], inputs)
     assert sources.read([2])["region"].boxes is None
+
+
+def test_the_geometry_of_boxes_is_the_same_under_autocast():
+    torch.manual_seed(0)
+    boxes = Boxes.of(torch.rand(2, 9, 4, dtype=torch.float64))
+    encoding = RelativeSpatialEncoding(heads=4, per_quadrant=2, direction="learned", plus_one=False)
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            bias = encoding(boxes)
+        found.append([bias, *torch.autograd.grad(bias.sum(), list(encoding.parameters()))])
+    assert found[1][0].dtype == torch.float32
+    torch.testing.assert_close(*found, rtol=0, atol=0)
