@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -66,9 +70,28 @@ class TimmEncoder(Encoder):
 def timm_library() -> Any:
     """Return the library, whatever torchvision is installed."""
     ensure_torchvision()
-    import timm
+    with _without_compiler():
+        import timm
 
     return timm
+
+
+@contextmanager
+def _without_compiler() -> Iterator[None]:
+    """Let torchvision be imported without torch's compiler, seconds for one decorator and one question of `roi_align`.
+
+    The question is whether to compile it where sums have to be in one order; nothing here calls it.
+    """
+    compiler, utils = ModuleType("torch._dynamo"), ModuleType("torch._dynamo.utils")
+    compiler.disable = lambda function, *_, **__: function  # type: ignore[attr-defined]
+    utils.is_compile_supported = lambda _: False  # type: ignore[attr-defined]
+    stand_ins = {} if compiler.__name__ in sys.modules else {each.__name__: each for each in (compiler, utils)}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
 
 
 @cache

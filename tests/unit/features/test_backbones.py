@@ -1,5 +1,8 @@
 """Backbones of every form: rows, random and given weights, and names that timm does not have."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -117,3 +120,19 @@ def test_pretrained_without_a_network_says_how_to_go_on_after_one_question(monke
         backbone(weights="pretrained")
     assert asked == ["timm/test_resnet.r160_in1k"]
     assert "second line" not in str(error.value)
+
+
+@pytest.mark.seconds
+def test_timm_is_imported_without_the_compiler_which_works_afterwards():
+    code = """
+import sys
+import torch
+from recap.features.backbones import timm_library
+
+model = timm_library().create_model("resnet18", pretrained=False).eval()
+assert not [name for name in sys.modules if name.startswith(("torch._dynamo", "torch._inductor"))]
+x = torch.randn(1, 3, 64, 64)
+with torch.no_grad():
+    torch.testing.assert_close(torch.compile(model, backend="aot_eager")(x), model(x))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
