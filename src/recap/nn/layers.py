@@ -26,15 +26,16 @@ ACTIVATIONS: dict[str, Callable[..., nn.Module]] = {
 
 
 def dropout_mask(shape: torch.Size, p: float, device: torch.device) -> tuple[Tensor, float]:
-    """Draw which entries dropout at rate p keeps, bool of this shape; and return their factor.
+    """Draw which entries dropout at rate p keeps, uint8 of this shape, and return their factor.
 
     On a CPU p is rounded to 1 / 65,536: torch's generator gives the bits of four entries in one draw.
     """
     if device.type != "cpu":
-        return torch.empty(shape, dtype=torch.bool, device=device).bernoulli_(1 - p), 1 / (1 - p)
+        return torch.empty(shape, dtype=torch.uint8, device=device).bernoulli_(1 - p), 1 / (1 - p)
     steps = min(round(p * 2**16), 2**16 - 1)
     bits = torch.empty(-(-shape.numel() // 4), dtype=torch.long).random_(-(2**63), None).view(torch.int16)
-    return bits[: shape.numel()].view(shape) >= steps - 2**15, 2**16 / (2**16 - steps)
+    mask = bits[: shape.numel()].view(shape) >= steps - 2**15
+    return mask.view(torch.uint8), 2**16 / (2**16 - steps)  # numbers multiply twice as fast as truth values
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

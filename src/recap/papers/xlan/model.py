@@ -483,7 +483,7 @@ class _Pool(torch.autograd.Function):
             pair = q[part][:, :, :, None] * k[part][:, :, None]  # [B, H, R, N, K]
             flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
             if mask is not None:
-                flat.mul_(mask[part].view_as(flat).to(flat.dtype))
+                flat.mul_(mask[part].view_as(flat))
             chunk = flat.view(*pair.shape[:-1], len(weight))
             torch.mv(flat, spatial, out=scores[part].view(-1))
             rows = mean_weights[part][:, :, :, None].expand(*pair.shape[:3], 1, -1)
