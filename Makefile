@@ -8,6 +8,7 @@
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
 # make results  score all published captions again, make all pages of docs/results again; fails if one differs
+# make gpu      on a GPU: its tests, then 20 steps of each kind of model beside the CPU's numbers, 15 minutes; writes gpu.json to send in
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
 # make repro    the demo through DVC, which keeps every version of the results; another profile or paper as with make run,
@@ -18,7 +19,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := demo
-.PHONY: demo run rehearse repro install test quick test-all test-nightly lint types style schema docs results bench ui audit clean
+.PHONY: demo run rehearse repro install test quick test-all test-nightly lint types style schema docs results bench gpu ui audit clean
 
 # The pins of requirements/lock.txt are those of Python 3.11.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -32,6 +33,7 @@ FETCH ?=
 CONDA ?=
 CORES ?= all
 PORT ?= 5000
+GPU_OPTIONS ?=
 
 # Some machines tell Python to keep no compiled modules: every job would compile torch, Snakemake and MLflow again, seconds each.
 export PYTHONDONTWRITEBYTECODE :=
@@ -137,6 +139,12 @@ results: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run
+
+# Where a test fails, the comparisons are made all the same: the file has both.
+gpu: $(INSTALLED)
+	mkdir -p build
+	tests=0; $(BIN)/python -m pytest -n 0 -m gpu | tee build/gpu_tests.txt || tests=1; \
+	    $(BIN)/python -m benchmarks.gpu --tests build/gpu_tests.txt $(GPU_OPTIONS) && exit $$tests
 
 # Started in the clone's folder: artifacts are found relative to it, so that the clone may move.
 ui: $(INSTALLED)

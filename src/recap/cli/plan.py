@@ -61,20 +61,21 @@ def measure(
     profile: Annotated[str | None, MEASURED_PLAN] = None,
     *,
     scale: str | None = None,
-    out: Annotated[Path, "file to write; a page for reading is written beside it"] = Path("measured.json"),
+    out: Annotated[Path, "file to write, for `recap plan --measured`"] = Path("measured.json"),
     device: Device = "auto",
     compiled: Annotated[bool, "compiled steps as well: minutes more for each kind"] = False,
     tiny: Annotated[bool, "models of the tests' size: a minute, only to see that everything works"] = False,
     params: Path = FOLDER,
 ) -> None:
-    """Measure this machine: whether it computes what a CPU does, resumes to the bit, and how fast; needs no data."""
-    from recap.measure.kit import measured
+    """Measure seconds and memory of training and decoding steps on this machine; needs no data."""
+    from recap.core.device import select_device
+    from recap.measure.steps import write_steps
     from recap.models.check import costs_of
     from recap.plan.profiles import named_plan
 
     shapes = costs_of(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
-    measured(out, device=device, tiny=tiny, compiled=compiled, shapes=shapes)
-    print(f"{out.with_suffix('.md')}: everything that was compared holds")
+    steps = write_steps(out, device=select_device(device), tiny=tiny, compiled=compiled, shapes=shapes)
+    print(f"{out}: {counted(steps, 'step')}")
 
 
 @command("recap doctor", "recap doctor --folder /scratch")

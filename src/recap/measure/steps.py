@@ -1,4 +1,6 @@
-"""Counts and times real steps of a model at its true size, on random inputs.
+"""What `recap measure` writes: counts and times of real steps of models at their true size, on random inputs.
+
+It needs the base install alone: no data, no network, no parameter file.
 
 Operations are counted by torch's public formulas, also in passes without a gradient: `FlopCounterMode` itself follows
 modules through hooks on gradients, which fail where part of a step has none.
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
 from functools import cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from recap.core.hashing import derived_seed
+from recap.core.device import half_precision
+from recap.core.documents import write_json
+from recap.core.hashing import commit, derived_seed
+from recap.core.log import log
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
@@ -129,6 +135,33 @@ class Trial:
         batch = Batch.of(list(captions), images, caption_tensor(list(captions.values())))
         middle = Counters(epoch=settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
         return partial(self.optimizer_step(captions), batch, middle, steps=10**6)
+
+
+def write_steps(out: Path, *, device: torch.device, tiny: bool, compiled: bool, shapes: Sequence[StepShape]) -> int:
+    """Measure steps of these shapes, or of every kind at its paper's sizes; write `out` after each; return how many.
+
+    With `tiny` models have the sizes of their tests: a look whether all works, in a minute, whose times mean nothing.
+    """
+    precisions = ["float32", "bf16"] if half_precision(device) is torch.bfloat16 else ["float32"]
+    steps: list[dict[str, Any]] = []
+    report = {
+        "tiny": tiny,
+        "device": device.type,
+        "machine": machine(device),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "recap": f"{version('recap')}, commit {commit()}",
+        "measured_on": str(date.today()),
+        "steps": steps,
+    }
+    torch.set_float32_matmul_precision("high")  # as in trainings: TF32 on a GPU
+    for shape in shapes or list(paper_shapes(tiny=tiny, precisions=precisions)):
+        for mode in (False, True) if compiled else (False,):
+            step = measure(shape, device=device, compiled=mode)
+            steps.append(step)
+            write_json(out, report)
+            log.info(f"{shape.model.kind}, {shape.work}: {step['cost']['seconds']} seconds an image")
+    return len(steps)
 
 
 def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from helpers.plans import PARAMS, planned
-from recap.measure.steps import Operations, measure
+from recap.measure.steps import Operations, measure, write_steps
 from recap.nn.fast import Linear, fixed_weights
 from recap.plan.amounts import Amounts
-from recap.plan.costs import StepCost
+from recap.plan.costs import StepCost, read_costs
 
 CPU = torch.device("cpu")
 
@@ -75,3 +75,12 @@ def test_decoding_keeps_nothing_for_a_backward_pass(trained):
     amounts, run = trained
     row = StepCost(**measure(amounts.decoding_shape(run), device=CPU)["cost"])
     assert row.work == "decode" and row.saved_mb == 0 and row.gflop > 0
+
+
+@pytest.mark.seconds
+def test_a_plan_reads_the_steps_that_were_written(trained, tmp_path):
+    amounts, run = trained
+    shapes = [amounts.training_shape(run), amounts.decoding_shape(run)]
+    out = tmp_path / "measured.json"
+    assert write_steps(out, device=CPU, tiny=False, compiled=False, shapes=shapes) == 2
+    assert [row.key for row in read_costs(out)] == [shape.key for shape in shapes]
