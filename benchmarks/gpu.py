@@ -324,4 +324,7 @@ def quickest(work: Callable[[], Any], device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except RecapError as error:  # no GPU
+        sys.exit(f"benchmarks.gpu: {error}")
