@@ -7,7 +7,8 @@
 # make test-nightly  the same with all mutations, simulations and rehearsals, where test-all takes some of them
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
-# make results  score all published captions again, make all pages of docs/results again; fails if one differs
+# make results  check published captions and scores, make all pages of docs/results again; fails if one differs. With
+#               INPUTS=FOLDER (or FETCH=yes, where an address is known) it scores the captions again by their data sets
 # make gpu      on a GPU: its tests, then 20 steps of each kind of model beside the CPU's numbers, 15 minutes; writes gpu.json to send in
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
@@ -134,8 +135,9 @@ docs: $(DOCUMENTING)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -c docs/_sphinx -d build/docs/doctrees docs build/docs/html
 	@echo "open       build/docs/html/index.html"
 
+results: export INPUTS := $(INPUTS)
 results: $(INSTALLED)
-	$(BIN)/python -P -m recap report check
+	$(BIN)/python -P -m recap report check $(if $(INPUTS),--inputs "$$INPUTS") $(if $(filter yes,$(FETCH)),--fetch)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

@@ -1,11 +1,12 @@
 """Finished results in the terminal: ``recap report``, ``runs``, ``tables``, ``track`` and ``artifacts``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from recap.cli.data import RESOURCES
 from recap.cli.frame import Group
 from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
@@ -32,6 +33,7 @@ OutsideFiles = Annotated[
 Other = Annotated[str, "as for `recap runs show`", "RUN"]
 PUBLISHED = "folder of the published runs (docs/results/published)"
 PAGES = "folder of the pages, with published/, prose/ and images/ (docs/results)"
+DATA_FOLDER = "folder of the data sets (without it, BLEU and METEOR are not scored again)"
 RESULT_PAGES = Path("docs/results")
 
 
@@ -151,21 +153,53 @@ def docs(
     print(write_docs(profile, plans, into))
 
 
-@REPORT.command("recap report check", name="check")
-def check_published(*, into: Annotated[Path, PAGES] = RESULT_PAGES, params: Path = PARAMS) -> None:
-    """Score all published captions again and make all pages again; fail where one is not what it was."""
+@REPORT.command("recap report check", "recap report check --inputs data", name="check")
+def check_published(
+    *,
+    inputs: Annotated[Path | None, DATA_FOLDER, "FOLDER"] = None,
+    fetch: Annotated[bool, "download missing files of data sets into it (resources)"] = False,
+    into: Annotated[Path, PAGES] = RESULT_PAGES,
+    params: Path = PARAMS,
+) -> None:
+    """Check published captions and scores, and make all pages again; fail where one is not what it was.
+
+    With the data sets, captions are scored again by all of COCO's metrics. Without them, the published scores are used.
+    """
+    from tempfile import TemporaryDirectory
+
     from recap.core.log import progress
     from recap.report.docs import changed_pages
-    from recap.report.published import changed_scores, published_runs
+    from recap.report.published import changed_means, changed_scores, dataset_of, published_runs, read_corpora
 
-    files, count = published_runs(into), 0
-    scored = (changed_scores(file, into) for file in progress(files, name="scored again", unit="run"))
-    for sentence in chain(chain.from_iterable(scored), changed_pages(into, params)):
+    files = published_runs(into)
+    _fail_on(chain.from_iterable(map(changed_means, files)), str(into))
+    scored = []
+    if inputs or fetch:
+        names = sorted({dataset_of(file, into) for file in files})
+        with TemporaryDirectory(prefix="recap-references-") as folder:
+            corpora = read_corpora(names, params, inputs or RESOURCES, Path(folder), fetch=fetch)
+            scored = [file for file in files if dataset_of(file, into) in corpora]
+            again = progress(scored, name="scored again", unit="run")
+            changed = (changed_scores(file, corpora[dataset_of(file, into)]) for file in again)
+            _fail_on(chain.from_iterable(changed), str(into))
+    _fail_on(changed_pages(into, params), str(into))
+    print(f"{into}: captions and scores of {counted(len(files), 'published run')} and all pages are what they were")
+    if len(scored) < len(files):
+        print(
+            f"BLEU and METEOR of {len(files) - len(scored)} of them were not scored again: give their data as --inputs"
+        )
+    else:
+        print("All of them were scored again.")
+
+
+def _fail_on(sentences: Iterable[str], where: str) -> None:
+    """Print sentences about what is wrong, and fail if there are any."""
+    count = 0
+    for sentence in sentences:
         print(sentence)
         count += 1
     if count:
-        raise RecapError(f"{into}: {counted(count, 'difference')}")
-    print(f"{into}: {counted(len(files), 'published run')} and all pages are what they were")
+        raise RecapError(f"{where}: {counted(count, 'problem')}")
 
 
 @REPORT.command("recap report show reports/demo", name="show")
@@ -289,12 +323,8 @@ def verify(folders: Annotated[Paths, "such as results/demo reports/demo", "FOLDE
     """Verify all files of results against their checksums."""
     from recap.share.artifacts import problems
 
-    names, count = ", ".join(map(str, folders)), 0
-    for sentence in chain.from_iterable(map(problems, folders)):
-        print(sentence)
-        count += 1
-    if count:
-        raise RecapError(f"{names}: {counted(count, 'problem')}")
+    names = ", ".join(map(str, folders))
+    _fail_on(chain.from_iterable(map(problems, folders)), names)
     print(f"{names}: every file is what it was when it was made")
 
 

@@ -23,10 +23,15 @@ def sha256_file(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def value_hash(value: Any) -> str:
-    """Return 16 hex digits of the sha256 of ``value`` as canonical JSON; equal on every Python version."""
+def value_sha256(value: Any) -> str:
+    """Return the sha256 of ``value`` as canonical JSON; equal on every Python version."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def value_hash(value: Any) -> str:
+    """Return the first 16 hex digits of :func:`value_sha256`."""
+    return value_sha256(value)[:16]
 
 
 def derived_seed(seed: int, *purpose: str | int) -> int:

@@ -1,7 +1,7 @@
-"""Published runs: a small file of each scored run, kept in git; from it results are restored, and scored again.
+"""Published runs: a small file of each scored run, kept in git; from it results are restored, and checked.
 
-The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The references of a split are
-one file for all of its runs, because scoring again needs them.
+The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The reference captions are
+other people's texts and stay out of it: it has their hash, and scoring again needs the data set.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import gzip
 import json
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -22,24 +23,28 @@ import pyarrow.parquet as pq
 
 from recap.core.checksums import check
 from recap.core.documents import parse_json, read_json, write_json
-from recap.core.errors import DataError, MetricError, counted
+from recap.core.errors import DataError, MetricError, MissingData, RecapError, counted
 from recap.core.files import atomic_path, reading, write_text
-from recap.core.hashing import parse_signature
+from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
-from recap.data.corpus import Corpus
+from recap.data.corpus import CORPUS, Corpus, build_corpus
+from recap.data.files.download import Transfer
+from recap.data.files.fetch import fetch_files
 from recap.metrics.scores import score
 from recap.plan.jobs import selection_spec, trainings
 from recap.plan.paths import Paths
 from recap.plan.run import Run, ScoredFile, file_name
 from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import COCO, METRICS
-from recap.settings.params import validate
+from recap.settings.params import load_named, validate
 from recap.settings.specs import SelectedRows
+from recap.settings.versions import list_of, read_versions
 from recap.statistics.compare import compare_table, write_selections
 from recap.statistics.scores import Metrics, read_captions, read_image_scores, read_metrics
 
 PUBLISHED = "published"  # folder below that of the pages
 ENDING = ".jsonl.gz"
+_MEANS = ("CIDEr", "ROUGE-L")  # scores of a corpus that are the means of those of its images
 TOLERANCE = 1e-9  # between published scores and those of the same captions today
 _AGAIN = "restore it from git, or delete it and publish its run again"
 _TEXTS = ("config.yaml", "history.csv")
@@ -62,7 +67,9 @@ class Header:
 
     metrics: dict[str, Any]  #: ``metrics.json``: corpus scores, signature, decoding
     seed: int | None  #: of one training; ensembles and captions of others have none
-    references: str  #: file of the references, beside the folders of profiles
+    captions_sha256: str  #: of the captions of all images
+    scores_sha256: str  #: of the scores of the corpus and of all images
+    references_sha256: str  #: of the reference captions of these images
     trainings: list[Training]
     versions: dict[str, str] = field(compare=False)  #: Python published; recap and pycocoevalcap scored; torch trained
 
@@ -76,13 +83,19 @@ class Image:
     scores: dict[str, float]
 
 
-@dataclass(frozen=True)
-class References:
-    """The reference captions of one image, as the scorer gets them."""
+def captions_hash(images: Iterable[Image]) -> str:
+    """Return the hash of the captions of a run."""
+    return value_sha256([[image.id, image.caption] for image in images])
 
-    id: int
-    file: str
-    captions: list[str]
+
+def scores_hash(metrics: Mapping[str, Any], images: Iterable[Image]) -> str:
+    """Return the hash of the scores of a corpus, in its ``metrics.json``, and of its images."""
+    return value_sha256([metrics.get("scores"), [[image.id, image.scores] for image in images]])
+
+
+def references_hash(references: Mapping[int, Sequence[str]]) -> str:
+    """Return the hash of the reference captions of images by id."""
+    return value_sha256([[image_id, list(references[image_id])] for image_id in sorted(references)])
 
 
 def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
@@ -92,12 +105,12 @@ def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
 
 
 def publish(plan: RunPlan, into: Path) -> list[Path]:
-    """Write a file for each scored run of a plan, and the references; return the files of these runs."""
+    """Write a file for each scored run of a plan; return these files."""
     # Files of runs that are not here stay, because the runs of a profile are made in several places.
     paths, files = Paths(plan), []
     for scored in filter(paths.is_scored, _evaluations(plan)):
         file = into / plan.profile.name / f"{scored.path}{ENDING}"
-        header, images = _content(plan, scored, into)
+        header, images = _content(plan, scored)
         if not file.is_file() or read_published(file) != (header, images):
             _write(file, [header, *images])
         files.append(file)
@@ -105,7 +118,7 @@ def publish(plan: RunPlan, into: Path) -> list[Path]:
     return files
 
 
-def _content(plan: RunPlan, scored: Run | ScoredFile, into: Path) -> tuple[Header, list[Image]]:
+def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Image]]:
     paths = Paths(plan)
     folder = Path(paths.results) / "scores" / scored.path
     metrics = read_metrics(folder)
@@ -120,14 +133,19 @@ def _content(plan: RunPlan, scored: Run | ScoredFile, into: Path) -> tuple[Heade
     scorer = parse_signature(metrics.signature)
     sources = {"recap": scorer, "pycocoevalcap": scorer, **({"torch": behind[-1].training} if behind else {})}
     versions = {name: str(source.get(name, "unknown")) for name, source in sources.items()}
+    images = [Image(each, captions[each], scores[each]) for each in ids]
+    values = read_json(folder / "metrics.json")
+    references = Corpus.read(paths.of_dataset(scored, CORPUS)).captions(metrics.split)
     header = Header(
-        metrics=read_json(folder / "metrics.json"),
+        metrics=values,
         seed=parts[0].seed if len(parts) == 1 else None,
-        references=_write_references(Path(paths.of_dataset(scored, "corpus.parquet")), metrics.split, into),
+        captions_sha256=captions_hash(images),
+        scores_sha256=scores_hash(values, images),
+        references_sha256=references_hash(references),
         trainings=behind,
         versions={"python": platform.python_version(), **versions},
     )
-    return header, [Image(each, captions[each], scores[each]) for each in ids]
+    return header, images
 
 
 def _training(runs: Path, path: str) -> Training:
@@ -139,18 +157,6 @@ def _training(runs: Path, path: str) -> Training:
         texts = {name: file.with_name(name).read_text(encoding="utf-8") for name in _TEXTS}
     finished = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     return Training(path, values["seconds"] * values.get("threads", 1), values, texts, finished)
-
-
-def _write_references(corpus: Path, split: str, into: Path) -> str:
-    """Write the references of a split, which its hash names, and return the name of the file."""
-    table = Corpus.read(corpus)
-    name, files = f"references.{table.dataset}.{split}.{table.split_hash}{ENDING}", table.files()
-    references = [References(each, files[each], texts) for each, texts in table.captions(split).items()]
-    if not (into / name).is_file():
-        _write(into / name, references)
-    elif _read(into / name, References) != references:
-        raise DataError(f"{into / name}: {corpus} has other references of the same images; delete one of both")
-    return name
 
 
 def _write(path: Path, lines: Sequence[Any]) -> None:
@@ -169,25 +175,22 @@ def _read(path: Path, *kinds: Any) -> list[Any]:
 
 
 def read_published(path: Path) -> tuple[Header, list[Image]]:
-    """Return what is published of a run."""
+    """Return what is published of a run, whose captions and scores have the hashes of its header."""
     lines = _read(path, Header, Image)
     if len(lines) < 2 or any(image.scores.keys() != lines[1].scores.keys() for image in lines[2:]):
         raise DataError(f"{path}: has no images, or not the same scores of each; {_AGAIN}")
-    return lines[0], lines[1:]
+    header, images = lines[0], lines[1:]
+    if captions_hash(images) != header.captions_sha256:
+        raise DataError(f"{path}: its captions are not those that were published; {_AGAIN}")
+    if scores_hash(header.metrics, images) != header.scores_sha256:
+        raise DataError(f"{path}: its scores are not those that were published; {_AGAIN}")
+    return header, images
 
 
 def metrics_of(header: Header, file: Path) -> Metrics:
     """Return the corpus scores of a published run."""
     metrics: Metrics = parse_json(json.dumps(header.metrics).encode(), f"{file}: line 1: metrics", Metrics)
     return metrics
-
-
-def read_references(published: Path, header: Header, file: Path) -> list[References]:
-    """Return the references of a published run's images."""
-    path = published / header.references
-    if path.parent != published:
-        raise DataError(f"{file}: its references {header.references!r} are no name of a file; {_AGAIN}")
-    return _read(path, References)
 
 
 def published_files(folder: Path) -> dict[str, Path]:
@@ -258,14 +261,59 @@ def published_runs(into: Path) -> list[Path]:
     return sorted((into / PUBLISHED).glob(f"*/**/*{ENDING}"))
 
 
-def changed_scores(file: Path, into: Path) -> Iterator[str]:
+def dataset_of(file: Path, into: Path) -> str:
+    """Return the data set of a published run, whose path begins with it below the folder of its profile."""
+    return file.relative_to(into / PUBLISHED).parts[1]
+
+
+def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path, *, fetch: bool) -> dict[str, Corpus]:
+    """Build the corpora of data sets, captions alone, and return those whose outside files are there.
+
+    With ``fetch``, missing files that have a known address are downloaded first.
+    """
+    listed, corpora = read_versions(list_of(params)) if fetch else {}, dict[str, Corpus]()
+    for name in names:
+        settings = load_named(params, "datasets", name).captions_alone()
+        missing = [file for file in settings.outside_files() if not (inputs / file).exists()]
+        known = [entry for file in missing if (entry := listed.get(file)) and entry.urls]
+        if known and len(known) == len(missing):
+            fetch_files(known, into=inputs, transfer=Transfer())
+        elif missing:
+            log.warning(f"{name}: {inputs / missing[0]} is missing, so its captions are not scored again")
+            continue
+        build_corpus(name=name, spec=settings, inputs=inputs, out=out / name)
+        corpora[name] = Corpus.read(out / name / CORPUS)
+    if names and not corpora:
+        raise MissingData(f"{inputs}: has the captions of no published data set; correct the folder")
+    return corpora
+
+
+def changed_means(file: Path) -> Iterator[str]:
+    """Yield a sentence for a published run that is not what was published, or whose means its images do not give."""
+    try:
+        header, images = read_published(file)
+    except RecapError as error:
+        yield str(error)
+        return
+    for name, before in metrics_of(header, file).scores.items():
+        if name in _MEANS and before is not None:
+            mean = fmean(image.scores[name] for image in images)
+            if not abs(before - mean) <= TOLERANCE:
+                yield f"{file}: corpus: {name} is {before!r}, and the mean over its images is {mean!r}"
+
+
+def changed_scores(file: Path, corpus: Corpus) -> Iterator[str]:
     """Score the captions of a published run again; yield a sentence for each of COCO's scores that is another one."""
     header, images = read_published(file)
-    references, published = read_references(into / PUBLISHED, header, file), metrics_of(header, file).scores
+    of_run = metrics_of(header, file)
+    published, references = of_run.scores, corpus.captions(of_run.split)
+    if references_hash(references) != header.references_sha256:
+        yield f"{file}: was scored by other reference captions than those of {corpus.dataset} here"
+        return
     metrics = [name for name in COCO if any(published.get(each) is not None for each in METRICS.get(name).names)]
     captions = {image.id: image.caption for image in images}
     try:
-        scores = score({each.id: each.captions for each in references}, captions, metrics=metrics)
+        scores = score(references, captions, metrics=metrics)
     except MetricError as error:
         yield f"{file}: {error}"
         return

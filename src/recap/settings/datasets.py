@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveFloat, PositiveInt, Tag
 
@@ -119,6 +119,10 @@ class DatasetConfig(NamesFiles):
     def picture_sources(self) -> list[str]:
         """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]
+
+    def captions_alone(self) -> Self:
+        """Return the settings by which captions are read, and no picture of a list of folders and archives."""
+        return self.model_copy(update={"images": []} if isinstance(getattr(self, "images", None), list) else {})
 
     def web_pictures(self) -> dict[str, WebPictures]:
         """Return what pictures are fetched from the open web, by the list that says which, relative to `inputs`."""
@@ -281,6 +285,9 @@ class IuXrayDataset(PublishedDataset):
 
     def pictures_per_image(self) -> int:
         return self.views
+
+    def captions_alone(self) -> Self:
+        return self.model_copy(update={"images": [], "projections": None})
 
 
 # Karpathy's splits of photos, by what his file is called.

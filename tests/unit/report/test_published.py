@@ -15,6 +15,7 @@ import yaml
 from helpers.refusals import refused
 from helpers.report_results import ReportFolder, write_claim
 from helpers.tiny_workspace import ROOT
+from recap.cli import main
 from recap.core import checksums
 from recap.core.errors import DataError, RecapError
 from recap.data.corpus import Corpus
@@ -22,7 +23,19 @@ from recap.metrics.scores import evaluate_captions
 from recap.plan.jobs import run_spec
 from recap.plan.paths import RUN_FILES, Paths
 from recap.report.docs import NONE_PUBLISHED, changed_pages, with_tables, write_docs
-from recap.report.published import changed_scores, publish, published_runs, read_published, restored
+from recap.report.published import (
+    Header,
+    Image,
+    captions_hash,
+    changed_means,
+    changed_scores,
+    publish,
+    published_runs,
+    read_corpora,
+    read_published,
+    restored,
+    scores_hash,
+)
 from recap.settings.recipes import DecodingSettings
 
 pytestmark = pytest.mark.seconds
@@ -110,7 +123,7 @@ def test_publishing_twice_gives_equal_bytes_and_keeps_runs_that_are_elsewhere(pr
     for file in Path("results").rglob("training.json"):
         os.utime(file, (0, 0))  # a copy without its times
     publish(profile.plan(), PUBLISHED)
-    assert contents() == before and len(before) == 1 + len(profile.plan().scored())
+    assert contents() == before and len(before) == len(profile.plan().scored())
     for file in before:
         file.unlink()
     publish(profile.plan(), PUBLISHED)
@@ -175,24 +188,90 @@ def test_the_check_passes_without_torch_and_without_results(profile):
     code = "import sys; from recap.cli import main; main(['report', 'check']); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 published runs and all pages are what they were" in done.stdout
+    assert "2 published runs and all pages are what they were\nBLEU and METEOR of 2 of them were not" in done.stdout
 
 
-def test_a_changed_caption_or_digit_is_noticed_with_file_image_and_metric(profile):
+def given(profile, replaced="", by=""):
+    """Give the data set as annotations of its captions without photos, and return its name."""
+    (name,) = {run.dataset for run in profile.plan().scored()}
+    corpus = Corpus.read(f"elsewhere/tiny/data/{name}/corpus.parquet")
+    images = []
+    for image_id, captions in corpus.captions().items():
+        texts = enumerate(each.replace(replaced, by) for each in captions)
+        sentences = [{"sentid": 10 * image_id + number, "raw": text, "tokens": ["a"]} for number, text in texts]
+        split = "test" if image_id in corpus.image_ids("test") else "val" if image_id == 101 else "train"
+        images.append({"filename": f"{image_id}.jpg", "imgid": image_id, "split": split, "sentences": sentences})
+    Path("given").mkdir()
+    Path("given/captions.json").write_text(json.dumps({"images": images}))
+    settings = {"kind": "karpathy", "annotations": "captions.json", "images": ["photos.zip"]}
+    Path(f"params/datasets/{name}.yaml").write_text(json.dumps(settings))
+    return name
+
+
+def corpus_of(profile, **changes):
+    """Return the corpus of the data set as the check reads it."""
+    name = given(profile, **changes)
+    return read_corpora([name], Path("params"), Path("given"), Path("again"), fetch=False)[name]
+
+
+def test_the_check_scores_again_by_a_data_set_without_its_pictures(profile, capsys):
+    given(profile)
+    main(["report", "check", "--inputs", "given"])
+    assert "All of them were scored again." in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", "check", "--inputs", "nowhere"])
+    assert stopped.value.code and "nowhere" in capsys.readouterr().err
+
+
+def rehashed(lines):
+    """Give the header of a file the hashes of its captions and scores."""
+    header, images = json.loads(lines[0]), [Image(**json.loads(line)) for line in lines[1:]]
+    header["captions_sha256"], header["scores_sha256"] = captions_hash(images), scores_hash(header["metrics"], images)
+    lines[0] = json.dumps(header)
+
+
+@pytest.mark.parametrize(
+    ("number", "old", "new", "what"),
+    [
+        (3, "both", "boths", "captions"),
+        (3, '"METEOR": 0', '"METEOR": 1', "scores"),
+        (0, '"METEOR": 0', '"METEOR": 1', "scores"),
+    ],
+)
+def test_a_changed_letter_or_digit_is_noticed_without_data(number, old, new, what, profile):
     file = published_runs(INTO)[0]
+    changed(file, lambda lines: lines.__setitem__(number, lines[number].replace(old, new, 1)))
+    (sentence,) = changed_means(file)
+    assert f"{file}: its {what} are not those that were published" in sentence
+    with refused(DataError, file):
+        write_docs("tiny", [profile.plan()], INTO)
+
+
+@pytest.mark.parametrize("name", ["CIDEr", "ROUGE-L"])
+def test_a_corpus_score_that_its_images_do_not_give_is_noticed_without_data(name, profile):
+    file = published_runs(INTO)[0]
+    header = json.loads(gzip.decompress(file.read_bytes()).splitlines()[0])
+    header["metrics"]["scores"][name] += 2e-9
+    changed(file, lambda lines: (lines.__setitem__(0, json.dumps(header)), rehashed(lines)))
+    (sentence,) = changed_means(file)
+    assert f"{file}: corpus: {name} is {header['metrics']['scores'][name]!r}" in sentence
+
+
+def test_a_changed_caption_or_digit_with_its_hash_is_noticed_with_image_and_metric(profile):
+    file, corpus = published_runs(INTO)[0], corpus_of(profile)
     text = file.read_bytes()
-    changed(file, lambda lines: lines.__setitem__(3, lines[3].replace("both", "cat")))
-    sentences = list(changed_scores(file, INTO))
+    changed(file, lambda lines: (lines.__setitem__(3, lines[3].replace("both", "cat")), rehashed(lines)))
+    sentences = list(changed_scores(file, corpus))
     image = json.loads(gzip.decompress(text).splitlines()[3])
     assert any(f"{file}: image {image['id']}: BLEU-1 is " in each for each in sentences)
     assert any(f"{file}: corpus: CIDEr is " in each for each in sentences)
     file.write_bytes(text)
     image["scores"]["METEOR"] += 2e-9
-    changed(file, lambda lines: lines.__setitem__(3, json.dumps(image)))
-    (sentence,) = changed_scores(file, INTO)
+    changed(file, lambda lines: (lines.__setitem__(3, json.dumps(image)), rehashed(lines)))
+    (sentence,) = changed_scores(file, corpus)
     assert f"{file}: image {image['id']}: METEOR is {image['scores']['METEOR']!r}" in sentence
-    changed(file, lambda lines: lines.pop(3))
-    (sentence,) = changed_scores(file, INTO)
+    changed(file, lambda lines: (lines.pop(3), rehashed(lines)))
+    (sentence,) = changed_scores(file, corpus)
     assert f"image {image['id']} has no caption" in sentence
 
 
@@ -213,12 +292,10 @@ def test_settings_that_changed_since_are_noticed(profile):
     assert "zodiac@other" in sentence and "another stage_settings.schedule.learning_rate" in sentence
 
 
-def test_other_references_of_the_same_images_are_refused(profile):
-    shutil.move("elsewhere", "results")
-    (file,) = PUBLISHED.glob("references.*")
-    changed(file, lambda lines: lines.__setitem__(0, lines[0].replace("alert", "warn")))
-    with refused(DataError, file):
-        publish(profile.plan(), PUBLISHED)
+def test_other_references_of_the_same_images_are_noticed(profile):
+    corpus = corpus_of(profile, replaced="alert('x')</script> & \"both\" 3", by="warn")
+    (sentence,) = changed_scores(published_runs(INTO)[0], corpus)
+    assert "scored by other reference captions" in sentence
 
 
 @pytest.mark.parametrize(
@@ -241,20 +318,25 @@ def test_a_damaged_file_is_refused(damage, profile):
         pass
 
 
-def test_all_published_runs_are_small_and_each_has_its_references():
-    files = list(PAGES.glob("published/**/*.gz"))
-    assert sum(file.stat().st_size for file in files) < MOST
-    for file in published_runs(PAGES):
-        assert (PAGES / "published" / read_published(file)[0].references).is_file()
+def test_all_published_runs_are_small_and_hold_what_was_published():
+    assert sum(file.stat().st_size for file in PAGES.glob("published/**/*.gz")) < MOST
+    assert not [sentence for file in published_runs(PAGES) for sentence in changed_means(file)]
+
+
+def test_published_files_are_those_of_runs_alone():
+    files = {file for file in PAGES.glob("published/**/*") if file.is_file()}
+    assert files == set(published_runs(PAGES))
+    for file in files:
+        first, *images = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
+        assert first.keys() == set(Header.__annotations__)
+        assert all(image.keys() == {"id", "caption", "scores"} for image in images)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_all_published_scores_and_pages_are_what_they_were(monkeypatch):
+def test_all_pages_are_what_they_were(monkeypatch):
     monkeypatch.chdir(ROOT)
-    into = Path("docs/results")
-    assert not [sentence for file in published_runs(into) for sentence in changed_scores(file, into)]
-    assert not list(changed_pages(into, Path("params")))
+    assert not list(changed_pages(Path("docs/results"), Path("params")))
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
                 f"{annotations}: image id {ids[file]} has the file {file!r}, and {VIEWS!r} separates the views of an "
                 "image in the corpus; rename the picture"
             )
+    if not source.roots:
+        return  # captions alone are read (`DatasetConfig.captions_alone`)
     if missing := source.missing(ids):
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
         hint = source.other_case(missing[0])

@@ -69,6 +69,8 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     views = {"CXR" + row.filename.partition(".")[0]: row.projection.lower() for _, row in rows}
     wanted = {picture for study in candidates for picture in study.pictures}
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")
+    if not spec.images:
+        files = {picture: picture for picture in wanted}  # captions alone are read
     absent = {study.uid: [name for name in study.pictures if name not in files] for study in candidates}
     lacking = {uid: names for uid, names in absent.items() if names}
     if len(lacking) > spec.max_missing:
