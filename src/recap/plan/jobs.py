@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,9 @@ def training_files(plan: RunPlan, table_id: str) -> list[str]:
     return [f"{path}/{file}" for path in sorted(stages) for file in sorted(files)]
 
 
-def curve_runs(plan: RunPlan, runs: Iterable[Run]) -> list[dict[str, Any]]:
+def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return trainings with the labels that a reader knows them by, in the order of the tables' rows."""
-    labels = plan.labels()
+    labels = plan.short_labels(runs)
     order, curves = list(dict.fromkeys(labels.values())), list[dict[str, Any]]()
     for run in sorted(runs, key=lambda run: order.index(labels[series_of(run.path)])):
         own = {"label": labels[series_of(run.path)], "seed": run.seed, "stage": run.stage, "path": run.path}

@@ -142,8 +142,8 @@ def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]
     return " ".join(filter(None, [run, together, stage]))
 
 
-def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
-    """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series."""
+def row_labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
+    """Return the label of each series of the tables' rows (by file name), and of further `trained` series."""
     # That of the first row that is scored for it, else (a first stage) that has its data and model, else its model.
     # Tables in the order of their file names, for results do not record the profile's.
     by_series: dict[str, str] = {}
@@ -154,6 +154,26 @@ def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[
     for series in trained:
         model = series.rpartition("@")[0]
         by_series.setdefault(series, by_model.get(model, model.rpartition("/")[2]))
+    return by_series
+
+
+def short_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
+    """Return the unique labels of some series in a figure: with one part of their settings, in words, if that does."""
+    unique = {}
+    for series, label in labels.items():
+        settings = {each.rpartition("/")[0] for each, other in labels.items() if other == label}
+        alike, own = list(map(setting_names, settings)), setting_names(series.rpartition("/")[0])
+        values = {key: {names[key] for names in alike} for key in _NAMES}
+        enough = [key for key in _NAMES if len(values[key]) == len(alike)]
+        keys = enough[:1] or [key for key in _NAMES if len(values[key]) > 1]
+        suffix = ", ".join(words.get(own[key], own[key]) for key in keys)
+        unique[series] = f"{label} ({suffix})" if len(alike) > 1 else label
+    return unique
+
+
+def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
+    """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series."""
+    by_series = row_labels(tables, trained)
     names = {series: setting_names(series.rpartition("/")[0]) for series in by_series}
     same: defaultdict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
     for series, label in by_series.items():

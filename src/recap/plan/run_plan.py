@@ -12,7 +12,19 @@ from typing import Any
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.plan.figures import model_figures, planned_figure
-from recap.plan.run import Run, ScoredFile, Submission, baseline, file_name, labels, outside_path, row_runs, series_of
+from recap.plan.run import (
+    Run,
+    ScoredFile,
+    Submission,
+    baseline,
+    file_name,
+    labels,
+    outside_path,
+    row_labels,
+    row_runs,
+    series_of,
+    short_labels,
+)
 from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Table, TableFile, Titles
@@ -315,8 +327,16 @@ class RunPlan:
 
     def labels(self) -> dict[str, str]:
         """Return the label of every series of runs, in the order of the tables' rows."""
-        rows = {file_name(name): [row.model_dump() for row in table.rows] for name, table in self.tables.items()}
-        return labels(rows, [series_of(run.path) for run in self.trained()])
+        return labels(self._rows(), [series_of(run.path) for run in self.trained()])
+
+    def short_labels(self, runs: Sequence[Run]) -> dict[str, str]:
+        """Return the label of the series of some runs in a figure of these alone, in the order of the tables' rows."""
+        shown = {series_of(run.path) for run in runs}
+        every = row_labels(self._rows(), sorted(shown))
+        return short_labels({series: label for series, label in every.items() if series in shown}, self._titles.short)
+
+    def _rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {file_name(name): [row.model_dump() for row in table.rows] for name, table in self.tables.items()}
 
     def names(self) -> set[tuple[str, str]]:
         """Return section and name of everything in tables and rows that becomes part of a path."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from PIL import Image
 
@@ -18,8 +16,6 @@ from recap.core.documents import parse, read_json, write_json
 from recap.core.errors import DataError, counted
 from recap.core.files import atomic_path, reading, write_text
 from recap.core.log import log
-from recap.plan.amounts import UnknownSize
-from recap.plan.costs import ONE_CORE, TABLE, Costs, inputs_of, read_costs
 from recap.plan.jobs import curve_runs, planned_claims, run_spec
 from recap.plan.paths import Paths
 from recap.plan.profiles import named_plan
@@ -119,7 +115,7 @@ def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: 
         yield from (f"- {markdown_text(line)}" for line in [*judged, *([f"Not run: {waiting}"] if waiting else [])])
     if runs:
         yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
-    yield from _missing(plan, headers, behind)
+    yield from _missing(plan, headers)
     yield from ("", f"Data, for research use: {_sources(plan, headers)}.")
 
 
@@ -156,7 +152,7 @@ def _took(trainings: Collection[Training]) -> tuple[float, str]:
 
 def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Training]) -> TextTable:
     """Return a line for each training stage of a row: its seeds, core hours, and days."""
-    series, lines, labels = dict[str, list[Run]](), list[Line](), plan.labels()
+    series, lines, labels = dict[str, list[Run]](), list[Line](), plan.short_labels(runs)
     for run in runs:
         series.setdefault(series_of(run.path), []).append(run)
     for key in sorted(series, key=list(labels).index):
@@ -169,39 +165,18 @@ def _runs_table(plan: RunPlan, runs: Sequence[Run], behind: Mapping[str, Trainin
     return table
 
 
-def _missing(plan: RunPlan, headers: Mapping[str, Header], behind: Mapping[str, Training]) -> Iterator[str]:
-    """Yield the rows that are not published with their hours, the shortest first: what more computing would tell."""
-    labels, hours, done = plan.labels(), _planned_hours(plan), set(behind)
-    known, unknown = list[tuple[float, str]](), Counter[str]()
-    for table_id, row in ((table_id, row) for table_id, table in plan.tables.items() for row in table.rows):
-        missing = [run for run in row_runs(row, plan.seeds[table_id]) if run.path not in headers]
-        todo = {stage.path for run in missing for part in run.parts() for stage in plan.stages(part)} - done
-        done |= todo
-        if not todo <= hours.keys():
-            unknown[table_id] += 1
-        elif todo:
-            seeds = "ensemble" if missing[0].members else _seeds([str(run.seed) for run in missing])
-            label = f"{plain(labels[series_of(missing[0].path)])}, {STAGE_NAMES[row.stage]} ({table_id}), {seeds}"
-            known.append((sum(hours[path] for path in todo), markdown_text(label)))
-    if known or unknown:
-        yield from ("", "### What more computing would tell", "")
-        yield "Planned rows that are not published, the shortest first; a row whose trainings another has is left out."
-        yield from ("", *(f"- {label}: {took:.1f} core hours" for took, label in sorted(known)))
-        yield from (f"- {counted(n, 'row')} of {table_id}: hours by `recap plan`" for table_id, n in unknown.items())
-
-
-def _planned_hours(plan: RunPlan) -> dict[str, float]:
-    """Return the hours on one core, as `recap plan` counts them, of trainings whose very steps were measured."""
-    measured = read_costs(*(path for path in [plan.params / TABLE] if path.exists()))
-    sizes, parameters, hours = {row.key: row.parameters for row in measured}, dict[Any, int](), dict[str, float]()
-    costs = Costs(plan, parameters, measured)
-    for run in plan.trained():
-        with suppress(UnknownSize):
-            key = costs.training_shape(run).key
-            if key in sizes:  # so that no model is built, which takes torch
-                parameters[inputs_of(run)] = sizes[key]
-                hours.update((run.path, s / _HOUR) for by, s in costs.training(run).seconds.items() if ONE_CORE in by)
-    return hours
+def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
+    """Yield how many rows of each table are not published, and the command that counts hours."""
+    missing = Counter[str]()
+    for table_id, table in plan.tables.items():
+        for row in table.rows:
+            missing[table_id] += any(run.path not in headers for run in row_runs(row, plan.seeds[table_id]))
+    if missing := +missing:
+        scale = plan.profile.scale
+        words = ["recap plan", plan.profile.name.removesuffix(f"_{scale}"), *(["--scale", scale] if scale else [])]
+        rows = ", ".join(f"{counted(number, 'row')} of {table_id}" for table_id, number in missing.items())
+        yield from ("", "### Not run yet", "")
+        yield f"{rows}. `{' '.join(words)}` counts the hours of each table."
 
 
 def _paragraph(path: Path) -> str:

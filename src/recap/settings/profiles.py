@@ -88,8 +88,11 @@ class Scale(Replacements):
 
 
 class Titles(Strict):
-    """What sentences under tables call data sets and features; those that are not listed go by their id."""
+    """What sentences and legends call data sets, features and others; those that are not listed go by their id."""
 
     datasets: dict[str, str] = Field({}, description="data set -> noun phrase")
     features: dict[str, str] = Field({}, description="features -> noun phrase")
     weights: dict[str, str] = Field({}, description="`weights` of a model -> noun phrase")
+    short: dict[str, str] = Field(
+        {}, description="data set, subset, features, model or recipe -> words behind a label in a legend"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from recap.core.files import cell, csv_text
 from recap.core.log import log
-from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
+from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
 from recap.tables.formats import write_formats
 from recap.tables.text import NONE, Block, Cell, Line, TextTable, footnote_marks, number_text, p_text, plain
@@ -36,9 +36,13 @@ _NOTES = [
 
 
 def verdict_text(verdict: Verdict, scale: str) -> str:
-    """Return a verdict with the scale it holds for; what no training decides holds at every scale."""
-    measured = verdict.judged and verdict.verdict in (HOLDS, FAILS, UNTOLD)
-    return f"{verdict.verdict} at scale {scale}" if measured and scale != PAPER else verdict.verdict
+    """Return a verdict; scores of another scale than the paper's cannot tell whether a claim about its data holds."""
+    if scale == PAPER or not verdict.judged or verdict.verdict == NOT_RUN:
+        return verdict.verdict
+    if verdict.verdict == UNTOLD:
+        return f"{UNTOLD} here"
+    shown = "it holds" if verdict.verdict == HOLDS else "it goes the other way"
+    return f"{UNTOLD} here (at scale {scale} {shown})"
 
 
 def claim_line(verdict: Verdict, scale: str) -> str:
@@ -120,8 +124,8 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     """Return one line for each comparison, and for each claim without any."""
     lines: list[list[Any]] = [[*_OF_CLAIM, *_OF_COMPARISON, *_OF_TESTS]]
     for verdict in verdicts:
-        claim = verdict.claim
-        begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, verdict.verdict, verdict.why, claim.doubt]
+        claim, shown = verdict.claim, verdict_text(verdict, scale)
+        begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, shown, verdict.why, claim.doubt]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
             numbers = [each.printed, each.difference, each.low, each.high, each.p, each.runs, each.power]

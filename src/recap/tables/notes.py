@@ -26,12 +26,12 @@ _IN_FULL = {"images", "split", "len", "lp", "recap"}
 
 
 def legend(frame: Frame, *, beside: bool) -> list[str]:
-    """Return what gray, bold and daggers mean, for the head; ``beside``: printed numbers are in our cells."""
+    """Return what parentheses, bold and daggers mean, for the head; ``beside``: printed numbers are in our cells."""
     statistics, cells = frame.statistics, frame.cells
     sentences = []
     if beside and any(cell["printed"] is not None and cell["part"] in ("rows", "outside") for cell in cells):
         scale = "another scale, so they do not compare" if frame.table.short_scale else "the paper's own scale"
-        sentences.append(f"In gray and parentheses: what the paper prints; ours were made at {scale}.")
+        sentences.append(f"In parentheses: what the paper prints; ours were made at {scale}.")
     if any(cell["best"] for cell in cells):
         sentences.append("Bold: best mean of the rows that were run.")
     against = baseline_label(statistics)

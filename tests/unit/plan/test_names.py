@@ -2,8 +2,10 @@
 
 import pytest
 
-from recap.plan.run import labels, row_setting
+from helpers.plans import PARAMS
+from recap.plan.run import labels, row_setting, short_labels
 from recap.plan.scaling import LONGEST, Variant
+from recap.settings.params import read_mapping
 
 
 def variant_name(changes):
@@ -78,3 +80,24 @@ def test_settings_of_one_label_are_told_apart_by_what_differs():
     rows = [row(label.partition(" (")[0], setting) for setting, label in settings.items()]
     assert list(labels({"t": rows}).values()) == list(settings.values())
     assert row_setting(rows[0]) == next(iter(settings))
+
+
+def test_a_legend_tells_equal_labels_apart_by_one_part_in_words():
+    series = {
+        "photos/full/grid/wide@two_epochs/xe": "Wide",
+        "photos/full/grid/wide@long/xe": "Wide",
+        "photos/full/grid/wide@long/scst": "Wide",
+        "photos/pair_1/grid/deep@long/xe": "Deep",
+        "xrays/full/other_grid/deep@long/xe": "Deep",
+        "photos/full/grid/small@long/xe": "Small",
+    }
+    named = short_labels(series, {"two_epochs": "two epochs", "xrays": "X-rays"})
+    two, long = "Wide (two epochs)", "Wide (long)"
+    assert list(named.values()) == [two, long, long, "Deep (photos)", "Deep (X-rays)", "Small"]
+    whole = {f"{data}/full/{grid}/a@b/xe": "A" for data in ("x", "y") for grid in ("g", "h")}
+    assert short_labels(whole, {})["x/full/g/a@b/xe"] == "A (x, g)"
+
+
+def test_no_row_that_is_trained_here_is_called_quoted():
+    rows = [row for file in PARAMS.glob("**/tables/*.yaml") for row in read_mapping(file).get("rows") or []]
+    assert len(rows) > 100 and not [row["label"] for row in rows if "quoted" in row.get("label", "")]

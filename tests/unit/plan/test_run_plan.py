@@ -102,7 +102,7 @@ def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
     assert "updown" in [row.id for row in at_paper.tables["xlan/t1"].quoted]
     photos = shipped("xlan/t1", scale="photos").tables["xlan/t1"]
     assert (photos.not_run[0].id, photos.not_run[0].reason) == ("xlan_ens", "the row is not run at scale photos")
-    assert at_scenes.model_figures[0].labels == ("Up-Down (quoted by the paper)", "X-LAN", "X-Transformer")
+    assert at_scenes.model_figures[0].labels == ("Up-Down", "X-LAN", "X-Transformer")
     assert at_paper.model_figures[0].labels == ("X-LAN", "X-Transformer")
 
 

@@ -170,8 +170,7 @@ def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile)
     first.unlink()
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
     assert "Means of the runs that are finished" in text and "not run yet" in text
-    assert "### What more computing would tell" in text
-    assert "- 1 row of tiny: hours by `recap plan`\n" in text
+    assert "### Not run yet\n\n1 row of tiny. `recap plan tiny` counts the hours of each table.\n" in text
     shutil.rmtree(PUBLISHED)
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
     assert text.endswith(f"## Without a scale\n\n{NONE_PUBLISHED}\n")

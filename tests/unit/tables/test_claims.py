@@ -11,7 +11,7 @@ from helpers.refusals import refused
 from recap.core.errors import ConfigError
 from recap.plan.jobs import planned_claims, read_claims
 from recap.settings.tables import Claim
-from recap.statistics.claims import HOLDS, NOT_RUN, Judged, Verdict
+from recap.statistics.claims import FAILS, HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.tables.claims import verdict_text, write_claims
 
 CLAIM = Claim(
@@ -30,7 +30,11 @@ VERDICTS = [Verdict(CLAIM, HOLDS, "", (JUDGED,)), Verdict(SETTLED, HOLDS, "2 + 2
 
 
 def test_a_scaled_down_verdict_names_its_scale():
-    assert verdict_text(VERDICTS[0], "photos") == "holds at scale photos"
+    assert verdict_text(VERDICTS[0], "photos") == "cannot be told here (at scale photos it holds)"
+    failed = replace(VERDICTS[0], verdict=FAILS)
+    assert verdict_text(failed, "photos") == "cannot be told here (at scale photos it goes the other way)"
+    assert verdict_text(failed, "paper") == "does not hold"
+    assert verdict_text(replace(VERDICTS[0], verdict=UNTOLD), "photos") == "cannot be told here"
     assert verdict_text(VERDICTS[0], "paper") == verdict_text(VERDICTS[1], "photos") == "holds"
     assert verdict_text(replace(VERDICTS[0], verdict=NOT_RUN), "photos") == "not run"
 
@@ -48,7 +52,7 @@ def test_the_table_shows_every_claim_its_comparisons_and_its_doubt(tmp_path):
     assert r"ours is better \& bold" in texts[".tex"] and "+2.0" in texts[".md"]
     records = list(csv.DictReader((tmp_path / "claims.csv").open()))
     assert [(line["claim"], line["verdict"], line["p_holm"], line["seeds"]) for line in records] == [
-        ("mine.c1", "holds", "0.0004", "7"),
+        ("mine.c1", "cannot be told here (at scale photos it holds)", "0.0004", "7"),
         ("mine.c2", "holds", "", ""),
     ]
 

@@ -63,7 +63,7 @@ def test_the_head_says_what_is_gray_and_at_which_scale_ours_was_made(scale, what
     heads = [texts["md"].split("\n|")[0], texts["html"].split("<table")[0].replace("&#x27;", "'")]
     heads.append(next(line for line in texts["tex"].splitlines() if line.startswith(r"\caption")))
     for head in heads:
-        assert "In gray and parentheses: what the paper prints" in head and what in head and scale in head
+        assert "In parentheses: what the paper prints" in head and what in head and scale in head
         assert "Bold: best mean of the rows that were run." in head and "differs from Transformer" in head
 
 
