@@ -11,14 +11,17 @@ from graphlib import TopologicalSorter
 from textwrap import shorten
 from typing import Any, Literal
 
+from recap.core.documents import read_json
 from recap.core.errors import aligned, counted
 from recap.plan.costs import ASSUMED_TFLOPS, ONE_CORE, Cost, Costs
 from recap.plan.outside import How, Requirement, requirements
 from recap.plan.paths import Paths
+from recap.plan.profiles import PAPER
 from recap.plan.run import Run, row_runs
 from recap.plan.run_plan import RunPlan
 from recap.settings.base import HUB
 from recap.settings.params import file_and_part
+from recap.settings.tables import STAGE_NAMES
 
 Work = tuple[Literal["train", "evaluate", "submit"], Run]
 Tables = dict[str, list[Work]]  # the name of a table's file -> what it adds to the tables before it
@@ -28,7 +31,21 @@ Times = dict[str, dict[Work, float]]  # what jobs run on -> seconds of each
 _UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _NOTE = 110  # characters of a note that are shown
 _DEAREST = 3
+REPORTS = "reported_hours.json"  # below the parameter files
 _PLACES = (1, 2, 4, 8)  # jobs at once, unless one number is asked for
+
+
+@dataclass(frozen=True)
+class Report:
+    """What somebody reported of a training: a row of the file of reports."""
+
+    table: str
+    row: str
+    stage: str
+    hours: tuple[float, float]  #: an epoch took, at least and at most
+    gpus: int
+    card: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,7 @@ def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float 
         *_work(plan, tables, cost_of),
         *_memory(trainings),
         *_hours(plan, tables, _times(cost_of, tflops), after, [places] if places else _PLACES),
+        *reported(plan, costs, tflops or ASSUMED_TFLOPS),
     ]
     return "\n".join(lines)
 
@@ -216,6 +234,24 @@ def _hours(plan: RunPlan, tables: Tables, times: Times, after: Waits, numbers: S
     yield "Rows that cost most: " + "; ".join(f"{row} {_time(time)}" for row, time in dearest)
     if "assumed" in gpu:
         yield "`recap measure` measures a GPU in minutes, and `--measured FILE` counts with it."
+
+
+def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
+    """Yield what others report of trainings at the paper's scale, each with the hours by a number of TFLOP/s."""
+    file = plan.params / REPORTS
+    for each in read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ():
+        if each.table not in plan.tables:
+            continue
+        _, row = plan.row(f"{each.table}/{each.row}")
+        run = row_runs(row, plan.seeds[each.table])[0].parts()[0]
+        training = plan.first_stage(run) if each.stage == "xe" else run
+        hours = costs.training(training).gflop / tflops / 3.6e6 / costs.stage(training).epochs
+        took = " to ".join(dict.fromkeys(f"{number:g}" for number in each.hours))
+        times = " to ".join(dict.fromkeys(f"{number * each.gpus / hours:.0f}" for number in each.hours))
+        yield (
+            f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: {took} hours an epoch on {each.gpus} x {each.card}, "
+            f"{times} times the {hours:.2f} GPU hours by {tflops:g} TFLOP/s ({each.source})"
+        )
 
 
 def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> dict[Any, float]:

@@ -9,7 +9,7 @@ from helpers.plans import PARAMS, measured_file, measured_row
 from recap.cli.doctor import plan_tools
 from recap.models.check import costs_of
 from recap.plan.profiles import named_plan
-from recap.plan.screen import chains, jobs, makespan, screen, table_work
+from recap.plan.screen import chains, jobs, makespan, reported, screen, table_work
 
 
 def shown(words, capsys):
@@ -128,3 +128,12 @@ def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
         bound = max(sum(seconds.values()) / places, longest)
         assert bound <= makespan(after, seconds, places) <= 2 * bound
     assert makespan({}, {}, 3) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(("paper", "page"), [("xlan", "xlan.md"), ("m2", "baselines.md")])
+def test_the_pages_of_papers_have_the_hours_that_others_report_beside_ours(paper, page, folder):
+    plan = plan_of(paper)
+    lines, text = list(reported(plan, costs_of(plan), 10.0)), (PARAMS.parent / "docs/papers" / page).read_text()
+    assert len(lines) == 2 and all(f"    {line}\n" in text for line in lines)
+    small = plan_of(paper, "scenes")
+    assert not list(reported(small, costs_of(small), 10.0))
