@@ -8,7 +8,7 @@
 # make schema   JSON schemas of params/ for an editor, in workflow/schemas
 # make docs     the documentation as pages for a browser, in build/docs/html; installs Sphinx at the first call
 # make results  check published captions and scores, make all pages of docs/results again; fails if one differs. With
-#               INPUTS=FOLDER (or FETCH=yes, where an address is known) it scores the captions again by their data sets
+#               INPUTS=FOLDER it also scores captions again by their data sets; FETCH=yes downloads those with an address
 # make gpu      on a GPU: its tests, then 20 steps of each kind of model beside the CPU's numbers, 15 minutes; writes gpu.json to send in
 # make bench    speed of the slow parts                 make ui      MLflow in the browser
 # make rehearse a paper's whole workflow on miniatures of its data, in minutes: make rehearse PAPER=xlan
@@ -137,7 +137,8 @@ docs: $(DOCUMENTING)
 
 results: export INPUTS := $(INPUTS)
 results: $(INSTALLED)
-	$(BIN)/python -P -m recap report check $(if $(INPUTS),--inputs "$$INPUTS") $(if $(filter yes,$(FETCH)),--fetch)
+	$(if $(filter yes,$(FETCH)),$(BIN)/python -P -m recap data fetch iu_xray/NLMCXR_reports.tgz iu_xray/annotation.json --into "$${INPUTS:-resources}")
+	$(BIN)/python -P -m recap report check $(if $(INPUTS)$(filter yes,$(FETCH)),--inputs "$${INPUTS:-resources}")
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.run

@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from recap.cli.data import RESOURCES
 from recap.cli.frame import Group
 from recap.cli.options import PARAMS, RESULTS, InputsFolder, Paths, print_columns
 from recap.core.errors import ConfigError, RecapError, UnknownName, counted, nearest
@@ -157,7 +156,6 @@ def docs(
 def check_published(
     *,
     inputs: Annotated[Path | None, DATA_FOLDER, "FOLDER"] = None,
-    fetch: Annotated[bool, "download missing files of data sets into it (resources)"] = False,
     into: Annotated[Path, PAGES] = RESULT_PAGES,
     params: Path = PARAMS,
 ) -> None:
@@ -174,10 +172,10 @@ def check_published(
     files = published_runs(into)
     _fail_on(chain.from_iterable(map(changed_means, files)), str(into))
     scored = []
-    if inputs or fetch:
+    if inputs:
         names = sorted({dataset_of(file, into) for file in files})
         with TemporaryDirectory(prefix="recap-references-") as folder:
-            corpora = read_corpora(names, params, inputs or RESOURCES, Path(folder), fetch=fetch)
+            corpora = read_corpora(names, params, inputs, Path(folder))
             scored = [file for file in files if dataset_of(file, into) in corpora]
             again = progress(scored, name="scored again", unit="run")
             changed = (changed_scores(file, corpora[dataset_of(file, into)]) for file in again)

@@ -5,7 +5,6 @@ A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<sta
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -157,34 +156,22 @@ def row_labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Itera
     return by_series
 
 
-def short_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
-    """Return the unique labels of some series in a figure: with one part of their settings, in words, if that does."""
-    unique = {}
-    for series, label in labels.items():
-        settings = {each.rpartition("/")[0] for each, other in labels.items() if other == label}
-        alike, own = list(map(setting_names, settings)), setting_names(series.rpartition("/")[0])
-        values = {key: {names[key] for names in alike} for key in _NAMES}
-        enough = [key for key in _NAMES if len(values[key]) == len(alike)]
-        keys = enough[:1] or [key for key in _NAMES if len(values[key]) > 1]
-        suffix = ", ".join(words.get(own[key], own[key]) for key in keys)
-        unique[series] = f"{label} ({suffix})" if len(alike) > 1 else label
+def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
+    """Return unique labels of series: equal ones get one part of their settings, in words, or all that differ."""
+    places, unique = {series: series.rpartition("/")[::2] for series in labels}, dict[str, str]()
+    for series, (own, _) in places.items():
+        # Both stages of a setting have one label, so it is told apart from those with which it shares a stage.
+        stages = {stage for setting, stage in places.values() if setting == own}
+        same = [place for each, place in places.items() if labels[each] == labels[series]]
+        alike = [setting_names(each) for each in {setting for setting, stage in same if stage in stages}]
+        differing = [key for key in _NAMES if len({names[key] for names in alike}) > 1]
+        enough = [key for key in differing if len({names[key] for names in alike}) == len(alike)]
+        parts = [setting_names(own)[key] for key in enough[:1] or differing]
+        suffix = f" ({', '.join(words.get(part, part) for part in parts)})" if parts else ""
+        unique[series] = labels[series] + suffix
     return unique
 
 
 def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
     """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series."""
-    by_series = row_labels(tables, trained)
-    names = {series: setting_names(series.rpartition("/")[0]) for series in by_series}
-    same: defaultdict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    for series, label in by_series.items():
-        same[label, series.rpartition("/")[2]].append(names[series])
-    different: defaultdict[str, set[str]] = defaultdict(set)  # by setting, whose stages have one label
-    for series, label in by_series.items():
-        setting, _, stage = series.rpartition("/")
-        different[setting] |= {key for key in names[series] if len({other[key] for other in same[label, stage]}) > 1}
-    unique = {}
-    for series, label in by_series.items():
-        keys = different[series.rpartition("/")[0]]
-        suffix = ", ".join(name for key, name in names[series].items() if key in keys)
-        unique[series] = f"{label} ({suffix})" if suffix else label
-    return unique
+    return unique_labels(row_labels(tables, trained), {})

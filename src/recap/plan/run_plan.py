@@ -23,7 +23,7 @@ from recap.plan.run import (
     row_labels,
     row_runs,
     series_of,
-    short_labels,
+    unique_labels,
 )
 from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
 from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
@@ -333,7 +333,7 @@ class RunPlan:
         """Return the label of the series of some runs in a figure of these alone, in the order of the tables' rows."""
         shown = {series_of(run.path) for run in runs}
         every = row_labels(self._rows(), sorted(shown))
-        return short_labels({series: label for series, label in every.items() if series in shown}, self._titles.short)
+        return unique_labels({series: label for series, label in every.items() if series in shown}, self._titles.short)
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
         return {file_name(name): [row.model_dump() for row in table.rows] for name, table in self.tables.items()}

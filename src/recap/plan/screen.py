@@ -42,9 +42,8 @@ class Report:
     table: str
     row: str
     stage: str
-    hours: tuple[float, float]  #: an epoch took, at least and at most
-    gpus: int
-    card: str
+    epoch: str  #: what took how long
+    gpu_hours: tuple[float, float]  #: the same, at least and at most
     source: str
 
 
@@ -246,12 +245,9 @@ def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
         run = row_runs(row, plan.seeds[each.table])[0].parts()[0]
         training = plan.first_stage(run) if each.stage == "xe" else run
         hours = costs.training(training).gflop / tflops / 3.6e6 / costs.stage(training).epochs
-        took = " to ".join(dict.fromkeys(f"{number:g}" for number in each.hours))
-        times = " to ".join(dict.fromkeys(f"{number * each.gpus / hours:.0f}" for number in each.hours))
-        yield (
-            f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: {took} hours an epoch on {each.gpus} x {each.card}, "
-            f"{times} times the {hours:.2f} GPU hours by {tflops:g} TFLOP/s ({each.source})"
-        )
+        times = " to ".join(dict.fromkeys(f"{number / hours:.0f}" for number in each.gpu_hours))
+        ours = f"{times} times the {hours:.2f} GPU hours by {tflops:g} TFLOP/s"
+        yield f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}, {ours} ({each.source})"
 
 
 def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> dict[Any, float]:

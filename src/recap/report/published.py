@@ -28,8 +28,6 @@ from recap.core.files import atomic_path, reading, write_text
 from recap.core.hashing import parse_signature, value_sha256
 from recap.core.log import log
 from recap.data.corpus import CORPUS, Corpus, build_corpus
-from recap.data.files.download import Transfer
-from recap.data.files.fetch import fetch_files
 from recap.metrics.scores import score
 from recap.plan.jobs import selection_spec, trainings
 from recap.plan.paths import Paths
@@ -38,7 +36,6 @@ from recap.plan.run_plan import RunPlan
 from recap.settings.metrics import COCO, METRICS
 from recap.settings.params import load_named, validate
 from recap.settings.specs import SelectedRows
-from recap.settings.versions import list_of, read_versions
 from recap.statistics.compare import compare_table, write_selections
 from recap.statistics.scores import Metrics, read_captions, read_image_scores, read_metrics
 
@@ -266,19 +263,13 @@ def dataset_of(file: Path, into: Path) -> str:
     return file.relative_to(into / PUBLISHED).parts[1]
 
 
-def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path, *, fetch: bool) -> dict[str, Corpus]:
-    """Build the corpora of data sets, captions alone, and return those whose outside files are there.
-
-    With ``fetch``, missing files that have a known address are downloaded first.
-    """
-    listed, corpora = read_versions(list_of(params)) if fetch else {}, dict[str, Corpus]()
+def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path) -> dict[str, Corpus]:
+    """Build the corpora of data sets, captions alone, and return those whose outside files are there."""
+    corpora = dict[str, Corpus]()
     for name in names:
         settings = load_named(params, "datasets", name).captions_alone()
         missing = [file for file in settings.outside_files() if not (inputs / file).exists()]
-        known = [entry for file in missing if (entry := listed.get(file)) and entry.urls]
-        if known and len(known) == len(missing):
-            fetch_files(known, into=inputs, transfer=Transfer())
-        elif missing:
+        if missing:
             log.warning(f"{name}: {inputs / missing[0]} is missing, so its captions are not scored again")
             continue
         build_corpus(name=name, spec=settings, inputs=inputs, out=out / name)

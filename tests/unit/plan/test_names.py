@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.plans import PARAMS
-from recap.plan.run import labels, row_setting, short_labels
+from recap.plan.run import labels, row_setting, unique_labels
 from recap.plan.scaling import LONGEST, Variant
 from recap.settings.params import read_mapping
 
@@ -91,11 +91,11 @@ def test_a_legend_tells_equal_labels_apart_by_one_part_in_words():
         "xrays/full/other_grid/deep@long/xe": "Deep",
         "photos/full/grid/small@long/xe": "Small",
     }
-    named = short_labels(series, {"two_epochs": "two epochs", "xrays": "X-rays"})
+    named = unique_labels(series, {"two_epochs": "two epochs", "xrays": "X-rays"})
     two, long = "Wide (two epochs)", "Wide (long)"
     assert list(named.values()) == [two, long, long, "Deep (photos)", "Deep (X-rays)", "Small"]
     whole = {f"{data}/full/{grid}/a@b/xe": "A" for data in ("x", "y") for grid in ("g", "h")}
-    assert short_labels(whole, {})["x/full/g/a@b/xe"] == "A (x, g)"
+    assert unique_labels(whole, {})["x/full/g/a@b/xe"] == "A (x, g)"
 
 
 def test_no_row_that_is_trained_here_is_called_quoted():

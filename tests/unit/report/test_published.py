@@ -210,7 +210,7 @@ def given(profile, replaced="", by=""):
 def corpus_of(profile, **changes):
     """Return the corpus of the data set as the check reads it."""
     name = given(profile, **changes)
-    return read_corpora([name], Path("params"), Path("given"), Path("again"), fetch=False)[name]
+    return read_corpora([name], Path("params"), Path("given"), Path("again"))[name]
 
 
 def test_the_check_scores_again_by_a_data_set_without_its_pictures(profile, capsys):
