@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 EXPORT = Group("export", "export results in other formats")
 SCORES = Group("scores", "import scores that others computed")
-CORPUS = "corpus.parquet of the data set (default: that of a profile, else it is made of --inputs)"
+CORPUS = "corpus.parquet of the data set (default: that of a profile, else of --inputs, else of the user's cache)"
+FIRST = "the first row: a published run (.jsonl.gz), or the folder of a run or of scores"
 CAPTIONS = (
     "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
     "(or file) and caption"
@@ -217,54 +218,34 @@ def mlflow(
 
 
 @command(
-    "recap score captions.json --dataset flickr8k",
+    "recap score captions.json --dataset coco --fetch",
+    "recap score ours.json theirs.csv --dataset flickr8k --against results/demo/runs/RUN --format latex",
     "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores",
 )
 def score(
-    captions: Annotated[Path, CAPTIONS, "FILE"],
+    captions: Annotated[Sequence[Path], CAPTIONS, "FILE"],
     *,
-    dataset: Annotated[str, "data set (`recap params list datasets`)"],
+    dataset: Annotated[str, "data set: coco, flickr8k, flickr30k; in a clone also `recap params list datasets`"],
     split: Annotated[str, "whose images are scored (test)"] = "test",
+    fetch: Annotated[bool, "download the data set's captions into the user's cache, if they are nowhere"] = False,
+    against: Annotated[Path | None, FIRST, "RUN"] = None,
     corpus: Annotated[Path | None, CORPUS] = None,
     inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
     metrics: Annotated[Sequence[str] | None, "(BLEU METEOR ROUGE-L CIDEr SPICE)"] = None,
+    format: Annotated[Literal["markdown", "latex", "json"], "of the table (markdown)"] = "markdown",
     out: Annotated[Path | None, "folder for metrics.json and the scores per image"] = None,
     params: Path = PARAMS,
 ) -> None:
-    """Score a caption file of any other system with the same metrics."""
-    from recap.evaluation.caption_file import score_file, scores_text
+    """Score caption files of any systems with the same metrics, and compare them with the first."""
+    from recap.data.references import references_corpus
+    from recap.report.caption_scores import score_table, table_text
     from recap.settings.metrics import COCO
 
-    corpus = corpus or _corpus(dataset, params, inputs)
+    corpus = corpus or references_corpus(dataset, params=params, inputs=inputs, fetch=fetch)
     with TemporaryDirectory(prefix="recap-score-") as temporary:
         folder = out or Path(temporary)
-        scores = score_file(captions=captions, corpus=corpus, split=split, metrics=metrics or COCO, out=folder)
-        print(scores_text(scores, folder))
-
-
-def _corpus(dataset: str, params: Path, inputs: Path) -> Path:
-    """Return the corpus of a data set: one that a profile has, else one built now from the data set's files."""
-    from recap.core.hashing import value_hash
-    from recap.data.corpus import CORPUS, Corpus, build_corpus
-    from recap.settings.params import load_named
-
-    settings = load_named(params, "datasets", dataset)
-    finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
-    if len({Corpus.read(path).split_hash for path in finished}) > 1:
-        raise ConfigError(f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with --corpus")
-    if finished:
-        return finished[0]
-    missing = [name for name in settings.outside_files() if not (inputs / name).exists()]
-    if missing:
-        raise ConfigError(
-            f"{inputs / missing[0]}: no such file; data set {dataset!r} is made of it: give its folder with --inputs, "
-            "or a finished corpus.parquet with --corpus"
-        )
-    spec = settings.model_dump(mode="json")
-    folder = Path("work") / "score" / f"{dataset}-{value_hash([spec, str(inputs.resolve())])[:8]}"
-    if not (folder / CORPUS).exists():
-        build_corpus(name=dataset, spec=settings, inputs=inputs, out=folder)
-    return folder / CORPUS
+        result = score_table(captions, corpus=corpus, split=split, metrics=metrics or COCO, against=against, out=folder)
+    print(table_text(result, format))
 
 
 @SCORES.command(

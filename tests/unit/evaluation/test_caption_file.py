@@ -84,10 +84,11 @@ def test_the_command_finds_the_corpus_prints_intervals_and_warns_of_few_images(
     main(["score", "theirs.json", "--dataset", "scenes", "--metrics", *METRICS])
     said = capsys.readouterr()
     assert "of 3 images, fewer than 100" in said.err
-    line = next(line for line in said.out.splitlines() if line.startswith("ROUGE-L"))
-    corpus_score, mean, low, high = (float(word) for word in line.split()[1:] if word != "to")
-    assert low < corpus_score == mean < high
     assert "Signature: " in said.out and "METEOR" not in said.out
+    rows = [[cell.strip() for cell in line.split("|")] for line in said.out.splitlines() if line.startswith("|")]
+    numbers = {row[1]: row[rows[0].index("ROUGE-L")] for row in rows}
+    low, _, high = numbers["95 % interval"].partition(" to ")
+    assert float(low) < float(numbers["score"]) == float(numbers["image mean"]) < float(high)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["params", "results", "theirs.json"]
     main(["score", "theirs.json", "--dataset", "scenes", "--metrics", "CIDEr", "--out", "out"])
     assert read_metrics(tmp_path / "out").scores["CIDEr"] is not None

@@ -1,0 +1,77 @@
+"""Reference captions for scoring: from a folder, the user's cache or known addresses. No picture is needed."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+from pathlib import Path
+
+from recap.core.errors import ConfigError, DataError, RecapError
+from recap.core.hashing import value_hash
+from recap.core.log import log
+from recap.data.corpus import CORPUS, Corpus, build_corpus
+from recap.data.files.download import Transfer
+from recap.data.files.fetch import fetch_files
+from recap.settings.datasets import DatasetConfig
+from recap.settings.params import load_named, names
+from recap.settings.versions import list_of, read_versions
+
+# As `params/`, which an installed wheel lacks, of data sets whose captions can be fetched.
+KNOWN = Path(__file__).with_name("captions")
+
+
+def cache_folder() -> Path:
+    """Return the user's folder of what can be fetched or made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recap"
+
+
+def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) -> Path:
+    """Return a corpus with the captions of a data set, without pictures where these are files of others.
+
+    The first of these is taken: the corpus of a finished profile; the captions in ``inputs``; those in the user's
+    cache; with ``fetch``, those at the known addresses.
+
+    Raises:
+        UnknownName: neither ``params`` nor recap itself knows the data set.
+        DataError: no captions are there, or they are damaged; the sentence says what to bring.
+    """
+    settings: DatasetConfig = load_named(params if params.is_dir() else KNOWN, "datasets", dataset).captions_alone()
+    finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
+    if len({Corpus.read(path).split_hash for path in finished}) > 1:
+        raise ConfigError(f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with --corpus")
+    if finished:
+        return finished[0]
+    # A data set's captions are in other files, too: those of `coco` as `coco_plain.yaml` says.
+    variants = [name for name in names(KNOWN, "datasets") if name.partition("_")[0] == dataset]
+    known = [load_named(KNOWN, "datasets", name) for name in variants]
+    for folder, source in product((inputs, cache_folder()), [settings, *known]):
+        if all((folder / file).exists() for file in source.outside_files()):
+            return _corpus(dataset, source, folder)
+    listed = read_versions(list_of(KNOWN))
+    for source in known if fetch else []:
+        wanted = [listed[file] for file in source.outside_files() if file in listed]
+        if len(wanted) < len(source.outside_files()):
+            continue
+        try:
+            fetch_files(wanted, into=cache_folder(), transfer=Transfer())
+        except RecapError as error:
+            log.warning(str(error))
+        else:
+            return _corpus(dataset, source, cache_folder())
+    files = " or ".join(dict.fromkeys(" with ".join(source.outside_files()) for source in [settings, *known]))
+    address = "download them with --fetch" if known else "give a corpus.parquet with --corpus"
+    raise DataError(
+        f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in {cache_folder()}; give their "
+        f"folder with --inputs, or {address}"
+    )
+
+
+def _corpus(dataset: str, source: DatasetConfig, folder: Path) -> Path:
+    """Return the corpus of caption files, which stays in the user's cache as long as these files do not change."""
+    states = [(folder / file).stat() for file in source.outside_files()]
+    times = [[state.st_size, state.st_mtime_ns] for state in states]
+    key = value_hash([source.model_dump(mode="json"), str(folder.resolve()), times])
+    out = cache_folder() / "corpora" / f"{dataset}-{key}"
+    if not (out / CORPUS).exists():
+        build_corpus(name=dataset, spec=source, inputs=folder, out=out)
+    return out / CORPUS
