@@ -6,7 +6,7 @@ import os
 from itertools import product
 from pathlib import Path
 
-from recap.core.errors import ConfigError, DataError, RecapError
+from recap.core.errors import ConfigError, DataError
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.corpus import CORPUS, Corpus, build_corpus
@@ -35,7 +35,8 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
         UnknownName: neither ``params`` nor recap itself knows the data set.
         DataError: no captions are there, or they are damaged; the sentence says what to bring.
     """
-    settings: DatasetConfig = load_named(params if params.is_dir() else KNOWN, "datasets", dataset).captions_alone()
+    folder = params if (params / "datasets").is_dir() else KNOWN
+    settings: DatasetConfig = load_named(folder, "datasets", dataset).captions_alone()
     finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
     if len({Corpus.read(path).split_hash for path in finished}) > 1:
         raise ConfigError(f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with --corpus")
@@ -44,9 +45,9 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
     # A data set's captions are in other files, too: those of `coco` as `coco_plain.yaml` says.
     variants = [name for name in names(KNOWN, "datasets") if name.partition("_")[0] == dataset]
     known = [load_named(KNOWN, "datasets", name) for name in variants]
-    for folder, source in product((inputs, cache_folder()), [settings, *known]):
-        if all((folder / file).exists() for file in source.outside_files()):
-            return _corpus(dataset, source, folder)
+    for place, source in product((inputs, cache_folder()), [settings, *known]):
+        if all((place / file).exists() for file in source.outside_files()):
+            return _corpus(dataset, source, place)
     listed = read_versions(list_of(KNOWN))
     for source in known if fetch else []:
         wanted = [listed[file] for file in source.outside_files() if file in listed]
@@ -54,15 +55,17 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
             continue
         try:
             fetch_files(wanted, into=cache_folder(), transfer=Transfer())
-        except RecapError as error:
+        except DataError as error:
             log.warning(str(error))
         else:
             return _corpus(dataset, source, cache_folder())
     files = " or ".join(dict.fromkeys(" with ".join(source.outside_files()) for source in [settings, *known]))
-    address = "download them with --fetch" if known else "give a corpus.parquet with --corpus"
+    remedy = "a corpus.parquet with --corpus"
+    if known:
+        remedy = "try --fetch again later" if fetch else "download them with --fetch"
     raise DataError(
         f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in {cache_folder()}; give their "
-        f"folder with --inputs, or {address}"
+        f"folder with --inputs, or {remedy}"
     )
 
 

@@ -80,11 +80,12 @@ def _named(label: str) -> OutsideRow:
 
 def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
     """Return the scores of a published file, or of a run's folder, below ``runs`` or below ``scores``."""
+    label = Path(*path.parts[-3:]).as_posix().removesuffix(ENDING)  # model@recipe/seed/stage
     if not path.is_file():
         scores = Path(*("scores" if part == "runs" else part for part in path.parts))
-        return _row(path.as_posix(), names, path if (path / "metrics.json").is_file() else scores)
+        return _row(label, names, path if (path / "metrics.json").is_file() else scores)
     header, images = read_published(path)
-    metrics, row = metrics_of(header, path), RowScores(_named(path.as_posix().removesuffix(ENDING)))
+    metrics, row = metrics_of(header, path), RowScores(_named(label))
     if references_hash(corpus.captions(metrics.split)) != header.references_sha256:
         raise MetricError(
             f"{path}: was scored by other reference captions than those of {corpus.path}; give it the captions of its "
