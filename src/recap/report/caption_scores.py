@@ -117,7 +117,8 @@ def table_text(result: Mapping[str, Any], form: str) -> str:
     if form == "json":
         return json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
     rows = result["rows"]
-    names = [name for name in rows[0]["scores"] if any("score" in row["scores"][name] for row in rows)]
+    asked = list(rows[0]["scores"])
+    names = [name for name in asked if any("score" in row["scores"][name] for row in rows)] or asked
     title = f"Captions of {result['dataset']}, {result['split']}, {result['images']:,} images"
     table = TextTable(title, "", [(name, name) for name in names])
     table.legend = [f"The {_INTERVAL} is of the image mean, by bootstrap over images."]

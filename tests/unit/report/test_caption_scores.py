@@ -12,6 +12,7 @@ from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import MetricError, MissingFile
 from recap.data.corpus import Caption, write_corpus
+from recap.metrics.base import Gap
 from recap.report.published import Image, captions_hash, references_hash, scores_hash
 from recap.statistics.scores import read_image_scores, read_metrics
 
@@ -130,6 +131,17 @@ def test_one_file_has_intervals_and_no_comparison(capsys):
     assert not any("paired" in cell for cell in result["rows"][0]["scores"].values())
     assert result["comparisons"] == 0
     assert "Holm" not in scored(capsys, "ours.json", "--corpus", "corpus.parquet", form="markdown")
+
+
+def test_a_table_without_any_score_says_why(capsys, monkeypatch):
+    def gap():
+        return Gap("not for now")
+
+    monkeypatch.setattr("recap.metrics.spice.spice_models_missing", gap)
+    words = ["score", "ours.json", "--dataset", "balls", "--corpus", "corpus.parquet", "--metrics", "SPICE"]
+    for form in ("json", "markdown", "latex"):
+        main([*words, "--format", form])
+        assert "not for now" in capsys.readouterr().out
 
 
 def test_the_folder_of_a_run_or_of_an_earlier_call_is_the_first_row(capsys, folder):
