@@ -47,10 +47,12 @@ from recap.training.loop import BEST, STATE, Training
 
 STEPS, IMAGES, BEAM = 20, 4, 3
 CPU = torch.device("cpu")
-# The relative difference from float64 that the loss of no step may exceed.
+# The most that the loss of a step may differ from that in float64, as a share of the first loss. Those of TF32 and bf16
+# were set by tiny models on a CPU; no GPU was there to measure.
 BOUNDS = {"float32": 1e-4, "tf32": 5e-3, "bf16": 2e-2}
-# A large epsilon, so that Adam does not enlarge the rounding of gradients near 0.
-RECIPE = {"epochs": 1, "learning_rate": 0.01, "epsilon": 0.01}
+# A large epsilon, so that Adam does not enlarge the rounding of gradients near 0; at five times the rate some models
+# of the papers' sizes are unstable.
+RECIPE = {"epochs": 1, "learning_rate": 0.002, "epsilon": 0.01}
 KILLED, TRAINED, EPOCHS = "transformer", 40, 4  # the kind that is killed, its training images and epochs
 
 
@@ -187,7 +189,8 @@ def compared(
     if kind not in exact:
         exact[kind] = trained(shape, CPU, "float64", compiled=False)
     expected, found = exact[kind], trained(shape, device, precision, compiled=compiled)
-    difference = max(abs(ours / theirs - 1) for ours, theirs in zip(found.losses, expected.losses, strict=True))
+    differences = [abs(ours - theirs) for ours, theirs in zip(found.losses, expected.losses, strict=True)]
+    difference = max(differences) / expected.losses[0]  # later losses may be near 0
     equal = (found.captions == expected.captions).all(-1).double().mean().item()
     # Rounding in half of the bits may turn a word, so that captions are compared in full precision alone.
     holds = difference <= BOUNDS[precision] and (equal == 1 or precision != "float32")

@@ -30,7 +30,7 @@ def test_losses_of_twenty_steps_are_those_of_the_cpu_in_float64(run):
     assert status == 0 and file["finished"] and file["does_not_hold"] == file["not_reached"] == []
     full, half = file["steps"]
     assert (full["precision"], half["precision"]) == ("float32", "bf16")
-    assert len(full["losses"]) == len(full["exact"]) == 20 and full["exact"][-1] < 0.9 * full["exact"][0]
+    assert len(full["losses"]) == len(full["exact"]) == 20 and full["exact"][-1] < 0.95 * full["exact"][0]
     assert full["difference"] < 1e-6 < 1e-5 < half["difference"]  # it was computed in bf16
     assert full["equal_captions"] == 1 and full["seconds"] > 0
 
