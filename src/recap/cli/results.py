@@ -183,9 +183,8 @@ def check_published(
     _fail_on(changed_pages(into, params), str(into))
     print(f"{into}: captions and scores of {counted(len(files), 'published run')} and all pages are what they were")
     if len(scored) < len(files):
-        print(
-            f"BLEU and METEOR of {len(files) - len(scored)} of them were not scored again: give their data as --inputs"
-        )
+        count = len(files) - len(scored)
+        print(f"BLEU and METEOR of {count} of them were not scored again; --inputs FOLDER with their data does that")
     else:
         print("All of them were scored again.")
 

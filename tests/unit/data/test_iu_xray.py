@@ -9,6 +9,7 @@ from recap.data.corpus import Corpus, build_corpus
 from recap.data.datasets.iu_xray import drawn
 from recap.data.datasets.iu_xray_reports import Study
 from recap.data.files.images import ImageSource
+from recap.settings.datasets import IuXrayDataset
 
 
 def build(inputs, out, **changes):
@@ -26,6 +27,18 @@ def test_a_study_is_one_image_of_two_views_with_the_annotations_split(tmp_path):
     assert corpus.views()[12] == [f"{name}.png" for name in names(12)[:2]]
     assert corpus.caption_id.tolist() == corpus.image_ids()
     assert corpus.captions("test")[8] == [f"{FINDINGS} Study 8."]
+
+
+def test_captions_are_read_alone_without_pictures_and_views(tmp_path):
+    inputs = write_iu_xray(tmp_path / "in")
+    whole = build(inputs, tmp_path / "whole")
+    settings = IuXrayDataset(**SPEC).captions_alone()
+    for file in inputs.iterdir():
+        if file.name not in settings.outside_files():
+            file.unlink()
+    build_corpus(name="iu_xray", spec=settings, inputs=inputs, out=tmp_path / "alone")
+    alone = Corpus.read(tmp_path / "alone/corpus.parquet")
+    assert len(list(inputs.iterdir())) == 2 and alone.captions("test") == whole.captions("test")
 
 
 def test_image_paths_count_views_in_the_order_of_the_xml(tmp_path):
