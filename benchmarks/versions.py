@@ -122,7 +122,11 @@ def main() -> None:
         sides = {"this": Side(name, ROOT, "1"), "plain": Side(name, ROOT, "0")}
         if arguments.other:
             sides["other"] = Side(name, arguments.other.resolve(), "1")
-        times = [{side: process.seconds() for side, process in sides.items()} for _ in range(arguments.rounds + 1)][1:]
+        times = []
+        for number in range(arguments.rounds + 1):
+            order = [*sides][number % len(sides) :] + [*sides][: number % len(sides)]  # none is always the first
+            times.append({side: sides[side].seconds() for side in order})
+        del times[0]  # memory and kernels are new there
         for process in sides.values():
             process.close()
         found: dict[str, object] = {"name": name, "processor": torch.backends.cpu.get_cpu_capability(), **machine()}

@@ -41,9 +41,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 # The size from which oneDNN is quicker, by the name that torch has for a processor's instructions: multiplications of a
-# product, and entries of a weight that a search packs. Processors that are not listed, such as those with AVX2 alone
-# and Arm, have torch's own products. `python -m benchmarks.products` measures all of these.
-ONEDNN: dict[str, dict[str, int]] = {"AVX512": {"product": 2**23, "packed": 2**17}}
+# product, and entries of a weight that a search packs, for few rows and for more. What is not listed, such as Arm, has
+# torch's own products. `python -m benchmarks.products` measures all of these.
+ONEDNN: dict[str, dict[str, int]] = {
+    "AVX512": {"product": 2**23, "packed, few rows": 2**17, "packed": 2**17},
+    "AVX2": {"packed, few rows": 2**20},
+}
+FEW_ROWS = 32
 
 _enabled = os.environ.get("RECAP_FAST", "1") != "0"
 
@@ -259,7 +263,8 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
     used = None if torch.is_grad_enabled() else _used.get()
-    if used is not None and suits_onednn(x, weight, "packed", weight.numel()):
+    packed = "packed, few rows" if x.numel() <= FEW_ROWS * x.shape[-1] else "packed"
+    if used is not None and suits_onednn(x, weight, packed, weight.numel()):
         out = onednn_product(x.reshape(-1, x.shape[-1]), _packed_if_used(weight, used), bias)
     elif suits_onednn(x, weight, "product", x.numel() * len(weight)):
         out = _OneDnnProduct.apply(x.reshape(-1, x.shape[-1]), weight, bias)

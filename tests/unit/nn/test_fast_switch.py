@@ -13,6 +13,8 @@ from recap.nn.rows import PackedIndex
 from recap.papers.xlan import model as xlan
 from recap.papers.xlan.model import bilinear_pool
 
+EVERYWHERE = {torch.backends.cpu.get_cpu_capability(): {"product": 0, "packed, few rows": 0}}
+
 
 @pytest.fixture
 def plain(monkeypatch):
@@ -36,7 +38,7 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     monkeypatch.setattr(fast, "DeferredWeightGrad", never)
     monkeypatch.setattr(xlan, "_Pool", never)
     monkeypatch.setattr("recap.nn.rows.PackedIndex.unpack", never)
-    monkeypatch.setattr(fast, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": 0, "packed": 0}})
+    monkeypatch.setattr(fast, "ONEDNN", EVERYWHERE)
     layer = Linear(512, 256)
     with fixed_weights():
         layer(torch.randn(4, 512))
@@ -54,7 +56,7 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
 def test_a_torch_without_the_private_operators_multiplies_plainly(missing, monkeypatch):
     names = {"_reorder_linear_weight", "_linear_pointwise"} - {missing}
     monkeypatch.setattr(torch.ops, "mkldnn", type("Operators", (), dict.fromkeys(names)))
-    monkeypatch.setattr(fast, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": 0, "packed": 0}})
+    monkeypatch.setattr(fast, "ONEDNN", EVERYWHERE)
     layer, x = Linear(512, 256), torch.randn(4, 512)
     with fixed_weights():
         assert torch.equal(layer(x), nn.functional.linear(x, layer.weight, layer.bias))

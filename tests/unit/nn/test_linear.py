@@ -19,7 +19,7 @@ pytestmark = pytest.mark.seconds
 @pytest.fixture(autouse=True)
 def packs(monkeypatch):
     """Let searches pack weights whatever the processor."""
-    monkeypatch.setattr(fast_module, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"packed": 2**17}})
+    monkeypatch.setattr(fast_module, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"packed, few rows": 2**17}})
 
 
 def big():

@@ -97,14 +97,15 @@ def test_other_types_and_small_products_are_torchs(called, monkeypatch):
     assert not called
 
 
-@pytest.mark.parametrize(("processor", "expected"), [("AVX512", 4), ("AVX2", 0), ("DEFAULT", 0), ("unheard of", 0)])
+@pytest.mark.parametrize(("processor", "expected"), [("AVX512", 5), ("AVX2", 1), ("DEFAULT", 0), ("unheard of", 0)])
 def test_the_class_of_processor_and_the_size_decide(processor, expected, monkeypatch):
     calls, multiply = [], fast_linear.onednn_product
     monkeypatch.setattr(fast_linear, "onednn_product", lambda *parts: calls.append(1) or multiply(*parts))
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
-    large, small = Linear(512, 512), Linear(16, 16)
+    large, small = Linear(512, 2048), Linear(16, 16)
     for layer in (large, small):
         layer(torch.randn(64, layer.in_features, requires_grad=True)).sum().backward()  # forward and two gradients
         with fast_linear.fixed_weights():
             layer(torch.randn(4, layer.in_features))
+            layer(torch.randn(40, layer.in_features))
     assert len(calls) == expected
