@@ -262,7 +262,9 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
             return out if bias is None else out + bias
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
-    used = _used.get() if fast() and not torch.is_grad_enabled() else None  # compiled code cannot read the variable
+    if not fast():  # a compiler follows: it can read no variable, and would compile again for each size compared
+        return linear(x, weight, bias)
+    used = None if torch.is_grad_enabled() else _used.get()
     packed = "packed, few rows" if x.numel() <= FEW_ROWS * x.shape[-1] else "packed"
     if used is not None and suits_onednn(x, weight, packed, weight.numel()):
         out = onednn_product(x.reshape(-1, x.shape[-1]), _packed_if_used(weight, used), bias)
