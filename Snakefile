@@ -40,8 +40,25 @@ if not {"name", "tables"} & set(config):
 
 # They take seconds, and a cluster a minute to begin a job: they run where Snakemake runs.
 workflow.localrules(
-    *("all", "kept_all", "save_provenance", "data_all", "features_all", "train_all", "evaluate_all"),
-    *("wanted_rows", "subset", "used_images", "vocabulary", "card", "submission", "select", "statistics"),
+    *(
+        "all",
+        "kept_all",
+        "save_provenance",
+        "data_all",
+        "features_all",
+        "train_all",
+        "evaluate_all",
+    ),
+    *(
+        "wanted_rows",
+        "subset",
+        "used_images",
+        "vocabulary",
+        "card",
+        "submission",
+        "select",
+        "statistics",
+    ),
     *("table", "samples", "sweep", "summary", "curves", "report_page", "track_init", "publish"),
     *("study_sheets", "study_simulate", "study_import", "study_analysis"),
 )
@@ -60,7 +77,8 @@ include: "workflow/rules/report.smk"
 # Snakemake's records of finished files travel with them: restored before a run, copied beside them after one. Of the
 # folders that DVC keeps each has a separate file, because the outputs of two stages may not overlap.
 PROVENANCE = ProvenanceStore(
-    folders=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")] + [REPORTS, f"{R}/statistics"],
+    folders=[f"{R}/{phase}" for phase in ("data", "features", "runs", "scores")]
+    + [REPORTS, f"{R}/statistics"],
     single_files=[SUMMARY, CURVES["csv"]],
     inputs=PROFILE.inputs,
 )
@@ -78,7 +96,9 @@ messages.introduce(LABELS, lambda: due_runs(due_jobs(workflow), LABELS))
 onstart:
     lock_folder(R, WORK, REPORTS, "mlflow")
     if file := dated_later(workflow):
-        refuse(f"{file}: is dated later than this machine's clock; set the clock, or run: touch {quote(file)}")
+        refuse(
+            f"{file}: is dated later than this machine's clock; set the clock, or run: touch {quote(file)}"
+        )
     install_spice()
     if workflow.local_exec:
         stop_with_jobs()
@@ -105,7 +125,11 @@ SCORED_ALL += [file for each in PLAN.scored_files() for file in PATHS.scores(eac
 KEPT_FILES = [
     *(*reader_files(), REPORT_FILE, SUMMARY, CURVES["csv"]),
     *study_files(),
-    *(f"{SUBMISSION.format(algorithm=name)}/{file}" for name, each in SUBMISSIONS.items() for file in each.files()),
+    *(
+        f"{SUBMISSION.format(algorithm=name)}/{file}"
+        for name, each in SUBMISSIONS.items()
+        for file in each.files()
+    ),
     *(*data_files(PATHS), *feature_files(PATHS)),
     *selection_records(TABLE_IDS),
     *(*TRAINED_FILES, *SCORED_ALL),
@@ -150,4 +174,8 @@ rule train_all:
 rule evaluate_all:
     input:
         SCORED_ALL,
-        [SERVER_CAPTIONS.format(run=each.run.path, part=part) for each in PLAN.submissions() for part in (VAL, TEST)],
+        [
+            SERVER_CAPTIONS.format(run=each.run.path, part=part)
+            for each in PLAN.submissions()
+            for part in (VAL, TEST)
+        ],

@@ -1,6 +1,8 @@
-"""Ask every address of the list of outside files once, without downloading: .ci/check_addresses.py [--write] [NAME ...]
+"""Ask every address of the list of outside files once, without downloading: .ci/check_addresses.py
+[--write] [NAME ...]
 
-With --write, answers are dated in the list: `checked_on` where an address has the file, else the end of the note.
+With --write, answers are dated in the list: `checked_on` where an address has the file, else the
+end of the note.
 """
 
 from __future__ import annotations
@@ -47,7 +49,13 @@ def answer_of(file: OutsideFile, url: str, *, timeout: float = 30) -> Answer:
     size = int(length) if length.isdecimal() and response.ok else None
     text = f"{response.status_code} {response.reason}"
     if response.ok and None not in (size, file.bytes) and size != file.bytes:
-        return Answer(file.name, url, False, f"{text}, but {size} bytes where the list says {file.bytes}", size)
+        return Answer(
+            file.name,
+            url,
+            False,
+            f"{text}, but {size} bytes where the list says {file.bytes}",
+            size,
+        )
     if response.ok and response.headers.get("Content-Type", "").startswith("text/html"):
         return Answer(file.name, url, False, f"{text}, but a web page", size)
     return Answer(file.name, url, response.ok, text, size)
@@ -81,10 +89,17 @@ def main(words: Sequence[str] | None = None) -> None:
     options = parser.parse_args(words)
     files = choose(read_versions(options.path), options.names, options.path)
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda each: answer_of(*each), [(file, url) for file in files for url in file.urls]))
+        answers = list(
+            pool.map(
+                lambda each: answer_of(*each), [(file, url) for file in files for url in file.urls]
+            )
+        )
     for answer in answers:
         size = "        ?" if answer.bytes is None else f"{answer.bytes / 2**30:9.3f}"
-        print(f"{'yes' if answer.ok else 'NO '} {size} GiB  {answer.name}  {answer.url}  ({answer.text})")
+        print(
+            f"{'yes' if answer.ok else 'NO '} {size} GiB  {answer.name}  {answer.url}  "
+            f"({answer.text})"
+        )
     print(f"{sum(answer.ok for answer in answers)} of {len(answers)} addresses have their file")
     if options.write:
         write_answers(options.path, answers, datetime.now(UTC).date())

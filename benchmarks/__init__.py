@@ -3,4 +3,5 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the writers of miniature files are those of the tests
+# the writers of miniature files are those of the tests
+sys.path.append(str(Path(__file__).parents[1] / "tests"))

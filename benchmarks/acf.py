@@ -1,6 +1,8 @@
-"""Ada-ClustFormer: its clustering matrix against the direct form, and its cost beside the Transformer's.
+"""Ada-ClustFormer: its clustering matrix against the direct form, and its cost beside the
+Transformer's.
 
-`python -m benchmarks.acf` prints the time and the memory of the matrix as the number of elements grows.
+`python -m benchmarks.acf` prints the time and the memory of the matrix as the number of elements
+grows.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from recap.training.objectives import CrossEntropyObjective
 from recap.training.optim import build_optimizer, clip_gradients
 
 CELLS, WIDTH, BATCH = 144, 512, 40
-CURVE, MOST_DIRECT = (20, 144, 576, 2304), 576  # elements; beyond the latter the direct form takes tens of GB
+# elements; beyond the latter the direct form takes tens of GB
+CURVE, MOST_DIRECT = (20, 144, 576, 2304), 576
 IMAGES, FEATURES = 10, 1536  # the grid features of the paper have this width
 
 
@@ -41,12 +44,20 @@ def adaptive(width: int = WIDTH) -> LineClusters:
     """Return the clusters of one layer along a line."""
     torch.manual_seed(0)
     return LineClusters(
-        d_model=width, norm="none", context="exclusive_mean", self_factor=False, stacking="none", rate=1
+        d_model=width,
+        norm="none",
+        context="exclusive_mean",
+        self_factor=False,
+        stacking=("none"),
+        rate=1,
     )
 
 
 def direct(module: LineClusters, x: Tensor) -> Tensor:
-    """Return C [B, N, N] of x [B, N, D] with a vector for each pair: the FC of Eq. 4 on [s_k ; mean(s_i .. s_k-1)]."""
+    """Return C [B, N, N] of x [B, N, D] with a vector for each pair: the FC of Eq. 4 on [s_k .
+
+    Mean(s_i .. s_k-1)].
+    """
     length = x.shape[1]
     prefix = torch.nn.functional.pad(x.cumsum(1), (0, 0, 1, 0))
     position = torch.arange(length)
@@ -74,13 +85,22 @@ def matrix(cells: int = CELLS, width: int = WIDTH, batch: int = BATCH) -> Case:
         return gradient(direct(module, x))
 
     scale = [found.abs().max() for found in ours()]
-    most = max(((a - b).abs().max() / s).item() for a, b, s in zip(ours(), reference(), scale, strict=True))
+    most = max(
+        ((a - b).abs().max() / s).item() for a, b, s in zip(ours(), reference(), scale, strict=True)
+    )
     shapes = f"{batch} lines of {cells} elements of width {width}, forward and backward"
-    return Case("acf.matrix", shapes, ours, reference, f"gradients differ by {most:.1e} of their largest entry")
+    return Case(
+        "acf.matrix",
+        shapes,
+        ours,
+        reference,
+        f"gradients differ by {most:.1e} of their largest entry",
+    )
 
 
 def curve() -> Iterator[dict[str, object]]:
-    """Processor seconds and memory of one line of 20 to 2,304 elements, with the exponent since the point before."""
+    """Processor seconds and memory of one line of 20 to 2,304 elements, with the exponent since the
+    point before."""
     before: dict[str, float] = {}
     for cells in CURVE:
         for name in ("ours", "direct") if cells <= MOST_DIRECT else ("ours",):
@@ -127,17 +147,24 @@ def _batch() -> Batch:
 
 
 def xe() -> Case:
-    """A step of cross-entropy beside that of the Transformer: a ratio of 0.8 is 1.25 times its time."""
+    """A step of cross-entropy beside that of the Transformer: a ratio of 0.8 is 1.25 times its
+    time."""
     data, stage = _batch(), CrossEntropy(epochs=1, learning_rate=1e-5)
 
     def step(model: Captioner) -> Callable[[], None]:
         objective = CrossEntropyObjective(model.train(), stage)
         optimizer = build_optimizer(model.parameters(), stage)
-        return update(lambda: objective(data).loss, optimizer, lambda: clip_gradients(model.parameters(), stage))
+        return update(
+            lambda: objective(data).loss,
+            optimizer,
+            lambda: clip_gradients(model.parameters(), stage),
+        )
 
     ours, reference = map(step, _models())
     reference()
-    shapes = f"6+6 layers of 512, 10 images x {CAPTIONS}, {CELLS} cells of {FEATURES}, {WORDS} words"
+    shapes = (
+        f"6+6 layers of 512, 10 images x {CAPTIONS}, {CELLS} cells of {FEATURES}, {WORDS} words"
+    )
     return Case("acf.xe", shapes, ours, reference, "another model: the Transformer of these sizes")
 
 
@@ -152,14 +179,18 @@ def beam() -> Case:
         def run() -> Tensor:
             start = DecodingBatch(IMAGES, plain.BOS, plain.EOS, plain.PAD, data.images.device)
             settings = DecodingSettings(beam=5, max_length=LENGTH)
-            return beam_search(model.step, model.start(model.encode(data.images)), start, settings).tokens
+            return beam_search(
+                model.step, model.start(model.encode(data.images)), start, settings
+            ).tokens
 
         return run
 
     ours, reference = map(search, _models())
     reference()
     shapes = f"6+6 layers of 512, 10 images x {CELLS} cells, beam 5, {LENGTH} words of {WORDS}"
-    return Case("acf.beam", shapes, ours, reference, "another model: the Transformer of these sizes")
+    return Case(
+        "acf.beam", shapes, ours, reference, "another model: the Transformer of these sizes"
+    )
 
 
 def main() -> None:

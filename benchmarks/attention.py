@@ -14,7 +14,8 @@ from recap.nn.attention import attended
 
 HEADS, WIDTH, WORDS = 8, 64, 13
 SHAPES = (
-    f"{IMAGES} images of {REGIONS} regions, {IMAGES * CAPTIONS} captions of {WORDS} tokens, {HEADS} heads of {WIDTH}"
+    f"{IMAGES} images of {REGIONS} regions, {IMAGES * CAPTIONS} captions of {WORDS} tokens, "
+    f"{HEADS} heads of {WIDTH}"
 )
 
 
@@ -36,8 +37,13 @@ def bf16() -> Case:
         return passes(scaled_dot_product_attention)
 
     most = max((a - b).abs().max().item() for a, b in zip(ours(), reference(), strict=True))
-    return Case("attention.bf16", SHAPES, ours, reference, f"gradients differ by {most:.1e} at most")
+    return Case(
+        "attention.bf16", SHAPES, ours, reference, f"gradients differ by {most:.1e} at most"
+    )
 
 
 def _vectors(rows: int, tokens: int) -> list[Tensor]:
-    return [torch.randn(rows, HEADS, tokens, WIDTH, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    return [
+        torch.randn(rows, HEADS, tokens, WIDTH, dtype=torch.bfloat16, requires_grad=True)
+        for _ in range(3)
+    ]

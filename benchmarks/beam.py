@@ -19,7 +19,12 @@ from recap.settings import DecodingSettings
 
 
 def search(
-    model: Captioner, *, images: int = IMAGES, beam: int = 5, length: int = LENGTH, given: Images | None = None
+    model: Captioner,
+    *,
+    images: int = IMAGES,
+    beam: int = 5,
+    length: int = LENGTH,
+    given: Images | None = None,
 ) -> Callable[[], Tensor]:
     """Return a search of random images, or of those given, which run to their full length."""
     found = batch(images).images if given is None else given
@@ -28,7 +33,9 @@ def search(
     def run() -> Tensor:
         state = model.start(model.encode(found))
         start = DecodingBatch(len(found), plain.BOS, plain.EOS, plain.PAD, found.device)
-        return beam_search(model.step, state, start, DecodingSettings(beam=beam, max_length=length)).tokens
+        return beam_search(
+            model.step, state, start, DecodingSettings(beam=beam, max_length=length)
+        ).tokens
 
     return run
 

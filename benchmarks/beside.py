@@ -1,7 +1,9 @@
-"""A step and a beam search of other models beside the Transformer of the same size: what their mechanisms cost.
+"""A step and a beam search of other models beside the Transformer of the same size: what their
+mechanisms cost.
 
-``reference`` is the Transformer here, so a ratio below 1 says that the model is slower. The Fusion Transformer stands
-beside the Transformer on the same two streams joined; both have 3+3 post-norm layers.
+``reference`` is the Transformer here, so a ratio below 1 says that the model is slower. The Fusion
+Transformer stands beside the Transformer on the same two streams joined; both have 3+3 post-norm
+layers.
 """
 
 from __future__ import annotations
@@ -65,13 +67,19 @@ def step(kind: str) -> Step:
     stage, own, images = CrossEntropy(epochs=1, learning_rate=1e-5), model(kind), data()
     objective = CrossEntropyObjective(own, stage)
     optimizer = build_optimizer(own.parameters(), stage)
-    return update(lambda: objective(images).loss, optimizer, lambda: clip_gradients(own.parameters(), stage))
+    return update(
+        lambda: objective(images).loss, optimizer, lambda: clip_gradients(own.parameters(), stage)
+    )
 
 
 def peak_megabytes(kind: str) -> int:
-    """Return the peak memory of a process that takes three steps, less what it had before it built the model."""
+    """Return the peak memory of a process that takes three steps, less what it had before it built
+    the model."""
     found = subprocess.run(
-        [sys.executable, "-m", "benchmarks.beside", kind], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "benchmarks.beside", kind],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return int(found.stdout.split()[-1])
 
@@ -83,8 +91,13 @@ def xe(kind: str) -> Case:
     def memory() -> dict[str, object]:
         return {"peak_megabytes": {name: peak_megabytes(name) for name in (kind, other)}}
 
-    shapes = f"{IMAGES} images x {CAPTIONS}, {REGIONS} regions{f' and {CELLS} cells' if kind == 'fusion' else ''}"
-    return Case(f"xe.{kind}.beside.{other}", shapes, step(kind), step(other), "other models", memory)
+    shapes = (
+        f"{IMAGES} images x {CAPTIONS}, {REGIONS} "
+        f"regions{f' and {CELLS} cells' if kind == 'fusion' else ''}"
+    )
+    return Case(
+        f"xe.{kind}.beside.{other}", shapes, step(kind), step(other), "other models", memory
+    )
 
 
 def search(kind: str) -> Case:
@@ -104,7 +117,10 @@ def main() -> None:
 
 
 def peak() -> int:
-    """Return this process's peak memory in kilobytes; `getrusage` tells that of its parent, if that was more."""
+    """Return this process's peak memory in kilobytes.
+
+    `getrusage` tells that of its parent, if that was more.
+    """
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0])
 

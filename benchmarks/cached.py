@@ -1,7 +1,9 @@
-"""What released code with a cache does, written plainly: the second reference of decoding and self-critical training.
+"""What released code with a cache does, written plainly: the second reference of decoding and
+self-critical training.
 
-An image is encoded once and its memory repeated for each beam or sample; keys and values of the words are concatenated
-at each word and, when beams move, copied by index; scores are sorted completely; sampling keeps its graph.
+An image is encoded once and its memory repeated for each beam or sample; keys and values of the
+words are concatenated at each word and, when beams move, copied by index; scores are sorted
+completely; sampling keeps its graph.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Concatenated(Past):
 
 
 class Decoding:
-    """The caches of all rows (images times beams or samples) of a plain Transformer, and one word after the other.
+    """The caches of all rows (images times beams or samples) of a plain Transformer, and one word
+    after the other.
 
     Args:
         model: with plain attentions, see `plain.plainly`.
@@ -76,7 +79,9 @@ def sample(decoding: Decoding, length: int) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def beam_search(model: Transformer, features: Tensor, mask: Tensor, beam: int, length: int) -> Tensor:
+def beam_search(
+    model: Transformer, features: Tensor, mask: Tensor, beam: int, length: int
+) -> Tensor:
     """Beam search whose rows all step together to the end."""
     images = len(features)
     decoding, beams = Decoding(model, features, mask, beam), Beams(images, beam)

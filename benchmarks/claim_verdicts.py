@@ -1,12 +1,14 @@
 """How often a claim gets a verdict where there is nothing to tell: simulated from real scores.
 
-    python -m benchmarks.claim_verdicts results/demo/scores/scenes_small/full/scenes_grid/{transformer,acf}@scenes_demo
+    python -m benchmarks.claim_verdicts
+    results/demo/scores/scenes_small/full/scenes_grid/{transformer,acf}@scenes_demo
 
-Rows of equal true scores are drawn as `benchmarks.table_marks` draws tables: images with replacement, with what they
-and the rest of a score really are, and trainings from a normal distribution. Claims of four forms are then judged by
-the function that judges those of the papers: a row is better than another, in one metric and in all; it is better than
-the best of three; and its score is a printed number, which it truly is. Each verdict but "cannot be told" is false, of
-a printed number "does not hold" alone.
+Rows of equal true scores are drawn as `benchmarks.table_marks` draws tables: images with
+replacement, with what they and the rest of a score really are, and trainings from a normal
+distribution. Claims of four forms are then judged by the function that judges those of the papers:
+a row is better than another, in one metric and in all; it is better than the best of three; and its
+score is a printed number, which it truly is. Each verdict but "cannot be told" is false, of a
+printed number "does not hold" alone.
 
 A line of JSON for each number of seeds gives the share of false verdicts of each form.
 """
@@ -30,11 +32,15 @@ BETTER = {"table": "t", "row": "own", "against": "other"}
 REACHED = {"table": "t", "row": "own", "printed": 0.0, "sign": "equal"}
 
 
-def draw_rows(parts: Components, *, rows: int, seeds: int, random: np.random.Generator) -> np.ndarray:
+def draw_rows(
+    parts: Components, *, rows: int, seeds: int, random: np.random.Generator
+) -> np.ndarray:
     """Draw the scores ``[rows, seeds, I, C]`` of rows of equal true scores."""
     count = len(parts.images)
     chosen = random.integers(count, size=count)
-    trainings = random.multivariate_normal(np.zeros(len(parts.metrics)), parts.trainings, size=(rows, seeds))
+    trainings = random.multivariate_normal(
+        np.zeros(len(parts.metrics)), parts.trainings, size=(rows, seeds)
+    )
     # The difference of two rows has the variance over images of the difference that was measured.
     favour = parts.images[chosen] * random.choice([-0.5, 0.5], size=(rows, count, 1)) * 2**0.5
     rest = parts.rest[chosen, random.integers(parts.rest.shape[1], size=(rows, seeds, count))]
@@ -42,7 +48,10 @@ def draw_rows(parts: Components, *, rows: int, seeds: int, random: np.random.Gen
 
 
 def verdict(own: np.ndarray, others: Sequence[np.ndarray | None], *, within: float = 0.0) -> str:
-    """Return the verdict on a claim about scores ``[seeds, I]``: one comparison each; None stands for a true number."""
+    """Return the verdict on a claim about scores ``[seeds, I]``: one comparison each.
+
+    None stands for a true number.
+    """
     return verdict_of(judge([_compared(own, other, within) for other in others]))
 
 
@@ -52,7 +61,9 @@ def _compared(own: np.ndarray, other: np.ndarray | None, within: float) -> Judge
     settings: dict[str, Any] = BETTER if other is not None else {**REACHED, "within": within}
     first, second = (Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (base, own))
     tests = compare_rows("CIDEr", first, second)
-    return Judged(Check(**settings), "t", "CIDEr", "other", tests=tests, corpus=[first.runs, second.runs])
+    return Judged(
+        Check(**settings), "t", "CIDEr", "other", tests=tests, corpus=[first.runs, second.runs]
+    )
 
 
 def false_verdicts(
@@ -85,21 +96,35 @@ def false_verdicts(
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", type=Path, nargs="+", help="folders with seed-<n>/<stage>")
     parser.add_argument("--stage", default="scst")
-    parser.add_argument("--metrics", nargs="+", default=["CIDEr", "BLEU-1", "BLEU-4", "METEOR", "ROUGE-L"])
+    parser.add_argument(
+        "--metrics", nargs="+", default=["CIDEr", "BLEU-1", "BLEU-4", "METEOR", "ROUGE-L"]
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5])
     parser.add_argument("--claims", type=int, default=1000)
-    parser.add_argument("--spread", type=float, default=1.0, help="factor on what trainings differ by")
-    parser.add_argument("--within", type=float, default=1.0, help="tolerance of a printed number, in percent points")
+    parser.add_argument(
+        "--spread", type=float, default=1.0, help=("factor on what trainings differ by")
+    )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=1.0,
+        help=("tolerance of a printed number, in percent points"),
+    )
     a = parser.parse_args()
     parts = take_apart(read(a.models, a.metrics, a.stage), a.metrics)
     parts = Components(parts.metrics, parts.trainings * a.spread**2, parts.images, parts.rest)
     for seeds in a.seeds:
         random = np.random.default_rng(seeds)
         shares = false_verdicts(parts, seeds=seeds, claims=a.claims, within=a.within, random=random)
-        print(json.dumps({"seeds": seeds, "claims": a.claims, "spread": a.spread, **shares}), flush=True)
+        print(
+            json.dumps({"seeds": seeds, "claims": a.claims, "spread": a.spread, **shares}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

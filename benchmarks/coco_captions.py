@@ -1,7 +1,9 @@
-"""Invented captions in Karpathy's JSON form, of any number of images, with COCO's lengths and word frequencies.
+"""Invented captions in Karpathy's JSON form, of any number of images, with COCO's lengths and word
+frequencies.
 
-A caption is a sentence of a pool in which one word in five is drawn anew from the words' frequencies. The pool holds
-sentences of COCO's own annotations, where their zip is given, or sentences drawn from `LENGTHS` and from Zipf's law.
+A caption is a sentence of a pool in which one word in five is drawn anew from the words'
+frequencies. The pool holds sentences of COCO's own annotations, where their zip is given, or
+sentences drawn from `LENGTHS` and from Zipf's law.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from rehearsal.coco import karpathy_image
 LENGTHS = (8, 160, 222, 214, 153, 100, 58, 34, 19, 11, 7, 5, 5, 4)
 SHORTEST, WORDS, POOL, REPLACED = 7, 9_500, 25_000, 0.2
 CAPTIONS = 5
-# One image in so many has a sixth caption: COCO's 123,287 images have 616,767 captions, 332 more than five each.
+# One image in so many has a sixth caption: COCO's 123,287 images have 616,767 captions, 332 more
+# than five each.
 EXTRA_EVERY = 371
 
 
@@ -39,7 +42,9 @@ class Sentences:
     def of_coco(cls, annotations: Path) -> Sentences:
         """Read the captions of a zip of COCO's annotations."""
         with zipfile.ZipFile(annotations) as opened:
-            (name,) = (each for each in opened.namelist() if Path(each).name.startswith("captions_"))
+            (name,) = (
+                each for each in opened.namelist() if Path(each).name.startswith("captions_")
+            )
             entries = json.loads(opened.read(name))["annotations"]
         return cls([re.findall(r"[^\W_]+", entry["caption"].lower()) for entry in entries])
 
@@ -50,7 +55,9 @@ class Sentences:
         lengths = SHORTEST + rng.choice(len(LENGTHS), POOL, p=np.array(LENGTHS) / sum(LENGTHS))
         shares = 1 / np.arange(1, WORDS + 1)
         words = rng.choice(WORDS, int(lengths.sum()), p=shares / shares.sum())
-        return cls([[f"w{word}" for word in part] for part in np.split(words, np.cumsum(lengths)[:-1])])
+        return cls(
+            [[f"w{word}" for word in part] for part in np.split(words, np.cumsum(lengths)[:-1])]
+        )
 
     def draw(self, count: int, rng: np.random.Generator) -> list[list[str]]:
         """Draw captions, as lists of words."""
@@ -63,7 +70,10 @@ class Sentences:
 
 
 def split_sizes(images: int) -> dict[str, int]:
-    """Return how many images each split has beside so many training images; COCO's have 113,287 + 5,000 x 2."""
+    """Return how many images each split has beside so many training images.
+
+    COCO's have 113,287 + 5,000 x 2.
+    """
     held_out = 5_000 if images == 113_287 else images // 10
     return {"train": images, "val": held_out, "test": held_out}
 
@@ -75,10 +85,15 @@ def write_dataset(folder: Path, images: int, sentences: Sentences) -> None:
     """
     rng = np.random.default_rng(images)
     splits = [split for split, count in split_sizes(images).items() for _ in range(count)]
-    per_image = [CAPTIONS + (number % EXTRA_EVERY == EXTRA_EVERY - 1) for number in range(len(splits))]
+    per_image = [
+        CAPTIONS + (number % EXTRA_EVERY == EXTRA_EVERY - 1) for number in range(len(splits))
+    ]
     ids = rng.permutation(sum(per_image))
     first = np.cumsum([0, *per_image]).tolist()
-    with (folder / "dataset.json").open("w") as file, zipfile.ZipFile(folder / "images.zip", "w") as pictures:
+    with (
+        (folder / "dataset.json").open("w") as file,
+        zipfile.ZipFile(folder / "images.zip", "w") as pictures,
+    ):
         file.write('{"images": [')
         for number, split in enumerate(splits):
             sentids = ids[first[number] : first[number + 1]].tolist()
@@ -86,7 +101,14 @@ def write_dataset(folder: Path, images: int, sentences: Sentences) -> None:
             captions = [f"{' '.join(each).capitalize()}." for each in words]
             name = f"COCO_val2014_{number:012}.jpg"
             image = karpathy_image(
-                number, name, split, captions, tokens=words, ids=sentids, filepath="val2014", cocoid=number
+                number,
+                name,
+                split,
+                captions,
+                tokens=words,
+                ids=sentids,
+                filepath=("val2014"),
+                cocoid=number,
             )
             file.write(f"{', ' if number else ''}{json.dumps(image)}")
             pictures.writestr(f"val2014/{name}", b"")

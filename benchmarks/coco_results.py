@@ -1,7 +1,8 @@
-"""Stages of COCO-sized work after the trainings, on invented scores and records in the files that trainings leave.
+"""Stages of COCO-sized work after the trainings, on invented scores and records in the files that
+trainings leave.
 
-Statistics and tables are over 142 runs, with a score for each test image of the size; MLflow and DVC have 872 runs at
-COCO's size and as many fewer at the others.
+Statistics and tables are over 142 runs, with a score for each test image of the size; MLflow and
+DVC have 872 runs at COCO's size and as many fewer at the others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ def statistics(folder: Path, part: Part) -> int:
         _write_scores(root / "scores" / run.path, number, images)
     with part():
         compare_table(
-            table=table, name="all", seeds=SEEDS, scores_root=root / "scores", statistics_out=root / "all.json"
+            table=table,
+            name="all",
+            seeds=SEEDS,
+            scores_root=root / "scores",
+            statistics_out=root / "all.json",
         )
     return images
 
@@ -51,7 +56,9 @@ def tables(folder: Path, part: Part) -> int:
     root = folder / "compared"
     found = json.loads((root / "all.json").read_text())
     with part():
-        write_table(name="all", table=_table(COMPARED // len(SEEDS)), statistics=found, out=root / "tables")
+        write_table(
+            name="all", table=_table(COMPARED // len(SEEDS)), statistics=found, out=root / "tables"
+        )
     return COMPARED
 
 
@@ -95,10 +102,16 @@ def dvc_status(folder: Path, part: Part) -> int:
     results, runs = _trained(folder)
     shutil.copytree(results, root / "results")
     program = [sys.executable, "-m", "dvc"]
-    for command in (["git", "init", "-q"], [*program, "init", "-q"], [*program, "add", "-q", "results"]):
+    for command in (
+        ["git", "init", "-q"],
+        [*program, "init", "-q"],
+        [*program, "add", "-q", "results"],
+    ):
         subprocess.run(command, cwd=root, check=True)
     with part():
-        done = subprocess.run([*program, "status"], cwd=root, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [*program, "status"], cwd=root, check=True, capture_output=True, text=True
+        )
     assert "up to date" in done.stdout, done.stdout
     return runs
 
@@ -110,7 +123,10 @@ def _count(folder: Path) -> int:
 
 
 def _trained(folder: Path) -> tuple[Path, int]:
-    """Write records and scores of trainings, and the statistics of one table; return their folder and number."""
+    """Write records and scores of trainings, and the statistics of one table.
+
+    Return their folder and number.
+    """
     from recap.statistics.compare import compare_table
 
     results, runs = folder / "coco", _count(folder)
@@ -139,7 +155,10 @@ def _table(rows: int) -> Table:
         printed_on="coco",
         columns=list(USUAL),
         baseline="row_0",
-        rows=[{**common, "id": f"row_{n}", "label": f"Row {n}", "model": f"model_{n}"} for n in range(rows)],
+        rows=[
+            {**common, "id": f"row_{n}", "label": f"Row {n}", "model": (f"model_{n}")}
+            for n in range(rows)
+        ],
     )
 
 
@@ -162,11 +181,22 @@ def _write_scores(folder: Path, number: int, images: int) -> None:
 def _write_training(folder: Path, run: Run) -> None:
     """Write what a training leaves, but for the weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = {"parameters": 54_000_000, "best_val_cider_d": 1.1, "steps": 1000, "seconds": 60, "epochs": EPOCHS}
-    (folder / "training.json").write_text(json.dumps({**numbers, "seed": run.seed, "git_commit": "0" * 40}))
+    numbers = {
+        "parameters": 54_000_000,
+        "best_val_cider_d": 1.1,
+        "steps": 1000,
+        "seconds": 60,
+        "epochs": EPOCHS,
+    }
+    (folder / "training.json").write_text(
+        json.dumps({**numbers, "seed": run.seed, "git_commit": "0" * 40})
+    )
     settings = "".join(f"    key_{number}: {number}\n" for number in range(60))
     (folder / "config.yaml").write_text(f"stage: xe\nspec:\n  model_settings:\n{settings}")
-    lines = "".join(f"{epoch},{1000 * epoch},{3 / epoch:.6f},{0.02 * epoch:.6f},60\n" for epoch in range(1, EPOCHS + 1))
+    lines = "".join(
+        f"{epoch},{1000 * epoch},{3 / epoch:.6f},{0.02 * epoch:.6f},60\n"
+        for epoch in range(1, EPOCHS + 1)
+    )
     (folder / "history.csv").write_text(HISTORY + lines)
 
 

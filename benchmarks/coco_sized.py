@@ -1,9 +1,11 @@
 """COCO-sized work, stage by stage: CPU seconds and peak memory at three sizes, and how they grow.
 
-python -m benchmarks.coco_sized [--images 1000 10000 113287] [--captions annotations.zip] [--folder DIR] [--only STAGE]
+python -m benchmarks.coco_sized [--images 1000 10000 113287] [--captions annotations.zip] [--folder
+DIR] [--only STAGE]
 
-Each stage is a process of its own and prints one JSON line: CPU seconds (user, system, children) of its part and of
-the process, which also imports and reads what the part needs, and peak memory. `exponent` is over three sizes.
+Each stage is a process of its own and prints one JSON line: CPU seconds (user, system, children) of
+its part and of the process, which also imports and reads what the part needs, and peak memory.
+`exponent` is over three sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def cpu_seconds() -> float:
 
 
 def memory_mb() -> dict[str, int]:
-    """Return the process's peak, what it holds now without mapped files, and the peak of its largest child."""
+    """Return the process's peak, what it holds now without mapped files, and the peak of its
+    largest child."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     # Not of getrusage: it has the peak of the program that started this one, too.
     peak, held = (int(lines[name].split()[0]) // 1024 for name in ("VmHWM", "RssAnon"))
@@ -58,21 +61,32 @@ def run_stage(name: str, folder: Path) -> dict[str, Any]:
 
 def apart(name: str, folder: Path) -> dict[str, Any]:
     """Run a stage in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.coco_sized", "--stage", name, "--folder", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.coco_sized",
+        "--stage",
+        name,
+        "--folder",
+        str(folder),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def exponent(sizes: list[dict[str, Any]]) -> float | None:
-    """Return how CPU seconds grow with the number of items, what the smallest size takes (imports, start) taken off.
+    """Return how CPU seconds grow with the number of items, what the smallest size takes (imports,
+    start) taken off.
 
     None unless there are three sizes that take so long that the clock can tell them.
     """
     if len(sizes) != 3:
         return None
     first, *others = sizes
-    seconds, items = ([each[key] - first[key] for each in others] for key in ("cpu_seconds", "items"))
+    seconds, items = (
+        [each[key] - first[key] for each in others] for key in ("cpu_seconds", "items")
+    )
     if seconds[0] < 0.05:
         return None
     return round(math.log(seconds[1] / seconds[0]) / math.log(items[1] / items[0]), 2)
@@ -81,9 +95,15 @@ def exponent(sizes: list[dict[str, Any]]) -> float | None:
 def main() -> None:
     """Print one JSON line a stage and size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, nargs="+", default=[1_000, 10_000, 113_287], help="training images")
-    parser.add_argument("--captions", type=Path, help="zip of COCO's annotations, whose sentences are the pool")
-    parser.add_argument("--folder", type=Path, help="where to keep what is made; by default it is removed")
+    parser.add_argument(
+        "--images", type=int, nargs="+", default=[1_000, 10_000, 113_287], help=("training images")
+    )
+    parser.add_argument(
+        "--captions", type=Path, help=("zip of COCO's annotations, whose sentences are the pool")
+    )
+    parser.add_argument(
+        "--folder", type=Path, help=("where to keep what is made; by default it is removed")
+    )
     parser.add_argument("--only", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--stage", choices=list(STAGES), help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -97,12 +117,17 @@ def main() -> None:
             folder = root / str(images)
             if not (folder / "images.zip").is_file():
                 folder.mkdir(parents=True, exist_ok=True)
-                sentences = Sentences.of_coco(asked.captions) if asked.captions else Sentences.invented()
+                sentences = (
+                    Sentences.of_coco(asked.captions) if asked.captions else Sentences.invented()
+                )
                 write_dataset(folder, images, sentences)
             for name in asked.only:
                 found = apart(name, folder)
                 known.setdefault(name, []).append(found)
-                print(json.dumps({"images": images, **found, "exponent": exponent(known[name])}), flush=True)
+                print(
+                    json.dumps({"images": images, **found, "exponent": exponent(known[name])}),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Stages of COCO-sized work from the annotations to a training's first step, and one epoch's reading.
+"""Stages of COCO-sized work from the annotations to a training's first step, and one epoch's
+reading.
 
-A stage gets its folder and `part`, which measures what is in its `with`; it returns how many items the part works on.
-Stages are run in the order of `STAGES`; each reads what earlier ones wrote.
+A stage gets its folder and `part`, which measures what is in its `with`; it returns how many items
+the part works on. Stages are run in the order of `STAGES`; each reads what earlier ones wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from recap.settings.recipes import RunSpec
 
 Part = Callable[[], AbstractContextManager[None]]
-# Vectors are read from this many images in real shapes; every further image takes the vectors of one of them.
+# Vectors are read from this many images in real shapes; every further image takes the vectors of
+# one of them.
 STORED, FEWEST, MOST, WIDTH = 20_000, 36, 50, 2048
 BATCH = 10
 
@@ -42,7 +44,12 @@ def vocabulary(folder: Path, part: Part) -> int:
 
     rule = {"min_count": 5, "max_length": 16}
     with part():
-        build_vocabulary(corpus=folder / "corpus.parquet", rule=rule, inputs=folder, out=folder / "vocabulary.json")
+        build_vocabulary(
+            corpus=folder / "corpus.parquet",
+            rule=rule,
+            inputs=folder,
+            out=folder / "vocabulary.json",
+        )
     return len(Corpus.read(folder / "corpus.parquet").rows("train"))
 
 
@@ -52,7 +59,9 @@ def card(folder: Path, part: Part) -> int:
     from recap.data.corpus import Corpus
 
     with part():
-        write_card(name="coco", corpus=folder / "corpus.parquet", counts=None, out=folder / "card.md")
+        write_card(
+            name=("coco"), corpus=folder / "corpus.parquet", counts=None, out=folder / "card.md"
+        )
     return len(Corpus.read(folder / "corpus.parquet").caption_id)
 
 
@@ -62,7 +71,12 @@ def subset(folder: Path, part: Part) -> int:
 
     with part():
         found = draw_subset(
-            corpus=folder / "corpus.parquet", name="full", fraction=1, unit="image", seed=0, out=folder / "subset.json"
+            corpus=folder / "corpus.parquet",
+            name="full",
+            fraction=1,
+            unit="image",
+            seed=0,
+            out=folder / "subset.json",
         )
     return len(found["caption_ids"])
 
@@ -74,7 +88,10 @@ def captions_as_ids(folder: Path, part: Part) -> int:
     from recap.data.vocabulary import load_vocabulary
     from recap.runs.inputs import split_captions
 
-    table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
+    table, words = (
+        Corpus.read(folder / "corpus.parquet"),
+        load_vocabulary(folder / "vocabulary.json"),
+    )
     chosen = read_subset(folder / "subset.json")
     with part():
         split_captions(table, words, "train", chosen["caption_ids"])
@@ -105,7 +122,8 @@ def document_frequencies(folder: Path, part: Part) -> int:
 
 
 def thin_store(folder: Path, part: Part) -> int:
-    """A store of all images with one short vector each: what the start of a training needs is the index."""
+    """A store of all images with one short vector each: what the start of a training needs is the
+    index."""
     from benchmarks.features import store
 
     count = len(_images(folder))
@@ -160,8 +178,20 @@ def _spec(stage: str) -> RunSpec:
 
     from recap.settings.recipes import RunSpec
 
-    model = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1}
-    names = {"dataset": "coco", "subset": "full", "features": "thin", "model": "small", "recipe": "one_epoch"}
+    model = {
+        "kind": ("transformer"),
+        "d_model": 16,
+        "heads": 2,
+        "d_feed_forward": 16,
+        "encoder_layers": 1,
+    }
+    names = {
+        "dataset": "coco",
+        "subset": "full",
+        "features": "thin",
+        "model": "small",
+        "recipe": ("one_epoch"),
+    }
     values = {
         **names,
         "seed": 1,
@@ -174,7 +204,8 @@ def _spec(stage: str) -> RunSpec:
 
 
 def epoch(folder: Path, part: Part) -> int:
-    """The second epoch's batches of ten images with features of 36 to 50 vectors of 2,048 and captions; no model."""
+    """The second epoch's batches of ten images with features of 36 to 50 vectors of 2,048 and
+    captions; no model."""
     from recap.runs.inputs import FeatureSources
     from recap.training.batches import CaptionBatches
 
@@ -234,13 +265,17 @@ def _real_store(path: Path, images: int) -> Path:
 
 
 def validation(folder: Path, part: Part) -> int:
-    """What a validation does beside decoding: references' n-grams, and CIDEr-D of a caption of each image."""
+    """What a validation does beside decoding: references' n-grams, and CIDEr-D of a caption of each
+    image."""
     from recap.data.corpus import Corpus
     from recap.data.vocabulary import load_vocabulary
     from recap.metrics.rewards import CiderD
     from recap.runs.inputs import split_captions
 
-    table, words = Corpus.read(folder / "corpus.parquet"), load_vocabulary(folder / "vocabulary.json")
+    table, words = (
+        Corpus.read(folder / "corpus.parquet"),
+        load_vocabulary(folder / "vocabulary.json"),
+    )
     with part():
         references = split_captions(table, words, "val")
         scorer, images = CiderD(references), sorted(references)
@@ -256,7 +291,10 @@ def evaluation(folder: Path, part: Part) -> int:
 
     references = Corpus.read(folder / "corpus.parquet").captions("test")
     images = list(references)
-    others = {image: references[images[(place + 1) % len(images)]][0] for place, image in enumerate(images)}
+    others = {
+        image: references[images[(place + 1) % len(images)]][0]
+        for place, image in enumerate(images)
+    }
     with part():
         evaluate_captions(
             references=references,

@@ -1,12 +1,14 @@
-"""Kernels of a cross-entropy step under torch.compile, counted from the code that the inductor generates on this CPU.
+"""Kernels of a cross-entropy step under torch.compile, counted from the code that the inductor
+generates on this CPU.
 
     python -m benchmarks.compiled [KIND ...]
 
-Forward and backward; clipping and the optimizer are a few fused kernels on a GPU either way. Plain launches are torch's
-operators that compute. Compiled ones are the calls of generated and of library kernels in the code of each graph, times
-the calls of the graph, and the operators outside of graphs (output layer, loss, a recurrent model's projections). Of
-these, products and attentions are the library's and cannot become fewer. Triton on a GPU fuses otherwise than g++ here.
-Sizes are the papers', but for the number of images, on which no count depends.
+Forward and backward; clipping and the optimizer are a few fused kernels on a GPU either way. Plain
+launches are torch's operators that compute. Compiled ones are the calls of generated and of library
+kernels in the code of each graph, times the calls of the graph, and the operators outside of graphs
+(output layer, loss, a recurrent model's projections). Of these, products and attentions are the
+library's and cannot become fewer. Triton on a GPU fuses otherwise than g++ here. Sizes are the
+papers', but for the number of images, on which no count depends.
 """
 
 import re
@@ -47,7 +49,8 @@ def count(shape) -> str:
     compile_passes(model)
     length = batch.tokens.shape[-1] - 1
     words = length + (-length % BUCKET if model.in_buckets else 0)
-    # Within such a mode compiled passes run as they are, so that what they compute is counted here and taken off.
+    # Within such a mode compiled passes run as they are, so that what they compute is counted here
+    # and taken off.
     with Operations() as padded:
         run()
     model.zero_grad()
@@ -67,7 +70,8 @@ def count(shape) -> str:
     words_graphs = graphs.copy()
     for graph in encoder:
         words_graphs.remove(graph)
-    # The first word of a loop has graphs of its own where its state has other types, with nearly as many kernels.
+    # The first word of a loop has graphs of its own where its state has other types, with nearly as
+    # many kernels.
     calls = words / (len(words_graphs) // 2) if "advance" in model.compiled_passes else 1
     inside = sum(map(sum, encoder)) + round(calls * sum(map(sum, words_graphs)))
     fused, library = zip(*graphs, strict=True)
@@ -77,12 +81,16 @@ def count(shape) -> str:
     graph_counts = f"{str(fused)[1:-1]} | {str(library)[1:-1]}"
     counts = f"{step.launches} | {outside} | {graph_counts} | {total} | {total / step.launches:.2f}"
     counts += f" | {word} | {of_a_word} | {of_a_word / word:.2f}"
-    return f"| {shape.model.kind} | {counts} | {took:.0f} + {word_took:.0f} s | {plain:.2f} s | {compiled:.2f} s |"
+    return (
+        f"| {shape.model.kind} | {counts} | {took:.0f} + {word_took:.0f} s | {plain:.2f} s | "
+        f"{compiled:.2f} s |"
+    )
 
 
 @torch.no_grad()
 def count_word(model, images) -> tuple[int, int, float]:
-    """Return the launches of a step of a search, plain and compiled, and the CPU seconds of its compilation."""
+    """Return the launches of a step of a search, plain and compiled, and the CPU seconds of its
+    compilation."""
     model.eval()
     beams = torch.zeros(len(images), 3, dtype=torch.long)
 

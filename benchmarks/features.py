@@ -1,4 +1,5 @@
-"""Random batches of features: our store beside a raw memory map, one HDF5 dataset per image, and one npz per image.
+"""Random batches of features: our store beside a raw memory map, one HDF5 dataset per image, and
+one npz per image.
 
 python -m benchmarks.features batches [--images 2000] [--folder DIR]     one JSON line a reader and type
 python -m benchmarks.features whole [--images 123287] [--folder DIR]     a store of COCO's size, in bounded memory
@@ -29,13 +30,20 @@ from recap.features.store import FeatureStore
 from recap.features.write import build_store
 
 ROWS, DIM, BATCH = 36, 2048, 50
-ABOUT = {"extractor": "{}", "extractor_hash": "0" * 16, "weights_sha256": "0" * 64, "made_with": "benchmark"}
+ABOUT = {
+    "extractor": "{}",
+    "extractor_hash": "0" * 16,
+    "weights_sha256": "0" * 64,
+    "made_with": ("benchmark"),
+}
 Reader = Callable[[list[int]], torch.Tensor]
 
 
 def vectors(image: int, dtype: str) -> np.ndarray:
     """Non-negative, a third zeros, as region vectors are."""
-    return np.maximum(np.random.default_rng(image).standard_normal((ROWS, DIM), np.float32) + 0.4, 0).astype(dtype)
+    return np.maximum(
+        np.random.default_rng(image).standard_normal((ROWS, DIM), np.float32) + 0.4, 0
+    ).astype(dtype)
 
 
 def write(folder: Path, images: int, dtype: str, give: Callable[[int], np.ndarray]) -> Path:
@@ -43,18 +51,27 @@ def write(folder: Path, images: int, dtype: str, give: Callable[[int], np.ndarra
     return store(folder / f"{dtype}.h5", range(images), give, dtype)
 
 
-def store(path: Path, images: Iterable[int], give: Callable[[int], np.ndarray], dtype: str = "float16") -> Path:
+def store(
+    path: Path, images: Iterable[int], give: Callable[[int], np.ndarray], dtype: str = "float16"
+) -> Path:
     """Write a store of some images."""
 
     def extract(groups: list[list[int]]) -> Iterator[ImageFeatures]:
         return (ImageFeatures(image, (64, 64), give(image)) for group in groups for image in group)
 
-    common = {"shards": path.parent / "shards", "shard_size": 1000, "job": "0" * 16, "attributes": ABOUT}
+    common = {
+        "shards": path.parent / "shards",
+        "shard_size": 1000,
+        "job": "0" * 16,
+        "attributes": ABOUT,
+    }
     build_store(out=path, ids=images, dtype=dtype, extract=extract, streams=("region",), **common)
     return path
 
 
-def readers(folder: Path, images: int, dtype: str) -> tuple[dict[str, Reader], dict[str, list[Path]]]:
+def readers(
+    folder: Path, images: int, dtype: str
+) -> tuple[dict[str, Reader], dict[str, list[Path]]]:
     """Write the same vectors in four forms; return a reader of each, and its files."""
     store = FeatureStore(write(folder, images, dtype, lambda image: vectors(image, dtype)))
     raw = np.memmap(folder / f"{dtype}.raw", dtype, "w+", shape=(images, ROWS, DIM))
@@ -65,7 +82,9 @@ def readers(folder: Path, images: int, dtype: str) -> tuple[dict[str, Reader], d
             np.savez(folder / dtype / f"{image}.npz", feat=found)
     raw.flush()
     del raw
-    mapped = torch.from_numpy(np.memmap(folder / f"{dtype}.raw", dtype, "c", shape=(images, ROWS, DIM)))
+    mapped = torch.from_numpy(
+        np.memmap(folder / f"{dtype}.raw", dtype, "c", shape=(images, ROWS, DIM))
+    )
     each = h5py.File(folder / f"{dtype}_each.h5", "r")
 
     def one_npz(image: int) -> np.ndarray:
@@ -105,8 +124,13 @@ def timed(read: Reader, ids: list[int]) -> float:
     return time.perf_counter() - start
 
 
-def batches(folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int = 6) -> Iterator[dict[str, object]]:
-    """Yield the figures of ``store.random_batch``; the readers alternate in one run, medians are given."""
+def batches(
+    folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int = 6
+) -> Iterator[dict[str, object]]:
+    """Yield the figures of ``store.random_batch``.
+
+    The readers alternate in one run, medians are given.
+    """
     rng = np.random.default_rng(0)
     for dtype in ("float16", "float32"):
         known, files = readers(folder, images, dtype)
@@ -121,7 +145,8 @@ def batches(folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int
             times: dict[str, list[float]] = {name: [] for name in known}
             for turn in range(count):
                 ids = rng.permutation(images)[:BATCH].tolist()
-                # Whoever comes first pays for what the others find warm in the processor: take turns.
+                # Whoever comes first pays for what the others find warm in the processor: take
+                # turns.
                 for name in [*known, *known][turn % len(known) :][: len(known)]:
                     if state == "cold":
                         forget(files[name])
@@ -141,11 +166,14 @@ def batches(folder: Path, images: int = 2000, rounds: int = 40, cold_rounds: int
 
 
 def random_batch() -> Case:
-    """Return the case of ``make bench``: the store against a raw memory map of the same bytes, float16, warm."""
+    """Return the case of ``make bench``: the store against a raw memory map of the same bytes,
+    float16, warm."""
     folder = Path(tempfile.mkdtemp(prefix="recap-bench-"))
     store = FeatureStore(write(folder, 500, "float16", lambda image: vectors(image, "float16")))
     packed = store.blocks()
-    raw = np.concatenate([arrays["region/values"] for _, _, arrays in packed]).reshape(-1, ROWS, DIM)
+    raw = np.concatenate([arrays["region/values"] for _, _, arrays in packed]).reshape(
+        -1, ROWS, DIM
+    )
     raw.tofile(folder / "raw")
     mapped = torch.from_numpy(np.memmap(folder / "raw", "float16", "c", shape=raw.shape))
     for path in (store.path, folder / "raw"):
@@ -160,20 +188,35 @@ def random_batch() -> Case:
         return mapped[torch.tensor(ids)].float()
 
     assert torch.equal(ours(), reference())
-    return Case("store.random_batch", f"{BATCH} of 500 images x {ROWS} x {DIM} float16, warm", ours, reference)
+    return Case(
+        "store.random_batch",
+        f"{BATCH} of 500 images x {ROWS} x {DIM} float16, warm",
+        ours,
+        reference,
+    )
 
 
 def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
-    """Yield seconds and peak memory of writing, opening, verifying and reading a store of COCO's size.
+    """Yield seconds and peak memory of writing, opening, verifying and reading a store of COCO's
+    size.
 
-    Content: 64 different images of noise, repeated, so that no disk or file system can shrink it by its zeros.
+    Content: 64 different images of noise, repeated, so that no disk or file system can shrink it by
+    its zeros.
     """
     pool = [vectors(image, "float16") for image in range(64)]
-    known = {"images": images, "shapes": f"{images} x {ROWS} x {DIM} float16, 64 different images repeated"}
+    known = {
+        "images": images,
+        "shapes": (f"{images} x {ROWS} x {DIM} float16, 64 different images repeated"),
+    }
 
     def said(name: str, start: float) -> dict[str, object]:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        return {"name": name, "seconds": round(time.perf_counter() - start, 2), "peak_gib": round(peak, 2), **known}
+        return {
+            "name": name,
+            "seconds": round(time.perf_counter() - start, 2),
+            "peak_gib": round(peak, 2),
+            **known,
+        }
 
     start = time.perf_counter()
     path = write(folder, images, "float16", lambda image: pool[image % 64])
@@ -194,7 +237,8 @@ def whole(folder: Path, images: int) -> Iterator[dict[str, object]]:
 
 
 def extract() -> Iterator[dict[str, object]]:
-    """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and the GPU's share)."""
+    """Yield pictures a second of a timm backbone with decoding beside it and in turns with it (and
+    the GPU's share)."""
     from PIL import Image
 
     from recap.core.device import select_device
@@ -208,7 +252,10 @@ def extract() -> Iterator[dict[str, object]]:
     torch.set_num_threads(1)
 
     def decoded(batch: list[int]) -> list[Squares]:
-        return [net.prepare(number, [Image.open(io.BytesIO(files[number])).convert("RGB")]) for number in batch]
+        return [
+            net.prepare(number, [Image.open(io.BytesIO(files[number])).convert("RGB")])
+            for number in batch
+        ]
 
     def encode(squares: list[Squares]) -> list[ImageFeatures]:
         return list(net(squares))
@@ -235,7 +282,8 @@ def extract() -> Iterator[dict[str, object]]:
 
 
 def opening(folder: Path, images: int) -> Iterator[dict[str, object]]:
-    """Yield seconds to open a store of COCO's size here, and in the process for those of earlier versions; medians."""
+    """Yield seconds to open a store of COCO's size here, and in the process for those of earlier
+    versions; medians."""
 
     def small(image: int) -> np.ndarray:
         return np.full((1, 8), image % 1000, np.float16)

@@ -31,7 +31,8 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def clocks(function: Callable[[], object]) -> tuple[float, float]:
-    """Return wall-clock and processor seconds of one call, those of programs that it starts and waits for with them."""
+    """Return wall-clock and processor seconds of one call, those of programs that it starts and
+    waits for with them."""
     start, processor = time.perf_counter(), _processor_seconds()
     function()
     return time.perf_counter() - start, _processor_seconds() - processor
@@ -46,8 +47,11 @@ def measure(case: Case, rounds: int) -> dict[str, object]:
     """Return the figure as a mapping for one JSON line."""
     case.ours()  # the reference, which takes seconds, was run once to compare results
     times = [(*clocks(case.ours), *clocks(case.reference)) for _ in range(rounds)]
-    mine, my_cpu, theirs, their_cpu = (statistics.median(column) for column in zip(*times, strict=True))
-    ratios = [their / my for _, my, _, their in times]  # within rounds: what else runs slows both sides of one
+    mine, my_cpu, theirs, their_cpu = (
+        statistics.median(column) for column in zip(*times, strict=True)
+    )
+    # within rounds: what else runs slows both sides of one
+    ratios = [their / my for _, my, _, their in times]
     return {
         "name": case.name,
         "seconds": round(mine, 6),
@@ -65,11 +69,16 @@ def measure(case: Case, rounds: int) -> dict[str, object]:
 
 def machine() -> dict[str, object]:
     """Return where this runs; the load tells how much others computed beside it."""
-    return {"threads": torch.get_num_threads(), "device": "cpu", "load": round(os.getloadavg()[0], 1)}
+    return {
+        "threads": torch.get_num_threads(),
+        "device": ("cpu"),
+        "load": round(os.getloadavg()[0], 1),
+    }
 
 
 def product_rate(rows: int = 2500, width: int = 512) -> float:
-    """Return the float32 rate of a large product on this machine now, in operations a second of one processor."""
+    """Return the float32 rate of a large product on this machine now, in operations a second of one
+    processor."""
     a, b = torch.randn(rows, width), torch.randn(width, width)
     a @ b
     return 2 * rows * width * width / statistics.median(clocks(lambda: a @ b)[1] for _ in range(20))

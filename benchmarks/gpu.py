@@ -1,11 +1,15 @@
-"""`make gpu`: does a GPU compute what a CPU does, does a killed training resume to the bit, and how fast is it?
+"""`make gpu`: does a GPU compute what a CPU does, does a killed training resume to the bit, and how
+fast is it?
 
-    python -m benchmarks.gpu [--device cpu] [--tiny] [--kinds xlan ...] [--minutes 15] [--out gpu.json]
+    python -m benchmarks.gpu [--device cpu] [--tiny] [--kinds xlan ...] [--minutes 15] [--out
+    gpu.json]
 
-Each kind of model takes 20 steps of cross-entropy on random images and captions, without dropout, from the same
-weights: in float64 on the CPU, then on the device in each precision, with plain and with compiled passes. Then it
-decodes the images by beam search. The sizes are those of the papers, with few images per step, as the CPU takes the
-same steps. The file is written after each row. docs/guides/contribute_a_run.md says what it proves.
+Each kind of model takes 20 steps of cross-entropy on random images and captions, without dropout,
+from the same
+weights: in float64 on the CPU, then on the device in each precision, with plain and with compiled
+passes. Then it decodes the images by beam search. The sizes are those of the papers, with few
+images per step, as the CPU takes the same steps. The file is written after each row.
+docs/guides/contribute_a_run.md says what it proves.
 """
 
 from __future__ import annotations
@@ -47,13 +51,14 @@ from recap.training.loop import BEST, STATE, Training
 
 STEPS, IMAGES, BEAM = 20, 4, 3
 CPU = torch.device("cpu")
-# The most that the loss of a step may differ from that in float64, as a share of the first loss. Those of TF32 and bf16
-# were set by tiny models on a CPU; no GPU was there to measure.
+# The most that the loss of a step may differ from that in float64, as a share of the first loss.
+# Those of TF32 and bf16 were set by tiny models on a CPU; no GPU was there to measure.
 BOUNDS = {"float32": 1e-4, "tf32": 5e-3, "bf16": 2e-2}
-# A large epsilon, so that Adam does not enlarge the rounding of gradients near 0; at five times the rate some models
-# of the papers' sizes are unstable.
+# A large epsilon, so that Adam does not enlarge the rounding of gradients near 0; at five times the
+# rate some models of the papers' sizes are unstable.
 RECIPE = {"epochs": 1, "learning_rate": 0.002, "epsilon": 0.01}
-KILLED, TRAINED, EPOCHS = "transformer", 40, 4  # the kind that is killed, its training images and epochs
+# the kind that is killed, its training images and epochs
+KILLED, TRAINED, EPOCHS = "transformer", 40, 4
 
 
 class Trained(NamedTuple):
@@ -68,41 +73,66 @@ class Trained(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the file, print a line for each row and what does not hold; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Compare a GPU with the CPU.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=("Compare a GPU with the CPU.")
+    )
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="default: cuda")
-    parser.add_argument("--tiny", action="store_true", help="models of the tests' size; the times mean nothing")
-    parser.add_argument("--kinds", nargs="+", default=list(MODELS.classes()), choices=list(MODELS.classes()))
-    parser.add_argument("--plain", action="store_true", help="no compiled passes, each of which takes minutes on a CPU")
+    parser.add_argument(
+        "--tiny", action="store_true", help=("models of the tests' size; the times mean nothing")
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(MODELS.classes()), choices=list(MODELS.classes())
+    )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help=("no compiled passes, each of which takes minutes on a CPU"),
+    )
     parser.add_argument("--minutes", type=float, default=15, help="after these no row begins (15)")
-    parser.add_argument("--tests", type=Path, help="output of `pytest -m gpu`, which goes into the file")
+    parser.add_argument(
+        "--tests", type=Path, help=("output of `pytest -m gpu`, which goes into the file")
+    )
     parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="the file (gpu.json)")
     options = parser.parse_args(arguments)
     device = select_device(options.device)
     if device.type == "cpu":
         torch.set_num_threads(1)  # as the tests; steps are too small for more
-    report = Report(options.out, options.minutes, {**about(device), "tiny": options.tiny, "bounds": BOUNDS})
+    report = Report(
+        options.out, options.minutes, {**about(device), "tiny": options.tiny, "bounds": BOUNDS}
+    )
     if options.tests:
         report.content["tests"] = options.tests.read_text(encoding="utf-8")
     exact: dict[str, Trained] = {}
-    shapes = [shape for shape in cross_entropy_shapes(tiny=options.tiny) if shape.model.kind in options.kinds]
+    shapes = [
+        shape
+        for shape in cross_entropy_shapes(tiny=options.tiny)
+        if shape.model.kind in options.kinds
+    ]
     for compiled in [False] if options.plain else [False, True]:
         for precision in precisions(device):
             for shape in shapes:
                 names = {"kind": shape.model.kind, "precision": precision, "compiled": compiled}
-                report.add("steps", names, lambda names=names, shape=shape: compared(shape, exact, device, **names))
+                report.add(
+                    "steps",
+                    names,
+                    lambda names=names, shape=shape: compared(shape, exact, device, **names),
+                )
         if not compiled:  # quick, while passes take minutes to compile
             other_rows(report, device, tiny=options.tiny)
     return report.finish()
 
 
 def other_rows(report: Report, device: torch.device, *, tiny: bool) -> None:
-    """Add what is no training step: killed trainings, products of matrices, pictures through a backbone."""
+    """Add what is no training step: killed trainings, products of matrices, pictures through a
+    backbone."""
     for stage in ("xe", "scst"):
         report.add("resume", {"stage": stage}, lambda stage=stage: resumed(stage, device))
     for precision in precisions(device):
         row = {"precision": precision}
         report.add("products", row, lambda name=precision: product_rate(device, name, tiny=tiny))
-    report.add("pictures", {}, lambda: picture_rate(device, "mobilenetv2_050" if tiny else "resnet101"))
+    report.add(
+        "pictures", {}, lambda: picture_rate(device, "mobilenetv2_050" if tiny else "resnet101")
+    )
 
 
 class Report:
@@ -110,23 +140,36 @@ class Report:
 
     def __init__(self, out: Path, minutes: float, content: dict[str, Any]) -> None:
         self.out, self.begun, self.end = out, time.monotonic(), time.monotonic() + 60 * minutes
-        self.content: dict[str, Any] = {**content, "finished": False, "does_not_hold": [], "not_reached": []}
+        self.content: dict[str, Any] = {
+            **content,
+            "finished": False,
+            "does_not_hold": [],
+            "not_reached": [],
+        }
 
     def add(self, part: str, names: dict[str, Any], compute: Callable[[], dict[str, Any]]) -> None:
-        """Compute a row with these names, unless the time is over; an error becomes a row that does not hold."""
+        """Compute a row with these names, unless the time is over.
+
+        An error becomes a row that does not hold.
+        """
         label = ", ".join([part, *(f"{key} {value}" for key, value in names.items())])
         if time.monotonic() > self.end:
             self.content["not_reached"].append(label)
             return
         try:
             row = compute()
-        except Exception as error:  # the next row may work; what went wrong is what the reader of the file wants
+        except Exception as error:
+            # the next row may work; what went wrong is what the reader of the file wants
             row = {"holds": False, "error": "".join(traceback.format_exception(error))}
             traceback.print_exception(error)
         self.content.setdefault(part, []).append({**names, **row})
         if not row["holds"]:
             self.content["does_not_hold"].append(label)
-        numbers = [f"{key} {value}" for key, value in row.items() if key not in ("losses", "exact", "error")]
+        numbers = [
+            f"{key} {value}"
+            for key, value in row.items()
+            if key not in ("losses", "exact", "error")
+        ]
         print(f"{label}: {', '.join(numbers)}", flush=True)
         write_json(self.out, self.content)
 
@@ -135,9 +178,13 @@ class Report:
         minutes = (time.monotonic() - self.begun) / 60
         write_json(self.out, {**self.content, "finished": True, "minutes": rounded(minutes)})
         wrong, late = self.content["does_not_hold"], self.content["not_reached"]
-        print(f"\n{self.content['machine']}, {minutes:.1f} minutes; the file to send in: {self.out}")
+        print(
+            f"\n{self.content['machine']}, {minutes:.1f} minutes; the file to send in: {self.out}"
+        )
         if late:
-            print(f"not reached in time: {len(late)} rows, the first: {late[0]}; more time: --minutes")
+            print(
+                f"not reached in time: {len(late)} rows, the first: {late[0]}; more time: --minutes"
+            )
         for label in wrong:
             print(f"does not hold: {label}")
         if not wrong:
@@ -183,16 +230,28 @@ def without_dropout(settings: ModelConfig) -> ModelConfig:
 
 
 def compared(
-    shape: StepShape, exact: dict[str, Trained], device: torch.device, *, kind: str, precision: str, compiled: bool
+    shape: StepShape,
+    exact: dict[str, Trained],
+    device: torch.device,
+    *,
+    kind: str,
+    precision: str,
+    compiled: bool,
 ) -> dict[str, Any]:
-    """Train on the device, and in float64 on the CPU if that is not in `exact` yet; return the row."""
+    """Train on the device, and in float64 on the CPU if that is not in `exact` yet.
+
+    Return the row.
+    """
     if kind not in exact:
         exact[kind] = trained(shape, CPU, "float64", compiled=False)
     expected, found = exact[kind], trained(shape, device, precision, compiled=compiled)
-    differences = [abs(ours - theirs) for ours, theirs in zip(found.losses, expected.losses, strict=True)]
+    differences = [
+        abs(ours - theirs) for ours, theirs in zip(found.losses, expected.losses, strict=True)
+    ]
     difference = max(differences) / expected.losses[0]  # later losses may be near 0
     equal = (found.captions == expected.captions).all(-1).double().mean().item()
-    # Rounding in half of the bits may turn a word, so that captions are compared in full precision alone.
+    # Rounding in half of the bits may turn a word, so that captions are compared in full precision
+    # alone.
     holds = difference <= BOUNDS[precision] and (equal == 1 or precision != "float32")
     return {
         "difference": float(f"{difference:.2g}"),
@@ -245,17 +304,24 @@ def double(stream: Stream) -> Stream:
 
 
 def resumed(stage: str, device: torch.device) -> dict[str, Any]:
-    """Run a tiny training twice to its end, and once killed on the way and continued; compare the weights' bytes."""
+    """Run a tiny training twice to its end, and once killed on the way and continued.
+
+    Compare the weights' bytes.
+    """
     with TemporaryDirectory(prefix="recap-gpu-") as name:
         first, second, killed = (Path(name) / each for each in ("first", "second", "killed"))
-        process = subprocess.Popen(**train_command(stage, device, killed), stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            **train_command(stage, device, killed), stderr=subprocess.DEVNULL
+        )
         while process.poll() is None and not (killed / STATE).exists():
             time.sleep(0.001)
         process.kill()  # after the first epoch
         if process.wait() == 0:
             raise RecapError("the training ended before it could be killed; run this again")
         for folder in (first, second, killed):
-            done = subprocess.run(**train_command(stage, device, folder), capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                **train_command(stage, device, folder), capture_output=True, text=True, check=False
+            )
             if done.returncode != 0:
                 raise RecapError(f"the {folder.name} training of {stage} failed: {done.stderr}")
         weights = [sha256_file(folder / BEST) for folder in (first, second, killed)]
@@ -270,14 +336,23 @@ def train_command(stage: str, device: torch.device, folder: Path) -> dict[str, A
 
 
 def train(stage: str, device: str, folder: str) -> None:
-    """Train a tiny model by a stage, xe or scst, with dropout; continue if the folder has a state."""
+    """Train a tiny model by a stage, xe or scst, with dropout.
+
+    Continue if the folder has a state.
+    """
     torch.set_num_threads(1)
     if device == "cuda":
         prepare_gpu(tf32=True)
     torch.manual_seed(0)
     settings = {"epochs": EPOCHS, "learning_rate": 1e-3, "images_per_batch": 5}
-    tiny = next(each for each in paper_shapes(tiny=True, precisions=["float32"]) if each.model.kind == KILLED)
-    shape = replace(tiny, settings=CrossEntropy(**settings) if stage == "xe" else SelfCritical(**settings))
+    tiny = next(
+        each
+        for each in paper_shapes(tiny=True, precisions=["float32"])
+        if each.model.kind == KILLED
+    )
+    shape = replace(
+        tiny, settings=CrossEntropy(**settings) if stage == "xe" else SelfCritical(**settings)
+    )
     trial = Trial(shape, torch.device(device))
     features, captions = InMemory(trial.images(TRAINED)), trial.captions(TRAINED)
     Path(folder).mkdir(exist_ok=True)
@@ -309,14 +384,24 @@ def product_rate(device: torch.device, precision: str, *, tiny: bool) -> dict[st
     edge = 256 if tiny else 8192 if device.type == "cuda" else 1024
     with mixed("bf16" if precision == "bf16" else "float32", device), torch.no_grad():
         left, right = torch.rand(2, edge, edge, device=device)
-        return {"tflops": rounded(2 * edge**3 / quickest(lambda: left @ right, device) / 1e12), "holds": True}
+        return {
+            "tflops": rounded(2 * edge**3 / quickest(lambda: left @ right, device) / 1e12),
+            "holds": True,
+        }
 
 
 def picture_rate(device: torch.device, backbone: str) -> dict[str, Any]:
     """Time a batch of pictures through a backbone with random weights."""
-    settings = GridFeatures.model_validate({"kind": "grid", "backbone": backbone, "weights": "random", "grid": 7})
-    encoder, count = Backbone(settings, weights=None, device=device), 32 if device.type == "cuda" else 2
-    pictures = torch.randint(256, (count, settings.image_size, settings.image_size, 3), dtype=torch.uint8)
+    settings = GridFeatures.model_validate(
+        {"kind": "grid", "backbone": backbone, "weights": "random", "grid": 7}
+    )
+    encoder, count = (
+        Backbone(settings, weights=None, device=device),
+        32 if device.type == "cuda" else 2,
+    )
+    pictures = torch.randint(
+        256, (count, settings.image_size, settings.image_size, 3), dtype=torch.uint8
+    )
     rate = count / quickest(lambda: encoder.rows(pictures), device)
     return {"backbone": backbone, "pictures_per_second": rounded(rate), "holds": True}
 

@@ -21,7 +21,9 @@ from recap.settings import CrossEntropy, SelfCritical
 from recap.training.objectives import SelfCriticalObjective, of_tokens
 from recap.training.optim import build_optimizer
 
-SHAPES = f"3+3 layers of 512, 40 slots, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
+SHAPES = (
+    f"3+3 layers of 512, 40 slots, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
+)
 XE = CrossEntropy(epochs=1, learning_rate=1e-5, clip_value=None)
 SCST = SelfCritical(
     epochs=1,
@@ -35,7 +37,8 @@ SCST = SelfCritical(
 
 
 def model_of() -> M2:
-    """Return the released sizes, which are the defaults, with the same random weights at each call."""
+    """Return the released sizes, which are the defaults, with the same random weights at each
+    call."""
     torch.manual_seed(0)
     model = build_model({"kind": "m2"}, InputSpec({"main": FEATURES}, WORDS))
     assert isinstance(model, M2)
@@ -47,7 +50,9 @@ def plain_xe_loss(model: M2) -> Tensor:
     data = batch()
     rows = data.tokens.flatten(0, 1)
     features, mask = repeated(*vectors(data), CAPTIONS)
-    return padded_loss(plain_m2.scores(model, rows[:, :-1], plain_m2.encode(model, features, mask), mask), rows)
+    return padded_loss(
+        plain_m2.scores(model, rows[:, :-1], plain_m2.encode(model, features, mask), mask), rows
+    )
 
 
 def xe() -> Case:
@@ -59,7 +64,9 @@ def plain_scst_loss(model: M2, scorer: DictionaryCiderD) -> Tensor:
     """Beams with their graph, rewards from dictionaries against the mean of the image's beams."""
     data = batch()
     said, chosen = plain_m2.beam_search(model, *vectors(data), CAPTIONS, LENGTH, NEVER)
-    words = [[word for word in row if word not in (PAD, EOS)] for row in said.flatten(0, 1).tolist()]
+    words = [
+        [word for word in row if word not in (PAD, EOS)] for row in said.flatten(0, 1).tolist()
+    ]
     owners = [image for image in data.image_ids for _ in range(CAPTIONS)]
     rewards = torch.tensor(scorer.score(owners, words), dtype=chosen.dtype).view(-1, CAPTIONS)
     advantage = rewards - rewards.mean(1, keepdim=True)
@@ -79,7 +86,9 @@ def scst() -> Case:
         theirs, chosen = plain_m2.beam_search(slow, *vectors(data), CAPTIONS, LENGTH, NEVER)
     same = (said == theirs[..., : said.shape[-1]]).float().mean().item()
     difference = (scored.sum(-1) - chosen.sum(-1)).abs().max().item()
-    step = learner(model, build_optimizer(model.parameters(), SCST), SCST, lambda: objective(data).loss)
+    step = learner(
+        model, build_optimizer(model.parameters(), SCST), SCST, lambda: objective(data).loss
+    )
     scorer = DictionaryCiderD(references)
 
     def split() -> dict[str, object]:
@@ -90,7 +99,10 @@ def scst() -> Case:
         return {"split": {name: round(value, 4) for name, value in parts.items()}, **floor(step)}
 
     reference = plain_learner(slow, SCST, lambda: plain_scst_loss(slow, scorer))
-    agreement = f"{100 * same:.1f} % of the words equal, log-probabilities of a caption differ by {difference:.1e}"
+    agreement = (
+        f"{100 * same:.1f} % of the words equal, log-probabilities of a caption differ by "
+        f"{difference:.1e}"
+    )
     return Case("scst.m2", f"{SHAPES}, beam 5, length {LENGTH}", step, reference, agreement, split)
 
 
@@ -104,5 +116,14 @@ def beam() -> Case:
         return plain_m2.beam_search(slow, *vectors(data), 5, LENGTH)[0]
 
     same = (ours() == reference()).float().mean().item()
-    shapes = f"3+3 layers of 512, 40 slots, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
-    return Case("beam.m2", shapes, ours, reference, f"{100 * same:.1f} % of the words equal", lambda: floor(ours))
+    shapes = (
+        f"3+3 layers of 512, 40 slots, 10 images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
+    )
+    return Case(
+        "beam.m2",
+        shapes,
+        ours,
+        reference,
+        f"{100 * same:.1f} % of the words equal",
+        lambda: floor(ours),
+    )

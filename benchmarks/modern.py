@@ -1,10 +1,13 @@
-"""The Transformer as one would write it today in plain torch, beside ours: cross-entropy step and beam search.
+"""The Transformer as one would write it today in plain torch, beside ours: cross-entropy step and
+beam search.
 
-Fused attention, fused Adam, an image encoded once, keys and values of its regions projected once for its captions,
-captions padded to the longest; a static cache of keys and values, all beams of all images in one batch.
+Fused attention, fused Adam, an image encoded once, keys and values of its regions projected once
+for its captions, captions padded to the longest; a static cache of keys and values, all beams of
+all images in one batch.
 
-`OMP_NUM_THREADS=1 python -m benchmarks.modern --images 5 --rounds 7`: CPU seconds, ratio modern / ours within rounds.
-With `--repeat` the encoded image is repeated for each caption or beam and then projected, as most code does.
+`OMP_NUM_THREADS=1 python -m benchmarks.modern --images 5 --rounds 7`: CPU seconds, ratio modern /
+ours within rounds. With `--repeat` the encoded image is repeated for each caption or beam and then
+projected, as most code does.
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, image: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Whole sequences."""
         y = self.norms[0](x)
-        x = x + self.dropout(self.attention(y, *self.attention.project(y), causal=self.cross is not None))
+        x = x + self.dropout(
+            self.attention(y, *self.attention.project(y), causal=self.cross is not None)
+        )
         return self.rest(x, image)
 
     def step(self, x: Tensor, image: tuple[Tensor, Tensor], cache: Tensor, place: int) -> Tensor:
@@ -96,7 +101,8 @@ class Modern(nn.Module):
         self.dropout, self.output = nn.Dropout(0.1), nn.Linear(WIDTH, WORDS)
 
     def image(self, features: Tensor, times: int) -> list[tuple[Tensor, Tensor]]:
-        """Encode images [B, N, F] once -> each decoder layer's keys and values [B * times, H, N, K]."""
+        """Encode images [B, N, F] once -> each decoder layer's keys and values [B * times, H, N,
+        K]."""
         x = self.features(features)
         for layer in self.encoder:
             x = layer(x)
@@ -104,7 +110,10 @@ class Modern(nn.Module):
         if self.repeats:
             x, times = x.repeat_interleave(times, 0), 1
         pairs = [layer.cross.project(x) for layer in self.decoder]
-        return [(key.repeat_interleave(times, 0), value.repeat_interleave(times, 0)) for key, value in pairs]
+        return [
+            (key.repeat_interleave(times, 0), value.repeat_interleave(times, 0))
+            for key, value in pairs
+        ]
 
     def embed(self, words: Tensor, first: int = 0) -> Tensor:
         """Words [R, T] that begin at a place -> [R, T, D]."""
@@ -147,7 +156,9 @@ def step(images: int, modern: Modern) -> tuple[Callable[[], object], Callable[[]
     data, stage = batch(images), CrossEntropy(epochs=1, learning_rate=1e-5)
     model = models("transformer")[0]
     objective = CrossEntropyObjective(model, stage)
-    ours = learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
+    ours = learner(
+        model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss
+    )
     adam = torch.optim.Adam(modern.parameters(), lr=1e-5, fused=True)
     features = data.images.main.values
     return ours, learner(modern, adam, stage, lambda: modern(features, data.tokens))  # type: ignore[type-var]
@@ -155,7 +166,9 @@ def step(images: int, modern: Modern) -> tuple[Callable[[], object], Callable[[]
 
 def main() -> None:
     """Print a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--repeat", action="store_true")
@@ -164,7 +177,10 @@ def main() -> None:
     images = arguments.images
     torch.manual_seed(0)
     modern, features = Modern(repeats=arguments.repeat), batch(images).images.main.values
-    searches = search(models("transformer")[0].eval(), images=images), lambda: modern.eval().search(features)
+    searches = (
+        search(models("transformer")[0].eval(), images=images),
+        lambda: modern.eval().search(features),
+    )
     for name, (ours, theirs) in {"xe": step(images, modern), "beam": searches}.items():
         times = [(clocks(ours)[1], clocks(theirs)[1]) for _ in range(arguments.rounds + 1)][1:]
         ratios = sorted(their / our for our, their in times)

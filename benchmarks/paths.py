@@ -1,8 +1,10 @@
-"""What each fast path brings: a step or search with one of them switched off, beside the same with all.
+"""What each fast path brings: a step or search with one of them switched off, beside the same with
+all.
 
-`python -m benchmarks.paths xe.transformer xe.xlan xe.x_transformer --rounds 5` prints a JSON line for each: CPU seconds
-of one thread, and the ratio off / on of each path (median and range within alternated rounds): above 1, it is faster.
-A path that is no faster on any processor is to be removed. `--bf16` runs under autocast.
+`python -m benchmarks.paths xe.transformer xe.xlan xe.x_transformer --rounds 5` prints a JSON line
+for each: CPU seconds of one thread, and the ratio off / on of each path (median and range within
+alternated rounds): above 1, it is faster. A path that is no faster on any processor is to be
+removed. `--bf16` runs under autocast.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ SWITCHES = {
     "rows without padding, X-Transformer": lambda: patch.object(
         xlan.XTransformer, "decode_words", Captioner.decode_words
     ),
-    "one gradient of a loop's weight": lambda: patch("recap.models.recurrent.deferred_weight_grad", nullcontext),
+    "one gradient of a loop's weight": lambda: patch(
+        "recap.models.recurrent.deferred_weight_grad", nullcontext
+    ),
     "pooling in pieces": lambda: patch.object(xlan, "bilinear_pool", xlan.plain_bilinear_pool),
     "unfused attention in bf16": lambda: patch("recap.nn.attention.fast", lambda: False),
 }
@@ -41,7 +45,9 @@ MATTERS = {  # the paths that a kind has, beside the first two
 
 def main() -> None:
     """Print a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("figures", nargs="+", help="as for `benchmarks.versions`")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
@@ -62,7 +68,11 @@ def main() -> None:
                     run()
                     row[path] = time.process_time() - start
             times.append(row)
-        found: dict[str, object] = {"name": name, "processor": torch.backends.cpu.get_cpu_capability(), **machine()}
+        found: dict[str, object] = {
+            "name": name,
+            "processor": torch.backends.cpu.get_cpu_capability(),
+            **machine(),
+        }
         found["cpu_seconds"] = round(statistics.median(row["on"] for row in times[1:]), 3)
         for path in paths:
             ratios = sorted(row[path] / row["on"] for row in times[1:])

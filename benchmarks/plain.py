@@ -1,7 +1,9 @@
-"""What released captioning code does, written plainly on the same weights: the reference of every speed-up.
+"""What released captioning code does, written plainly on the same weights: the reference of every
+speed-up.
 
-Features are repeated for each caption and encoded once per caption; captions are padded to the longest; all tokens get
-logits; each word of a decoding encodes the whole prefix anew; scores are sorted completely; sampling keeps its graph.
+Features are repeated for each caption and encoded once per caption; captions are padded to the
+longest; all tokens get logits; each word of a decoding encodes the whole prefix anew; scores are
+sorted completely; sampling keeps its graph.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ PAD, BOS, EOS = 0, 1, 2
 
 
 class PlainAttention(Attention):
-    """softmax(QK'/sqrt K) V with every tensor in between kept; shares the projections of a `MultiHeadAttention`."""
+    """softmax(QK'/sqrt K) V with every tensor in between kept.
+
+    Shares the projections of a `MultiHeadAttention`.
+    """
 
     def __init__(self, of: MultiHeadAttention) -> None:
         super().__init__()
@@ -52,7 +57,9 @@ def plainly(model: Captioner) -> Captioner:
             if isinstance(child, MultiHeadAttention):
                 setattr(module, name, PlainAttention(child))
             elif isinstance(child, Linear):
-                plain = nn.Linear(child.in_features, child.out_features, bias=child.bias is not None)
+                plain = nn.Linear(
+                    child.in_features, child.out_features, bias=child.bias is not None
+                )
                 plain.weight, plain.bias = child.weight, child.bias
                 setattr(module, name, plain)
     if isinstance(model, Transformer):
@@ -66,7 +73,8 @@ def repeated(features: Tensor, mask: Tensor, times: int) -> tuple[Tensor, Tensor
 
 
 def cross_entropy(model: Captioner, features: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
-    """Loss of captions [B, C, T + 1]: every caption encodes its image, every position gets logits."""
+    """Loss of captions [B, C, T + 1]: every caption encodes its image, every position gets
+    logits."""
     memory = model.encode(Images.of(*repeated(features, mask, tokens.shape[1])))
     rows = tokens.flatten(0, 1)
     log_probabilities = model.logits(model.decode(rows[:, None, :-1], memory))[:, 0].log_softmax(-1)
@@ -76,7 +84,10 @@ def cross_entropy(model: Captioner, features: Tensor, mask: Tensor, tokens: Tens
 
 
 def sample(model: Captioner, memory: Memory, length: int) -> tuple[Tensor, Tensor]:
-    """Draw one caption per row, encoding the prefix anew for each word; log-probabilities keep their graph."""
+    """Draw one caption per row, encoding the prefix anew for each word.
+
+    Log-probabilities keep their graph.
+    """
     rows = memory.values.shape[0]
     words = torch.full((rows, 1), BOS, dtype=torch.long)
     chosen = []
@@ -112,7 +123,8 @@ class Beams:
 
 @torch.no_grad()
 def beam_search(model: Captioner, features: Tensor, mask: Tensor, beam: int, length: int) -> Tensor:
-    """Beam search that repeats the memory for each beam and encodes the prefix anew for each word."""
+    """Beam search that repeats the memory for each beam and encodes the prefix anew for each
+    word."""
     images, beams = len(features), Beams(len(features), beam)
     memory = model.encode(Images.of(features, mask))
     memory = Memory(*repeated(memory.values, memory.mask, beam))
@@ -123,7 +135,10 @@ def beam_search(model: Captioner, features: Tensor, mask: Tensor, beam: int, len
 
 
 class DictionaryCiderD:
-    """CIDEr-D with n-grams as tuples in dictionaries; references are counted again for every candidate."""
+    """CIDEr-D with n-grams as tuples in dictionaries.
+
+    References are counted again for every candidate.
+    """
 
     def __init__(self, references: dict[int, list[list[int]]]) -> None:
         self.references = references
@@ -134,7 +149,12 @@ class DictionaryCiderD:
 
     def score(self, images: list[int], candidates: list[list[int]]) -> np.ndarray:
         """Score each candidate."""
-        return np.array([self._one(self.references[i], words) for i, words in zip(images, candidates, strict=True)])
+        return np.array(
+            [
+                self._one(self.references[i], words)
+                for i, words in zip(images, candidates, strict=True)
+            ]
+        )
 
     def _one(self, references: list[list[int]], candidate: list[int]) -> float:
         mine, norms, size = self._vector(candidate)
@@ -156,9 +176,15 @@ class DictionaryCiderD:
         for gram, count in _grams(caption):
             weight = count * (self.log_documents - math.log(max(1.0, self.frequency.get(gram, 0))))
             vectors[len(gram) - 1][gram] = weight
-        return vectors, [math.sqrt(sum(w * w for w in v.values())) for v in vectors], max(0, len(caption) - 1)
+        return (
+            vectors,
+            [math.sqrt(sum(w * w for w in v.values())) for v in vectors],
+            max(0, len(caption) - 1),
+        )
 
 
 def _grams(caption: list[int]) -> Iterator[tuple[tuple[int, ...], int]]:
-    counts = Counter(tuple(caption[i : i + n]) for n in range(1, 5) for i in range(len(caption) - n + 1))
+    counts = Counter(
+        tuple(caption[i : i + n]) for n in range(1, 5) for i in range(len(caption) - n + 1)
+    )
     yield from counts.items()

@@ -1,8 +1,8 @@
 """AoANet as released code computes it, on the weights of our model: the reference of its figures.
 
-Features are repeated for each caption and refined once per caption; the decoder makes its logits word by word, with one
-product for keys and values.
-R rows (images times captions), T words, N vectors, D width, H heads.
+Features are repeated for each caption and refined once per caption; the decoder makes its logits
+word by word, with one product for keys and values. R rows (images times captions), T words, N
+vectors, D width, H heads.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ def heads(x: Tensor, of: DotProductAttention) -> Tensor:
     return x.view(*x.shape[:2], of.heads, -1).transpose(1, 2)
 
 
-def attend(of: DotProductAttention, query: Tensor, pair: tuple[Tensor, Tensor], hidden: Tensor) -> Tensor:
-    """Query [R, T, D], not yet projected, on keys and values [R, N, D]; hidden [R, 1, 1, N], True = hide."""
+def attend(
+    of: DotProductAttention, query: Tensor, pair: tuple[Tensor, Tensor], hidden: Tensor
+) -> Tensor:
+    """Query [R, T, D], not yet projected, on keys and values [R, N, D].
+
+    Hidden [R, 1, 1, N], True = hide.
+    """
     q, k, v = (heads(x, of) for x in (linear(query, of.query.weight, of.query.bias), *pair))
     scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(hidden, -1e9)
     return (of.dropout(scores.softmax(-1)) @ v).transpose(1, 2).flatten(2)
@@ -44,7 +49,9 @@ def encode(model: AoANet, features: Tensor, mask: Tensor) -> State:
         query, of = layer.around.norm(x), layer.attention
         found = attend(of.attention, query, key_value(of.attention, query), ~mask[:, None, None])
         joined = of.aoa.dropout(torch.cat([found, query], -1))
-        x = x + layer.around.dropout(glu(linear(joined, of.aoa.linear.weight, of.aoa.linear.bias), -1))
+        x = x + layer.around.dropout(
+            glu(linear(joined, of.aoa.linear.weight, of.aoa.linear.bias), -1)
+        )
     x = model.refiner_norm(x)
     return {"fixed.x": x, "fixed.mask": mask, "fixed.g": mean(x, mask)}
 
@@ -63,6 +70,8 @@ def step(model: AoANet, words: Tensor, state: State) -> tuple[Tensor, State]:
     h, c = nn.LSTMCell.forward(model.lstm, joined, (state["h"], state["c"]))
     pair, hidden = (state["fixed.k"], state["fixed.v"]), ~state["fixed.mask"][:, None, None]
     attended = attend(model.attention, model.query_norm(h)[:, None], pair, hidden)[:, 0]
-    context = glu(linear(torch.cat([attended, h], -1), model.aoa.linear.weight, model.aoa.linear.bias), -1)
+    context = glu(
+        linear(torch.cat([attended, h], -1), model.aoa.linear.weight, model.aoa.linear.bias), -1
+    )
     scores = linear(model.output_dropout(context), model.output.weight, model.output.bias)
     return scores, state | {"h": h, "c": c, "context": context}

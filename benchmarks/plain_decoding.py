@@ -1,7 +1,8 @@
-"""Loss, sampling, greedy and beam search over a plain step: caches are copied, every score of the vocabulary is sorted.
+"""Loss, sampling, greedy and beam search over a plain step: caches are copied, every score of the
+vocabulary is sorted.
 
-A step takes words [R] and the state of rows, a mapping of tensors; what is named "fixed..." belongs to the image and is
-copied to its rows once.
+A step takes words [R] and the state of rows, a mapping of tensors; what is named "fixed..." belongs
+to the image and is copied to its rows once.
 """
 
 from __future__ import annotations
@@ -21,20 +22,28 @@ NEVER = torch.tensor([0, 1, 3])  # <pad>, <bos>, <unk>: not said in self-critica
 def padded_loss(scores: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Tensor:
     """Mean over the words of captions [R, T + 1] whose every place has scores [R, T, V].
 
-    With smoothing s: the divergence from a table of targets as large as the scores, 1 - s at the word, the rest shared.
+    With smoothing s: the divergence from a table of targets as large as the scores, 1 - s at the
+    word, the rest shared.
     """
     logged, right = scores.log_softmax(-1), tokens[:, 1:, None]
     real = (right[..., 0] != PAD).to(logged.dtype)
     if smoothing:
-        target = torch.full_like(logged, smoothing / (logged.shape[-1] - 1)).scatter_(-1, right, 1 - smoothing)
+        target = torch.full_like(logged, smoothing / (logged.shape[-1] - 1)).scatter_(
+            -1, right, 1 - smoothing
+        )
         losses = kl_div(logged, target, reduction="none").sum(-1)
     else:
         losses = -logged.gather(-1, right)[..., 0]
     return (losses * real).sum() / real.sum()
 
 
-def sample(step: Step, model: Any, state: State, length: int, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Draw one caption per row, or say the words of `said` [R, T]; log-probabilities [R, T] keep their graph."""
+def sample(
+    step: Step, model: Any, state: State, length: int, said: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw one caption per row, or say the words of `said` [R, T].
+
+    Log-probabilities [R, T] keep their graph.
+    """
     rows = len(state["fixed.g"])
     words = torch.full((rows,), BOS, dtype=torch.long)
     done = torch.zeros(rows, dtype=torch.bool)
@@ -44,7 +53,9 @@ def sample(step: Step, model: Any, state: State, length: int, said: Tensor | Non
         scores = scores.index_fill(-1, NEVER, -torch.inf).log_softmax(-1)
         words = torch.multinomial(scores.exp(), 1)[:, 0] if said is None else said[:, place]
         words = torch.where(done, PAD, words)
-        chosen.append(torch.where(done | (words == PAD), 0.0, scores.gather(1, words[:, None])[:, 0]))
+        chosen.append(
+            torch.where(done | (words == PAD), 0.0, scores.gather(1, words[:, None])[:, 0])
+        )
         done = done | (words == EOS)
         drawn.append(words)
     return torch.stack(drawn, 1), torch.stack(chosen, 1)
@@ -83,9 +94,13 @@ def beam_search(step: Step, model: Any, state: State, beam: int, length: int) ->
         best, flat = scores.flatten(1).sort(1, descending=True)
         total, flat = best[:, :beam], flat[:, :beam]
         parents, new = flat // scores.shape[-1], flat % scores.shape[-1]
-        history = torch.cat([history.gather(1, parents[..., None].expand_as(history)), new[..., None]], 2)
+        history = torch.cat(
+            [history.gather(1, parents[..., None].expand_as(history)), new[..., None]], 2
+        )
         done = done.gather(1, parents) | (new == EOS)
         rows = (first + parents).flatten()
-        state = {n: v if n.startswith("fixed") else v.index_select(0, rows) for n, v in state.items()}
+        state = {
+            n: v if n.startswith("fixed") else v.index_select(0, rows) for n, v in state.items()
+        }
         words = new.flatten()
     return history

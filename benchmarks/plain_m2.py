@@ -1,10 +1,11 @@
 """M2 as released code computes it, on the weights of our model: the reference of its figures.
 
-Learning: every caption encodes its image, every place gets logits. Decoding: beams are rows of their own; the inputs of
-the words so far are kept, so that their keys and values are projected anew for each word, and so are those of all
-encoder levels, for every beam; the features, which nothing reads any more, are moved with the beams; all scores are
-sorted. In self-critical training the search keeps its graph.
-R rows (images times captions or beams), T words, N vectors, L levels, D width, H heads.
+Learning: every caption encodes its image, every place gets logits. Decoding: beams are rows of
+their own; the inputs of the words so far are kept, so that their keys and values are projected anew
+for each word, and so are those of all encoder levels, for every beam; the features, which nothing
+reads any more, are moved with the beams; all scores are sorted. In self-critical training the
+search keeps its graph. R rows (images times captions or beams), T words, N vectors, L levels, D
+width, H heads.
 """
 
 from __future__ import annotations
@@ -33,15 +34,25 @@ def heads(x: Tensor, of: MultiHeadAttention) -> Tensor:
 
 
 def attend(of: MultiHeadAttention, query: Tensor, source: Tensor, hidden: Tensor | None) -> Tensor:
-    """Query [R, T, D] on source [R, N, D], projected here; hidden [R or 1, 1, T or 1, N], True = hide."""
+    """Query [R, T, D] on source [R, N, D], projected here.
+
+    Hidden [R or 1, 1, T or 1, N], True = hide.
+    """
     k, v = product(of.key, source), product(of.value, source)
     if isinstance(of, MemoryAttention):
-        memory = of.memory_key * math.sqrt(of.memory_key.shape[-1] // of.heads), of.memory_value * math.sqrt(of.slots)
-        k, v = (torch.cat([x, m.expand(len(x), -1, -1)], 1) for x, m in zip((k, v), memory, strict=True))
+        memory = (
+            of.memory_key * math.sqrt(of.memory_key.shape[-1] // of.heads),
+            of.memory_value * math.sqrt(of.slots),
+        )
+        k, v = (
+            torch.cat([x, m.expand(len(x), -1, -1)], 1) for x, m in zip((k, v), memory, strict=True)
+        )
     q, k, v = (heads(x, of) for x in (product(of.query, query), k, v))
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     if hidden is not None:
-        scores[..., : hidden.shape[-1]] = scores[..., : hidden.shape[-1]].masked_fill(hidden, -torch.inf)
+        scores[..., : hidden.shape[-1]] = scores[..., : hidden.shape[-1]].masked_fill(
+            hidden, -torch.inf
+        )
     return product(of.output, (scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
@@ -59,16 +70,25 @@ def feed_forward(layer, x: Tensor) -> Tensor:
 
 def encode(model: M2, features: Tensor, mask: Tensor) -> Tensor:
     """Features [R, N, F] -> levels [R, L, N, D]."""
-    x = model.feature_norm(model.feature_dropout(torch.relu(product(model.feature_embedding, features))))
+    x = model.feature_norm(
+        model.feature_dropout(torch.relu(product(model.feature_embedding, features)))
+    )
     hidden, levels = ~mask[:, None, None], []
     for layer in model.encoder:
-        x = feed_forward(layer, add_norm(layer.around_attention, x, attend(layer.attention, x, x, hidden)))
+        x = feed_forward(
+            layer, add_norm(layer.around_attention, x, attend(layer.attention, x, x, hidden))
+        )
         levels.append(x)
     return torch.stack(levels, 1)
 
 
 def decoder_layer(
-    layer: MeshedDecoderLayer, x: Tensor, words: Tensor, later: Tensor | None, levels: Tensor, hidden: Tensor
+    layer: MeshedDecoderLayer,
+    x: Tensor,
+    words: Tensor,
+    later: Tensor | None,
+    levels: Tensor,
+    hidden: Tensor,
 ) -> Tensor:
     """One layer of words x [R, T, D], which see `words` [R, T', D] and all levels [R, L, N, D]."""
     s = add_norm(layer.around_attention, x, attend(layer.attention, x, words, later))
@@ -91,14 +111,17 @@ def scores(model: M2, words: Tensor, levels: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass
 class Rows:
-    """What moves with the beams: the features, and the inputs of each layer for the words so far, [R, T, D]."""
+    """What moves with the beams: the features, and the inputs of each layer for the words so far,
+    [R, T, D]."""
 
     features: Tensor
     inputs: list[Tensor]
 
     def moved(self, rows: Tensor) -> Rows:
         """Return the rows that continue `rows`, as copies."""
-        return Rows(self.features.index_select(0, rows), [x.index_select(0, rows) for x in self.inputs])
+        return Rows(
+            self.features.index_select(0, rows), [x.index_select(0, rows) for x in self.inputs]
+        )
 
 
 def step(model: M2, words: Tensor, state: Rows, levels: Tensor, mask: Tensor) -> Tensor:
@@ -113,7 +136,8 @@ def step(model: M2, words: Tensor, state: Rows, levels: Tensor, mask: Tensor) ->
 def beam_search(
     model: M2, features: Tensor, mask: Tensor, beam: int, length: int, never: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return words [B, K, T], best first, and their log-probabilities [B, K, T], with a graph if gradients are on.
+    """Return words [B, K, T], best first, and their log-probabilities [B, K, T], with a graph if
+    gradients are on.
 
     Args:
         model: the captioner.
@@ -126,7 +150,10 @@ def beam_search(
     state = Rows(features, [levels.new_zeros(images, 0, levels.shape[-1]) for _ in model.decoder])
     words = torch.full((images, 1), BOS, dtype=torch.long)
     total, chosen = torch.zeros(images, 1), torch.zeros(images, 1, 0)
-    done, history = torch.zeros(images, 1, dtype=torch.bool), torch.zeros(images, 1, 0, dtype=torch.long)
+    done, history = (
+        torch.zeros(images, 1, dtype=torch.bool),
+        torch.zeros(images, 1, 0, dtype=torch.long),
+    )
     for _ in range(length):
         found = step(model, words.flatten(), state, levels, mask)
         if never is not None:
@@ -137,9 +164,16 @@ def beam_search(
         flat = (total[..., None] + found).flatten(1).sort(1, descending=True)[1][:, :beam]
         parents, words = flat // found.shape[-1], flat % found.shape[-1]
         new = found.flatten(1).gather(1, flat)
-        chosen = torch.cat([chosen.gather(1, parents[..., None].expand(-1, -1, chosen.shape[2])), new[..., None]], 2)
+        chosen = torch.cat(
+            [chosen.gather(1, parents[..., None].expand(-1, -1, chosen.shape[2])), new[..., None]],
+            2,
+        )
         history = torch.cat(
-            [history.gather(1, parents[..., None].expand(-1, -1, history.shape[2])), words[..., None]], 2
+            [
+                history.gather(1, parents[..., None].expand(-1, -1, history.shape[2])),
+                words[..., None],
+            ],
+            2,
         )
         total = total.gather(1, parents) + new
         done = done.gather(1, parents) | (words == EOS)

@@ -1,9 +1,10 @@
 """VisualGPT as released code computes it, on the weights of our model: the reference of its figure.
 
-Every caption encodes its image and projects its levels' keys and values, every level projects the query anew, and every
-place, padded ones among them, passes all layers and gets logits. Decoding keeps keys and values of the words, which
-move with their beams by copying, and projects those of all levels anew for every beam and word.
-R rows (images times captions), T words, N vectors, L levels, D width.
+Every caption encodes its image and projects its levels' keys and values, every level projects the
+query anew, and every place, padded ones among them, passes all layers and gets logits. Decoding
+keeps keys and values of the words, which move with their beams by copying, and projects those of
+all levels anew for every beam and word. R rows (images times captions), T words, N vectors, L
+levels, D width.
 """
 
 from __future__ import annotations
@@ -26,10 +27,17 @@ def pair_of(of: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attend(
-    of: nn.Module, query: Tensor, pair: tuple[Tensor, Tensor], hidden: Tensor | None, dropped: float = 0.0
+    of: nn.Module,
+    query: Tensor,
+    pair: tuple[Tensor, Tensor],
+    hidden: Tensor | None,
+    dropped: float = 0.0,
 ) -> Tensor:
     """Query [R, T, D] on keys and values [R, N, D]; hidden [R or 1, 1, T or 1, N], True = hide."""
-    q, k, v = (x.view(*x.shape[:2], of.heads, -1).transpose(1, 2) for x in (product(of.query, query), *pair))
+    q, k, v = (
+        x.view(*x.shape[:2], of.heads, -1).transpose(1, 2)
+        for x in (product(of.query, query), *pair)
+    )
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     scores = scores if hidden is None else scores.masked_fill(hidden, -1e4)
     weights = dropout(scores.softmax(-1), dropped, of.training)
@@ -43,7 +51,10 @@ def encode(model: VisualGpt, features: Tensor, mask: Tensor) -> list[Tensor]:
     for layer in model.encoder:
         around, after, inner = layer.around_attention, layer.around_feed_forward, layer.feed_forward
         x = around.norm(
-            x + around.dropout(attend(layer.attention, x, pair_of(layer.attention, x), ~mask[:, None, None]))
+            x
+            + around.dropout(
+                attend(layer.attention, x, pair_of(layer.attention, x), ~mask[:, None, None])
+            )
         )
         found = product(inner.outer, inner.dropout(torch.relu(product(inner.inner, x))))
         x = after.norm(x + after.dropout(found))
@@ -60,10 +71,15 @@ def block(
     real: Tensor | float,
     past: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """One block of words x [R, T, D], and keys and values, `past` with them; `real` [R, T, 1] is 0 at padding."""
+    """One block of words x [R, T, D], and keys and values, `past` with them.
+
+    `real` [R, T, 1] is 0 at padding.
+    """
     normed = of.attention_norm(x)
     own = pair_of(of.attention, normed)
-    own = own if past is None else (torch.cat([past[0], own[0]], 1), torch.cat([past[1], own[1]], 1))
+    own = (
+        own if past is None else (torch.cat([past[0], own[0]], 1), torch.cat([past[1], own[1]], 1))
+    )
     state = of.dropout(x + attend(of.attention, normed, own, later))
     gate, total = of.fusion.gate, torch.zeros_like(state)
     for level, learnt in zip(levels, gate.gates, strict=True):
@@ -74,7 +90,9 @@ def block(
         total = total + language * state + visual * seen
     fused = total / math.sqrt(len(levels)) * real
     inner = of.feed_forward
-    found = product(inner.outer, gelu(product(inner.inner, of.feed_forward_norm(fused)), approximate="tanh"))
+    found = product(
+        inner.outer, gelu(product(inner.inner, of.feed_forward_norm(fused)), approximate="tanh")
+    )
     return of.dropout(fused + found) * real, own
 
 
@@ -93,7 +111,9 @@ def start(model: VisualGpt, features: Tensor, mask: Tensor) -> State:
     levels = encode(model, features, mask)
     state = {f"fixed.{number}": level for number, level in enumerate(levels)} | {"fixed.g": mask}
     none = levels[0][:, :0]
-    return state | {f"{name}{number}": none for name in "kv" for number in range(len(model.decoder.blocks))}
+    return state | {
+        f"{name}{number}": none for name in "kv" for number in range(len(model.decoder.blocks))
+    }
 
 
 def step(model: VisualGpt, words: Tensor, state: State) -> tuple[Tensor, State]:
@@ -101,7 +121,10 @@ def step(model: VisualGpt, words: Tensor, state: State) -> tuple[Tensor, State]:
     state, place = dict(state), state["k0"].shape[1]
     levels = [state[f"fixed.{number}"] for number in range(len(model.encoder))]
     hidden = ~state["fixed.g"][:, None, None]
-    x = model.decoder.word_embedding(words[:, None]) + model.decoder.position_embedding.weight[place]
+    x = (
+        model.decoder.word_embedding(words[:, None])
+        + model.decoder.position_embedding.weight[place]
+    )
     for number, of in enumerate(model.decoder.blocks):
         x, own = block(of, x, levels, None, hidden, 1.0, (state[f"k{number}"], state[f"v{number}"]))
         state[f"k{number}"], state[f"v{number}"] = own

@@ -1,10 +1,11 @@
-"""X-LAN and X-Transformer as released code computes them, on the weights of our models: the reference of their figures.
+"""X-LAN and X-Transformer as released code computes them, on the weights of our models: the
+reference of their figures.
 
-Every caption or sample is a row of its own, with copies of its image's vectors: X-LAN copies them after encoding when
-it learns captions, everything else before. q * k is laid out for every pair of query and vector. X-LAN makes its
-logits word by word. Decoding keeps projected keys, concatenates and reorders those of the words by copying, and sorts
-all scores.
-R rows (images times captions), T words, N vectors, D width, H heads.
+Every caption or sample is a row of its own, with copies of its image's vectors: X-LAN copies them
+after encoding when it learns captions, everything else before. q * k is laid out for every pair of
+query and vector. X-LAN makes its logits word by word. Decoding keeps projected keys, concatenates
+and reorders those of the words by copying, and sorts all scores. R rows (images times captions), T
+words, N vectors, D width, H heads.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def product(of: nn.Linear, x: Tensor) -> Tensor:
 
 
 def project(of: Projection, x: Tensor) -> Tensor:
-    """Linear, activation, group norm: [R, T, D] -> [R, H, T, K], laid out so that no q * k has to be copied."""
+    """Linear, activation, group norm: [R, T, D] -> [R, H, T, K], laid out so that no q * k has to
+    be copied."""
     y = of.activation(product(of.linear, x))
     heads = of.norm.num_groups
     y = group_norm(y.flatten(0, 1), heads, of.norm.weight, of.norm.bias, of.norm.eps).view_as(y)
@@ -58,7 +60,9 @@ def attend(of: XLinear, query: Tensor, pair: tuple[Tensor, Tensor], visible: Ten
 
 def mix(of: FeatureMix, g: Tensor, x: Tensor) -> Tensor:
     """norm(dropout(ReLU(W [g ; x])) + x), a copy of g beside every x."""
-    return of.norm(of.dropout(torch.relu(product(of.linear, torch.cat([g.expand_as(x), x], -1)))) + x)
+    return of.norm(
+        of.dropout(torch.relu(product(of.linear, torch.cat([g.expand_as(x), x], -1)))) + x
+    )
 
 
 def mean(x: Tensor, mask: Tensor) -> Tensor:
@@ -87,7 +91,9 @@ def encode(model: Any, features: Tensor, mask: Tensor) -> State:
         g = model.encoder.norm(product(model.encoder.projection, torch.cat(summaries, -1)))
     else:
         for layer in model.encoder:
-            g = layer.dropout(attend(layer.block, summaries[-1], keys(layer.block, x), mask[:, None]))
+            g = layer.dropout(
+                attend(layer.block, summaries[-1], keys(layer.block, x), mask[:, None])
+            )
             x = update(layer.update, g, x)
             summaries.append(g)
         g = model.global_norm(product(model.global_projection, torch.cat(summaries, -1)))
@@ -116,9 +122,15 @@ def xlan_step(model: Any, words: Tensor, state: State) -> tuple[Tensor, State]:
     h, c = nn.LSTMCell.forward(model.lstm, torch.cat([word, context], -1), (state["h"], state["c"]))
     pair = state["fixed.k"], state["fixed.v"]
     attended = attend(model.attention, h[:, None], pair, state["fixed.mask"][:, None])[:, 0]
-    joined = model.attended.norm(product(model.attended.linear, torch.cat([h, model.attention_dropout(attended)], -1)))
+    joined = model.attended.norm(
+        product(model.attended.linear, torch.cat([h, model.attention_dropout(attended)], -1))
+    )
     context = glu(product(model.attended.gate, torch.cat([joined, h], -1)), -1)
-    return product(model.output, model.output_dropout(context)), state | {"h": h, "c": c, "context": context}
+    return product(model.output, model.output_dropout(context)), state | {
+        "h": h,
+        "c": c,
+        "context": context,
+    }
 
 
 def by_word(start: Start, step: Step, model: Any, words: Tensor, encoded: State) -> Tensor:
@@ -175,17 +187,25 @@ def x_transformer_scores(model: Any, words: Tensor, encoded: State) -> Tensor:
 
 
 def _embedded(model: Any, words: Tensor, place: int) -> Tensor:
-    x = model.word_embedding(words) * math.sqrt(model.d_model) + model.positions[place : place + words.shape[1]]
+    x = (
+        model.word_embedding(words) * math.sqrt(model.d_model)
+        + model.positions[place : place + words.shape[1]]
+    )
     return model.word_dropout(model.word_norm(x))
 
 
 def _first(model: Any, state: State, so_far: Tensor) -> Tensor:
     image, words = model.image_side, model.word_side
-    a, b = (of.norm(celu(product(of.linear, x), 1.3)) for of, x in ((image, state["fixed.g"]), (words, so_far)))
+    a, b = (
+        of.norm(celu(product(of.linear, x), 1.3))
+        for of, x in ((image, state["fixed.g"]), (words, so_far))
+    )
     return model.dropout(a * b)
 
 
-def _layer(layer: Any, g: Tensor, x: Tensor, state: State, index: int, visible: Tensor) -> tuple[Tensor, Tensor]:
+def _layer(
+    layer: Any, g: Tensor, x: Tensor, state: State, index: int, visible: Tensor
+) -> tuple[Tensor, Tensor]:
     own, image = ((state[f"{p}{index}.k"], state[f"{p}{index}.v"]) for p in ("", "fixed."))
     y = x + layer.dropout(attend(layer.words, g, own, visible))
     seen = attend(layer.image, layer.words_norm(y), image, state["fixed.mask"][:, None])

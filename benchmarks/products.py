@@ -1,8 +1,10 @@
-"""Rates of products by torch's own library and by oneDNN: the measurements behind `ONEDNN` of `recap.nn.fast`.
+"""Rates of products by torch's own library and by oneDNN: the measurements behind `ONEDNN` of
+`recap.nn.fast`.
 
-`OMP_NUM_THREADS=1 python -m benchmarks.products` prints a JSON line for each kind and size: GFLOP per CPU second, the
-best of some alternated rounds. A product of few rows is one of a search, whose weight oneDNN may have packed before.
-`ATEN_CPU_CAPABILITY=avx2` changes the class that torch names, and not what the two libraries do.
+`OMP_NUM_THREADS=1 python -m benchmarks.products` prints a JSON line for each kind and size: GFLOP
+per CPU second, the best of some alternated rounds. A product of few rows is one of a search, whose
+weight oneDNN may have packed before. `ATEN_CPU_CAPABILITY=avx2` changes the class that torch names,
+and not what the two libraries do.
 """
 
 from __future__ import annotations
@@ -59,7 +61,11 @@ def main() -> None:
     processor = torch.backends.cpu.get_cpu_capability()
     torch.manual_seed(0)
     for rows, inputs, outputs in SIZES:
-        x, weight, grad = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
+        x, weight, grad = (
+            torch.randn(rows, inputs),
+            torch.randn(outputs, inputs),
+            torch.randn(rows, outputs),
+        )
         kinds = {"forward": (x, weight), "of_rows": (grad, weight.mT), "of_weight": (grad.mT, x.mT)}
         for kind, (left, right) in kinds.items():
             ways = {
@@ -79,7 +85,14 @@ def main() -> None:
                 "packed": lambda x=x, packed=packed: onednn_product(x, packed, None),
             }
             found = rates(ways, 2 * rows * inputs * outputs, rounds)
-            show({"processor": processor, "kind": "few_rows", "size": [rows, inputs, outputs], **found})
+            show(
+                {
+                    "processor": processor,
+                    "kind": ("few_rows"),
+                    "size": [rows, inputs, outputs],
+                    **found,
+                }
+            )
 
 
 if __name__ == "__main__":

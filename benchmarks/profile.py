@@ -1,4 +1,5 @@
-"""Where the time of a training step goes: `python -m benchmarks.profile OUT.svg`, ours beside the plain reference.
+"""Where the time of a training step goes: `python -m benchmarks.profile OUT.svg`, ours beside the
+plain reference.
 
 Each bar is one step of torch's profiler, summed by kind of operation (self time on the processor).
 """
@@ -16,8 +17,23 @@ from benchmarks import train
 KINDS = {
     "products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "linear_pointwise"),
     "attention (fused)": ("flash_attention",),
-    "random numbers and dropout": ("bernoulli", "dropout", "aten::rand", "multinomial", "exponential"),
-    "copies and indexing": ("copy_", "index", "gather", "scatter", "cat", "clone", "fill_", "zero_"),
+    "random numbers and dropout": (
+        "bernoulli",
+        "dropout",
+        "aten::rand",
+        "multinomial",
+        "exponential",
+    ),
+    "copies and indexing": (
+        "copy_",
+        "index",
+        "gather",
+        "scatter",
+        "cat",
+        "clone",
+        "fill_",
+        "zero_",
+    ),
     "softmax": ("softmax",),
     "optimiser and clipping": ("adam", "Optimizer", "clamp", "addcdiv", "addcmul", "lerp", "sqrt"),
 }
@@ -30,7 +46,10 @@ def shares(step: Callable[[], object]) -> dict[str, float]:
         step()
     found: dict[str, float] = defaultdict(float)
     for event in profiler.key_averages():
-        kind = next((kind for kind, parts in KINDS.items() if any(part in event.key for part in parts)), "other")
+        kind = next(
+            (kind for kind, parts in KINDS.items() if any(part in event.key for part in parts)),
+            "other",
+        )
         found[kind] += event.self_cpu_time_total / 1e6
     return dict(found)
 
@@ -45,7 +64,13 @@ def main() -> None:
     bars = {"released way": shares(case.reference), "recap": shares(case.ours)}
     draw(bars, f"{case.name}: {case.shapes}", arguments.out)
     for name, parts in bars.items():
-        print(name, {kind: round(value, 3) for kind, value in sorted(parts.items(), key=lambda part: -part[1])})
+        print(
+            name,
+            {
+                kind: round(value, 3)
+                for kind, value in sorted(parts.items(), key=lambda part: -part[1])
+            },
+        )
 
 
 def draw(bars: dict[str, dict[str, float]], title: str, out: str) -> None:

@@ -1,6 +1,7 @@
 """The reward of self-critical training, ids to CIDEr-D; and the scores of an evaluation.
 
-`COCO_CAPTIONS` in the environment names a zip of COCO's annotations, whose sentences are scored, not invented ones.
+`COCO_CAPTIONS` in the environment names a zip of COCO's annotations, whose sentences are scored,
+not invented ones.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ def cider_d() -> Case:
     def caption() -> list[int]:
         return rng.zipf(1.3, size=rng.integers(8, 17)).clip(max=WORDS).tolist()
 
-    references = {image: [caption() for _ in range(REFERENCES)] for image in range(IMAGES * SAMPLES)}
+    references = {
+        image: [caption() for _ in range(REFERENCES)] for image in range(IMAGES * SAMPLES)
+    }
     candidates = [caption() for _ in range(IMAGES * SAMPLES)]
     scorer, images = CiderD(references), list(range(len(candidates)))
-    as_text = {image: [" ".join(map(str, words)) for words in rows] for image, rows in references.items()}
+    as_text = {
+        image: [" ".join(map(str, words)) for words in rows] for image, rows in references.items()
+    }
     hypotheses = {image: [" ".join(map(str, words))] for image, words in enumerate(candidates)}
 
     def ours() -> np.ndarray:
@@ -76,9 +81,15 @@ def evaluation(images: int = 1000) -> Case:
     def reference() -> list[float]:
         with redirect_stdout(StringIO()):
             said = {image: [{"caption": caption}] for image, caption in hypotheses.items()}
-            real = {image: [{"caption": caption} for caption in row] for image, row in references.items()}
+            real = {
+                image: [{"caption": caption} for caption in row]
+                for image, row in references.items()
+            }
             tokenized = [PTBTokenizer().tokenize(each) for each in (real, said)]
-            found = [scorer.compute_score(*tokenized)[0] for scorer in (Bleu(4), Meteor(), Rouge(), Cider())]
+            found = [
+                scorer.compute_score(*tokenized)[0]
+                for scorer in (Bleu(4), Meteor(), Rouge(), Cider())
+            ]
         return [found[0][-1], *map(float, found[1:])]
 
     difference = max(abs(a - b) for a, b in zip(ours(), reference(), strict=True))

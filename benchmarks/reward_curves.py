@@ -1,4 +1,5 @@
-"""Curves of healthy and broken second stages, from the tables of docs/development/recipes_photos.md.
+"""Curves of healthy and broken second stages, from the tables of
+docs/development/recipes_photos.md.
 
 python -m benchmarks.reward_curves          writes docs/images/reward.png
 """
@@ -30,7 +31,8 @@ def by_steps(page: str) -> dict[str, tuple[list[int], list[float]]]:
 
 
 def by_epochs(page: str) -> dict[str, tuple[list[float], list[float]]]:
-    """Return of each training from beams the validation CIDEr-D (epoch 0 first) and the reward of each epoch."""
+    """Return of each training from beams the validation CIDEr-D (epoch 0 first) and the reward of
+    each epoch."""
     return {
         name.replace("`", ""): ([float(begin), *numbers(scores)], numbers(rewards))
         for name, begin, scores, rewards in BEAMS.findall(page)
@@ -45,15 +47,26 @@ def main() -> None:
     from matplotlib import pyplot
 
     page = PAGE.read_text(encoding="utf-8")
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(10, 4), sharey=True, layout=("constrained")
+    )
     for name, (steps, scores) in by_steps(page).items():
         left.plot(steps, scores, marker="o", label=name)
     for name, (scores, rewards) in by_epochs(page).items():
         line = right.plot(range(len(scores)), scores, marker="o", label=f"from {name}")[0]
         last = len(scores) - 1, scores[-1]
-        right.annotate(f"{rewards[-1]:.0f}", last, (4, 4), textcoords="offset points", color=line.get_color())
-    left.set(xlabel="steps of the second stage", ylabel="validation CIDEr-D (%)", title="Samples (S1-S3), beams (S4)")
-    right.set(xlabel=f"epochs of {STEPS} steps", title="Beams; at the end of a curve: last training reward")
+        right.annotate(
+            f"{rewards[-1]:.0f}", last, (4, 4), textcoords=("offset points"), color=line.get_color()
+        )
+    left.set(
+        xlabel="steps of the second stage",
+        ylabel="validation CIDEr-D (%)",
+        title=("Samples (S1-S3), beams (S4)"),
+    )
+    right.set(
+        xlabel=f"epochs of {STEPS} steps",
+        title=("Beams; at the end of a curve: last training reward"),
+    )
     right.set_xticks(range(4))
     for axes in (left, right):
         axes.legend(fontsize="small")

@@ -1,4 +1,7 @@
-"""``make bench``: one JSON line a figure; ``python -m benchmarks.run xe.transformer --rounds 3`` measures one alone."""
+"""``make bench``: one JSON line a figure.
+
+``python -m benchmarks.run xe.transformer --rounds 3`` measures one alone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,18 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import acf, attention, beam, beside, features, m2, reward, stepwise, train, visual_gpt
+from benchmarks import (
+    acf,
+    attention,
+    beam,
+    beside,
+    features,
+    m2,
+    reward,
+    stepwise,
+    train,
+    visual_gpt,
+)
 from benchmarks.figures import Case, machine, measure, seconds, show
 from benchmarks.shapes import models
 
@@ -32,9 +46,15 @@ CASES: dict[str, Callable[[], Case]] = {
     "store.random_batch": features.random_batch,
 }
 for _kind in stepwise.MODELS:
-    CASES |= {f"{what.__name__}.{_kind}": partial(what, _kind) for what in (stepwise.xe, stepwise.scst, stepwise.beam)}
+    CASES |= {
+        f"{what.__name__}.{_kind}": partial(what, _kind)
+        for what in (stepwise.xe, stepwise.scst, stepwise.beam)
+    }
 for _kind in beside.BESIDE:
-    CASES |= {f"xe.{_kind}": partial(beside.xe, _kind), f"beam.{_kind}": partial(beside.search, _kind)}
+    CASES |= {
+        f"xe.{_kind}": partial(beside.xe, _kind),
+        f"beam.{_kind}": partial(beside.search, _kind),
+    }
 
 CURVES = {
     "images": (1, 5, 10, 20),
@@ -45,7 +65,8 @@ CURVES = {
 
 
 def curves() -> Iterator[dict[str, object]]:
-    """Seconds of one beam search as batch, beam, length and vocabulary grow from the common shapes."""
+    """Seconds of one beam search as batch, beam, length and vocabulary grow from the common
+    shapes."""
     common = models("transformer")[0].eval()
     for name, values in CURVES.items():
         for value in values:
@@ -54,13 +75,19 @@ def curves() -> Iterator[dict[str, object]]:
             else:
                 run = beam.search(common, **{name: value})
             run()
-            yield {"name": f"curve.beam.{name}", name: value, "seconds": round(min(seconds(run) for _ in range(2)), 4)}
+            yield {
+                "name": f"curve.beam.{name}",
+                name: value,
+                "seconds": round(min(seconds(run) for _ in range(2)), 4),
+            }
 
 
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[[], *CASES, "curves"], help="which figures; default: all")
+    parser.add_argument(
+        "names", nargs="*", choices=[[], *CASES, "curves"], help="which figures; default: all"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     names = arguments.names or [*CASES, "curves"]

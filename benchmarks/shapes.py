@@ -1,4 +1,5 @@
-"""The sizes that all figures of training and decoding share: 10 COCO images of 50 regions, five captions each."""
+"""The sizes that all figures of training and decoding share: 10 COCO images of 50 regions, five
+captions each."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ IMAGES, REGIONS, CAPTIONS, FEATURES, WORDS, LENGTH = 10, 50, 5, 2048, 9488, 20
 
 
 def models(kind: str, words: int = WORDS) -> tuple[Captioner, Captioner]:
-    """Return a model of the papers' size with random weights, and a plain one with the same weights."""
+    """Return a model of the papers' size with random weights, and a plain one with the same
+    weights."""
     torch.manual_seed(0)
     config = {"kind": kind, "dropout": 0.1, "feature_dropout": 0.5}
     model = build_model(config, InputSpec({"main": FEATURES}, words))
@@ -48,4 +50,8 @@ def batch(images: int = IMAGES) -> Batch:
     features = torch.randn(images, REGIONS, FEATURES, generator=generator)
     words = captions(images=images)
     mask = torch.ones(images, REGIONS, dtype=torch.bool)
-    return Batch.of(list(range(images)), Images.of(features, mask), caption_tensor([words[i] for i in range(images)]))
+    return Batch.of(
+        list(range(images)),
+        Images.of(features, mask),
+        caption_tensor([words[i] for i in range(images)]),
+    )

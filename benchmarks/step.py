@@ -1,4 +1,5 @@
-"""A training step of ours beside the released way of it, and the time that its products alone would take."""
+"""A training step of ours beside the released way of it, and the time that its products alone would
+take."""
 
 from __future__ import annotations
 
@@ -20,8 +21,11 @@ Step = Callable[[], None]
 Model = TypeVar("Model", bound=Captioner)
 
 
-def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, loss: Callable[[], Tensor]) -> Step:
-    """Return a whole training step of the middle of a training, when RAdam trusts its second moment."""
+def learner(
+    model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, loss: Callable[[], Tensor]
+) -> Step:
+    """Return a whole training step of the middle of a training, when RAdam trusts its second
+    moment."""
     for weight in model.parameters():
         weight.grad = torch.zeros_like(weight)
     optimizer.step()  # makes the moments; nothing moves
@@ -40,8 +44,11 @@ def learner(model: Captioner, optimizer: torch.optim.Optimizer, stage: Stage, lo
 
 
 def plain_learner(model: Captioner, stage: Stage, loss: Callable[[], Tensor]) -> Step:
-    """Return the released way of a step: torch's dropout and torch's optimizer, tensor after tensor."""
-    optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[stage.optimizer](
+    """Return the released way of a step: torch's dropout and torch's optimizer, tensor after
+    tensor."""
+    optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "radam": torch.optim.RAdam}[
+        stage.optimizer
+    ](
         model.parameters(),
         lr=stage.schedule.learning_rate,
         betas=stage.betas,
@@ -60,7 +67,8 @@ def without_dropout(model: Captioner) -> Captioner:
 
 
 def floor(step: Step) -> dict[str, object]:
-    """Return the operations of a step, and the seconds that they would take at the rate of a large product."""
+    """Return the operations of a step, and the seconds that they would take at the rate of a large
+    product."""
     with Operations() as counted:
         step()
     flops, rate = counted.total, product_rate()
@@ -72,9 +80,14 @@ def floor(step: Step) -> dict[str, object]:
 
 
 def cross_entropy(
-    name: str, shapes: str, stage: CrossEntropy, model_of: Callable[[], Model], plain_loss: Callable[[Model], Tensor]
+    name: str,
+    shapes: str,
+    stage: CrossEntropy,
+    model_of: Callable[[], Model],
+    plain_loss: Callable[[Model], Tensor],
 ) -> Case:
-    """Compare forward, backward, clipping and optimizer of 50 captions of 7 to 16 words, with dropout.
+    """Compare forward, backward, clipping and optimizer of 50 captions of 7 to 16 words, with
+    dropout.
 
     Args:
         name: of the figure.
@@ -89,7 +102,9 @@ def cross_entropy(
         exact = CrossEntropyObjective(without_dropout(model_of()), stage)(data).loss
         slow.eval()
         difference = abs(exact - plain_loss(slow)).item()
-    step = learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
+    step = learner(
+        model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss
+    )
     slow.train()
     reference = plain_learner(slow, stage, lambda: plain_loss(slow))
     agreement = f"losses without dropout differ by {difference:.1e}"

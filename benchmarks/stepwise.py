@@ -1,6 +1,8 @@
-"""X-LAN, X-Transformer and AoANet at COCO's sizes: cross-entropy step, self-critical step and beam search.
+"""X-LAN, X-Transformer and AoANet at COCO's sizes: cross-entropy step, self-critical step and beam
+search.
 
-`python -m benchmarks.stepwise` tells the memory of the training steps, each in a process of its own.
+`python -m benchmarks.stepwise` tells the memory of the training steps, each in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -40,12 +42,16 @@ MODELS = {
 }
 XE = {
     "xlan": CrossEntropy(epochs=1, learning_rate=1e-5, clip_norm=0.5, clip_value=None),
-    "x_transformer": CrossEntropy(epochs=1, learning_rate=1e-5, label_smoothing=0.1, optimizer="radam"),
+    "x_transformer": CrossEntropy(
+        epochs=1, learning_rate=1e-5, label_smoothing=0.1, optimizer="radam"
+    ),
     "aoanet": CrossEntropy(epochs=1, learning_rate=1e-5, label_smoothing=0.2),
 }
 SCST = {
     "xlan": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy"),
-    "x_transformer": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy", optimizer="radam"),
+    "x_transformer": SelfCritical(
+        epochs=1, learning_rate=1e-6, baseline="greedy", optimizer="radam"
+    ),
     "aoanet": SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy"),
 }
 ENCODE = {
@@ -67,13 +73,15 @@ ENDED = {image: [[*words, EOS] for words in rows] for image, rows in captions(se
 
 
 def model_of(kind: str) -> Captioner:
-    """Return the released sizes, which are the defaults, with the same random weights at each call."""
+    """Return the released sizes, which are the defaults, with the same random weights at each
+    call."""
     torch.manual_seed(0)
     return build_model({"kind": kind}, InputSpec({"main": FEATURES}, WORDS))
 
 
 def stage_of(name: str, kind: str) -> Stage:
-    """Return the recipe of a step, `xe` or `scst`, as far as it costs time: optimiser, smoothing, clipping."""
+    """Return the recipe of a step, `xe` or `scst`, as far as it costs time: optimiser, smoothing,
+    clipping."""
     return XE[kind] if name == "xe" else SCST[kind]
 
 
@@ -81,10 +89,16 @@ def ours(model: Captioner, name: str, kind: str) -> Callable[[], None]:
     """Return our step of `xe` or `scst`."""
     data, stage = batch(), stage_of(name, kind)
     if isinstance(stage, CrossEntropy):
-        objective: CrossEntropyObjective | SelfCriticalObjective = CrossEntropyObjective(model, stage)
+        objective: CrossEntropyObjective | SelfCriticalObjective = CrossEntropyObjective(
+            model, stage
+        )
     else:
-        objective = SelfCriticalObjective(model, stage, references=captions(seed=2), max_length=LENGTH)
-    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
+        objective = SelfCriticalObjective(
+            model, stage, references=captions(seed=2), max_length=LENGTH
+        )
+    return learner(
+        model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss
+    )
 
 
 def plain(model: Captioner, name: str, kind: str) -> Callable[[], None]:
@@ -140,14 +154,21 @@ def _words(said: Tensor) -> list[list[int]]:
 def xe(kind: str) -> Case:
     """A cross-entropy step."""
     shapes = f"{MODELS[kind]}, {SHAPES}"
-    return cross_entropy(f"xe.{kind}", shapes, XE[kind], partial(model_of, kind), partial(plain_xe_loss, kind=kind))
+    return cross_entropy(
+        f"xe.{kind}", shapes, XE[kind], partial(model_of, kind), partial(plain_xe_loss, kind=kind)
+    )
 
 
 def scst(kind: str) -> Case:
-    """Greedy baseline, 50 samples, reward, loss, backward and Adam; nothing drops out on either side."""
+    """Greedy baseline, 50 samples, reward, loss, backward and Adam.
+
+    Nothing drops out on either side.
+    """
     model, slow = model_of(kind).eval(), model_of(kind).eval()
     data = batch()
-    objective = SelfCriticalObjective(model, SCST[kind], references=captions(seed=2), max_length=LENGTH)
+    objective = SelfCriticalObjective(
+        model, SCST[kind], references=captions(seed=2), max_length=LENGTH
+    )
     with fixed_weights():
         memory = model.encode(data.images)
         said, best = objective.draw(memory)
@@ -163,10 +184,17 @@ def scst(kind: str) -> Case:
         with fixed_weights():
             draw = seconds(lambda: objective.draw(memory))
             reward = seconds(lambda: objective.reward(data.image_ids, said))
-        parts = {"samples and greedy": draw, "reward": reward, "rest": seconds(step) - draw - reward}
+        parts = {
+            "samples and greedy": draw,
+            "reward": reward,
+            "rest": seconds(step) - draw - reward,
+        }
         return {"split": {name: round(value, 4) for name, value in parts.items()}, **floor(step)}
 
-    agreement = f"log-probabilities of one sample differ by {difference:.1e}, {100 * same:.1f} % of greedy words equal"
+    agreement = (
+        f"log-probabilities of one sample differ by {difference:.1e}, {100 * same:.1f} % of greedy "
+        "words equal"
+    )
     shapes = f"{MODELS[kind]}, {SHAPES}, length {LENGTH}"
     return Case(f"scst.{kind}", shapes, step, plain(slow, "scst", kind), agreement, split)
 
@@ -213,7 +241,10 @@ def main() -> None:
     for name in ("xe", "scst"):
         for kind in MODELS:
             for way in ("ours", "plain"):
-                subprocess.run([sys.executable, "-m", "benchmarks.stepwise", "--one", name, kind, way], check=True)
+                subprocess.run(
+                    [sys.executable, "-m", "benchmarks.stepwise", "--one", name, kind, way],
+                    check=True,
+                )
     return None
 
 

@@ -1,16 +1,21 @@
-"""How often a table marks a difference that is not there, and how often one that is: simulated from real scores.
+"""How often a table marks a difference that is not there, and how often one that is: simulated from
+real scores.
 
-    python -m benchmarks.table_marks results/demo/scores/scenes/full/scenes_grid/{transformer,zodiac}@scenes
+    python -m benchmarks.table_marks
+    results/demo/scores/scenes/full/scenes_grid/{transformer,zodiac}@scenes
 
-Each folder holds the runs of one model (`seed-<n>/<stage>/scores.test.parquet`): two models, two seeds or more. Their
-scores per image are taken apart into what a training adds to a model on every image, what an image adds to the
-difference of the two models, and the rest. New tables are then drawn: images with replacement, with what they and their
-rest really are, and trainings from a normal distribution (of several metrics together, with their covariance). Every
-drawn table goes through the functions that make the project's tables, under each of four rules: p below 0.05 over the
-images, over the runs, in each of these two, and the mark of the tables (in each, and in the joint test).
+Each folder holds the runs of one model (`seed-<n>/<stage>/scores.test.parquet`): two models, two
+seeds or more. Their scores per image are taken apart into what a training adds to a model on every
+image, what an image adds to the difference of the two models, and the rest. New tables are then
+drawn: images with replacement, with what they and their rest really are, and trainings from a
+normal distribution (of several metrics together, with their covariance). Every drawn table goes
+through the functions that make the project's tables, under each of four rules: p below 0.05 over
+the images, over the runs, in each of these two, and the mark of the tables (in each, and in the
+joint test).
 
-A line of JSON for each number of seeds and size of the true difference says which share of the tables marks a metric
-that stands alone ("one"), and which marks any metric of a whole table with Holm's correction ("any").
+A line of JSON for each number of seeds and size of the true difference says which share of the
+tables marks a metric that stands alone ("one"), and which marks any metric of a whole table with
+Holm's correction ("any").
 """
 
 from __future__ import annotations
@@ -48,7 +53,8 @@ class Components:
     rest: np.ndarray
 
     def errors(self, seeds: int) -> dict[str, float]:
-        """Return the standard errors of the first metric's difference by where they come from, in percent points."""
+        """Return the standard errors of the first metric's difference by where they come from, in
+        percent points."""
         images, rest = self.images[:, 0].var(ddof=1), self.rest[:, :, 0].var()
         parts = {
             "trainings": 2 * self.trainings[0, 0] / seeds,
@@ -59,7 +65,10 @@ class Components:
 
 
 def take_apart(scores: np.ndarray, metrics: Sequence[str]) -> Components:
-    """Estimate the components of scores ``[G, S, I, C]`` by the method of moments; a negative variance counts as 0."""
+    """Estimate the components of scores ``[G, S, I, C]`` by the method of moments.
+
+    A negative variance counts as 0.
+    """
     models, seeds, images, _ = scores.shape
     profiles = scores.mean(axis=1, keepdims=True)  # [G, 1, I, C]
     runs = scores.mean(axis=2, keepdims=True)  # [G, S, 1, C]
@@ -68,9 +77,14 @@ def take_apart(scores: np.ndarray, metrics: Sequence[str]) -> Components:
     rest *= np.sqrt(seeds / (seeds - 1))
     within = (runs - runs.mean(axis=1, keepdims=True))[:, :, 0].reshape(models * seeds, -1)
     flat = rest.reshape(-1, images, rest.shape[-1])  # [G * S, I, C]
-    noise = sum(np.cov(run, rowvar=False).reshape(len(metrics), -1) for run in flat) / len(flat) / images
+    noise = (
+        sum(np.cov(run, rowvar=False).reshape(len(metrics), -1) for run in flat)
+        / len(flat)
+        / images
+    )
     trainings = _without_negative(within.T @ within / (models * (seeds - 1)) - noise)
-    # The difference of two averages still holds their rest, which is drawn anew: it is shrunk to its own variance.
+    # The difference of two averages still holds their rest, which is drawn anew: it is shrunk to
+    # its own variance.
     differences = profiles[0, 0] - profiles[1, 0]
     differences = differences - differences.mean(axis=0)
     observed = differences.var(axis=0, ddof=1)
@@ -84,11 +98,16 @@ def _without_negative(covariance: np.ndarray) -> np.ndarray:
     return np.asarray(vectors * np.clip(values, 0, None) @ vectors.T)
 
 
-def draw(parts: Components, *, seeds: int, difference: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Draw the scores ``[2, seeds, I, C]`` of a baseline and of a model that is better by ``difference`` ``[C]``."""
+def draw(
+    parts: Components, *, seeds: int, difference: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """Draw the scores ``[2, seeds, I, C]`` of a baseline and of a model that is better by
+    ``difference`` ``[C]``."""
     count = len(parts.images)
     chosen = random.integers(count, size=count)
-    trainings = random.multivariate_normal(np.zeros(len(parts.metrics)), parts.trainings, size=(2, seeds))
+    trainings = random.multivariate_normal(
+        np.zeros(len(parts.metrics)), parts.trainings, size=(2, seeds)
+    )
     # The sign is drawn: which of the two models an image favours is chance.
     images = parts.images[chosen] * random.choice([-0.5, 0.5], size=(count, 1))
     which = random.integers(parts.rest.shape[1], size=(2, seeds, count))
@@ -99,7 +118,8 @@ def draw(parts: Components, *, seeds: int, difference: np.ndarray, random: np.ra
 
 
 def marks(scores: np.ndarray) -> dict[str, tuple[bool, bool]]:
-    """Return for each rule whether a table of ``[2, seeds, I, C]`` marks its first metric alone, and any of all."""
+    """Return for each rule whether a table of ``[2, seeds, I, C]`` marks its first metric alone,
+    and any of all."""
     family = [_compare(scores[..., index]) for index in range(scores.shape[-1])]
     alone = [deepcopy(family[0])]
     found = {}
@@ -111,21 +131,28 @@ def marks(scores: np.ndarray) -> dict[str, tuple[bool, bool]]:
 
 
 def _compare(scores: np.ndarray) -> dict[str, Any]:
-    """Compare two models' scores ``[2, seeds, I]``; the corpus score is the mean over the images, as CIDEr's is."""
+    """Compare two models' scores ``[2, seeds, I]``.
+
+    The corpus score is the mean over the images, as CIDEr's is.
+    """
     baseline, other = scores
-    first, second = (Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (baseline, other))
+    first, second = (
+        Sample(each.mean(axis=0), each.mean(axis=1).tolist()) for each in (baseline, other)
+    )
     return compare_rows("drawn", first, second)
 
 
 def rates(
     parts: Components, *, seeds: int, difference: float, tables: int, random: np.random.Generator
 ) -> dict[str, dict[str, float]]:
-    """Return for each rule the share of drawn tables that mark the first metric alone, and any metric.
+    """Return for each rule the share of drawn tables that mark the first metric alone, and any
+    metric.
 
     Args:
         parts: what scores are made of.
         seeds: runs per row.
-        difference: true difference of the first metric; the others differ by as much of their training spread.
+        difference: true difference of the first metric; the others differ by as much of their
+        training spread.
         tables: how many to draw.
         random: source of chance.
     """
@@ -136,40 +163,71 @@ def rates(
         drawn = draw(parts, seeds=seeds, difference=true, random=random)
         for rule, marked in marks(drawn).items():
             counts[rule] += marked
-    return {rule: dict(zip(("one", "any"), (count / tables).tolist(), strict=True)) for rule, count in counts.items()}
+    return {
+        rule: dict(zip(("one", "any"), (count / tables).tolist(), strict=True))
+        for rule, count in counts.items()
+    }
 
 
 def read(folders: Sequence[Path], metrics: Sequence[str], stage: str) -> np.ndarray:
-    """Read the scores ``[G, S, I, C]`` of models and seeds; models of fewer seeds limit the others."""
-    models = [[read_image_scores(run, "test") for run in sorted(folder.glob(f"seed-*/{stage}"))] for folder in folders]
+    """Read the scores ``[G, S, I, C]`` of models and seeds.
+
+    Models of fewer seeds limit the others.
+    """
+    models = [
+        [read_image_scores(run, "test") for run in sorted(folder.glob(f"seed-*/{stage}"))]
+        for folder in folders
+    ]
     seeds = min(map(len, models))
-    return np.stack([[np.stack([run[m] for m in metrics], axis=1) for run in runs[:seeds]] for runs in models])
+    return np.stack(
+        [[np.stack([run[m] for m in metrics], axis=1) for run in runs[:seeds]] for runs in models]
+    )
 
 
-def figures(parts: Components, *, tables: int, seeds: Sequence[int], differences: Sequence[float]) -> Iterator[dict]:
-    """Yield one figure for each number of seeds and true difference (of the first metric, in percent points)."""
+def figures(
+    parts: Components, *, tables: int, seeds: Sequence[int], differences: Sequence[float]
+) -> Iterator[dict]:
+    """Yield one figure for each number of seeds and true difference (of the first metric, in
+    percent points)."""
     for count in seeds:
         for difference in differences:
             random = np.random.default_rng([count, round(1000 * difference)])
-            found = rates(parts, seeds=count, difference=difference / 100, tables=tables, random=random)
-            yield {"seeds": count, "difference": difference, "errors": parts.errors(count), "tables": tables, **found}
+            found = rates(
+                parts, seeds=count, difference=difference / 100, tables=tables, random=random
+            )
+            yield {
+                "seeds": count,
+                "difference": difference,
+                "errors": parts.errors(count),
+                "tables": tables,
+                **found,
+            }
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", type=Path, nargs="+", help="folders with seed-<n>/<stage>")
     parser.add_argument("--stage", default="scst")
-    parser.add_argument("--metrics", nargs="+", default=["CIDEr", "BLEU-1", "BLEU-4", "METEOR", "ROUGE-L"])
+    parser.add_argument(
+        "--metrics", nargs="+", default=["CIDEr", "BLEU-1", "BLEU-4", "METEOR", "ROUGE-L"]
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 5, 10])
     parser.add_argument("--differences", type=float, nargs="+", default=[0.0, 0.25, 0.5, 1.0, 2.0])
     parser.add_argument("--tables", type=int, default=1000)
-    parser.add_argument("--spread", type=float, default=1.0, help="factor on what trainings differ by")
+    parser.add_argument(
+        "--spread", type=float, default=1.0, help="factor on what trainings differ by"
+    )
     a = parser.parse_args()
     scores = read(a.models, a.metrics, a.stage)
     parts = take_apart(scores, a.metrics)
     parts = Components(parts.metrics, parts.trainings * a.spread**2, parts.images, parts.rest)
-    print(json.dumps({"scores": list(scores.shape), "significant": SIGNIFICANT, "spread": a.spread}), flush=True)
+    print(
+        json.dumps({"scores": list(scores.shape), "significant": SIGNIFICANT, "spread": a.spread}),
+        flush=True,
+    )
     for figure in figures(parts, tables=a.tables, seeds=a.seeds, differences=a.differences):
         print(json.dumps(figure), flush=True)
 

@@ -1,4 +1,5 @@
-"""The two training steps against what released code does: `xe.transformer` and `scst.transformer`."""
+"""The two training steps against what released code does: `xe.transformer` and
+`scst.transformer`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from recap.training.optim import build_optimizer, clip_gradients
 SHAPES = f"6+6 layers of 512, 10 images x {CAPTIONS}, 50 regions of 2048, {WORDS} words"
 
 
-def update(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, clip: Callable[[], object]) -> Step:
+def update(
+    loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, clip: Callable[[], object]
+) -> Step:
     """Return a step: forward, backward, clipping, optimiser."""
 
     def step() -> None:
@@ -37,16 +40,24 @@ def update(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, clip: C
 
 
 def updates(
-    stage: Stage, model: Captioner, loss: Callable[[], Tensor], slow: Captioner, released: Callable[[], Tensor]
+    stage: Stage,
+    model: Captioner,
+    loss: Callable[[], Tensor],
+    slow: Captioner,
+    released: Callable[[], Tensor],
 ) -> tuple[Step, Step]:
     """Return our step, and that of released code: Adam, each gradient entry clipped."""
-    adam = torch.optim.Adam(slow.parameters(), lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon)
+    adam = torch.optim.Adam(
+        slow.parameters(), lr=stage.schedule.learning_rate, betas=stage.betas, eps=stage.epsilon
+    )
     ours = update(
         loss,
         build_optimizer(model.parameters(), stage),
         lambda: clip_gradients(model.parameters(), stage),
     )
-    return ours, update(released, adam, lambda: torch.nn.utils.clip_grad_value_(slow.parameters(), 0.1))
+    return ours, update(
+        released, adam, lambda: torch.nn.utils.clip_grad_value_(slow.parameters(), 0.1)
+    )
 
 
 def xe(kind: str = "transformer") -> Case:
@@ -66,7 +77,10 @@ def xe(kind: str = "transformer") -> Case:
 
 
 def scst(kind: str = "transformer") -> Case:
-    """Sampling, reward, loss, backward and Adam of 50 random captions; both sample without dropout."""
+    """Sampling, reward, loss, backward and Adam of 50 random captions.
+
+    Both sample without dropout.
+    """
 
     def draw(slow: Captioner, data: Batch) -> tuple[Tensor, Tensor]:
         memory = slow.encode(Images.of(*plain.repeated(*vectors(data), CAPTIONS)))
@@ -89,12 +103,16 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
     data, references = batch(), captions(seed=2)
     stage = SelfCritical(epochs=1, learning_rate=1e-6)
     objective = SelfCriticalObjective(model, stage, references=references, max_length=LENGTH)
-    scorer = plain.DictionaryCiderD({i: [[*words, plain.EOS] for words in rows] for i, rows in references.items()})
+    scorer = plain.DictionaryCiderD(
+        {i: [[*words, plain.EOS] for words in rows] for i, rows in references.items()}
+    )
 
     def released() -> Tensor:
         words, chosen = draw(slow, data)
         owners = [image for image in data.image_ids for _ in range(CAPTIONS)]
-        rewards = torch.tensor(scorer.score(owners, words.tolist()), dtype=chosen.dtype).view(-1, CAPTIONS)
+        rewards = torch.tensor(scorer.score(owners, words.tolist()), dtype=chosen.dtype).view(
+            -1, CAPTIONS
+        )
         others = (rewards.sum(1, keepdim=True) - rewards) / (CAPTIONS - 1)
         return -(chosen * (rewards - others).view(-1, 1)).mean()
 
@@ -107,7 +125,11 @@ def _scst(name: str, kind: str, draw: Callable[[Captioner, Batch], tuple[Tensor,
             drawing = seconds(lambda: objective.draw(memory))
             reward = seconds(lambda: objective.reward(data.image_ids, sampled))
         whole = seconds(ours)
-        parts = {"decode": drawing, "reward": reward, "forward_backward_and_optimiser": whole - drawing - reward}
+        parts = {
+            "decode": drawing,
+            "reward": reward,
+            "forward_backward_and_optimiser": whole - drawing - reward,
+        }
         return {"split": {name: round(value, 4) for name, value in parts.items()}, **floor(ours)}
 
     agreement = "gradient equal without dropout, see tests/unit/training/test_loop.py"

@@ -1,8 +1,9 @@
 """One t-test in three units: over runs, over images, and over all pairs of a run and an image.
 
-A paper that prints p beside means of several runs and does not say what its test compared may mean any of these. Over
-runs (Welch) p says whether another training would differ again; over images, each with its mean over runs, whether
-other images would; over all pairs, as if images of a run were independent trials, it says neither and is smallest.
+A paper that prints p beside means of several runs and does not say what its test compared may mean
+any of these. Over runs (Welch) p says whether another training would differ again; over images,
+each with its mean over runs, whether other images would; over all pairs, as if images of a run were
+independent trials, it says neither and is smallest.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ class InUnits:
 def compare_in_units(first: np.ndarray, second: np.ndarray) -> InUnits:
     """Compare scores of two systems, each [runs, images] on the same images in the same order.
 
-    A run's score is the mean of its images; run i of one system stands beside run i of the other in a pair.
+    A run's score is the mean of its images; run i of one system stands beside run i of the other in
+    a pair.
 
     Raises:
         ValueError: the shapes differ, or there is nothing to compare.
     """
     if first.shape != second.shape or first.ndim != 2 or not first.size:
-        raise ValueError(f"scores of runs and images need equal shapes, not {first.shape} and {second.shape}")
+        raise ValueError(
+            f"scores of runs and images need equal shapes, not {first.shape} and {second.shape}"
+        )
     return InUnits(
         runs=welch(first.mean(1).tolist(), second.mean(1).tolist()),
         images=compare_paired(first.mean(0).tolist(), second.mean(0).tolist()),
@@ -45,8 +49,8 @@ def compare_in_units(first: np.ndarray, second: np.ndarray) -> InUnits:
 def implied_deviation(difference: float, p: float, *, unit: str, runs: int, images: int) -> float:
     """Return the standard deviation with which a two-sided t-test would give a printed p.
 
-    Of differences between two systems on one image (`images`, `pairs`), or of the scores of one system's runs, taken as
-    equal for both (`runs`); in the unit of the difference.
+    Of differences between two systems on one image (`images`, `pairs`), or of the scores of one
+    system's runs, taken as equal for both (`runs`); in the unit of the difference.
 
     Args:
         difference: of the printed means, not 0.

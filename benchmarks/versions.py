@@ -1,10 +1,12 @@
-"""Steps and searches of this clone beside those of another commit, and beside plain torch (`RECAP_FAST=0`).
+"""Steps and searches of this clone beside those of another commit, and beside plain torch
+(`RECAP_FAST=0`).
 
     git clone . /tmp/other && git -C /tmp/other checkout COMMIT
     python -m benchmarks.versions xe.transformer beam.xlan --other /tmp/other
 
-Each side is a process with one thread, which waits for its turn. Rounds alternate. A line gives CPU seconds of a side
-(medians) and the ratios other / this and plain / this (medians and ranges within rounds): above 1, this is faster.
+Each side is a process with one thread, which waits for its turn. Rounds alternate. A line gives CPU
+seconds of a side (medians) and the ratios other / this and plain / this (medians and ranges within
+rounds): above 1, this is faster.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from benchmarks.figures import machine, show
 from benchmarks.shapes import FEATURES, LENGTH, WORDS, batch, captions
 
 ROOT = Path(__file__).parent.parent
-SIZES = {  # models and images; X-Transformer and VisualGPT have fewer layers, so that three sides fit the memory
+# models and images; X-Transformer and VisualGPT have fewer layers, so that three sides fit the
+# memory
+SIZES = {
     "transformer": ({}, 5),
     "m2": ({}, 3),
     "xlan": ({}, 2),
@@ -34,11 +38,21 @@ SIZES = {  # models and images; X-Transformer and VisualGPT have fewer layers, s
     "zodiac": ({}, 2),
     "fusion": ({}, 3),
 }
-DEMO = {"d_model": 128, "d_feed_forward": 256, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.1}
+DEMO = {
+    "d_model": 128,
+    "d_feed_forward": 256,
+    "heads": 4,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "dropout": 0.1,
+}
 
 
 def figure(name: str) -> Callable[[], object]:
-    """Return the step or search of a name such as `xe.xlan`; `demo.transformer` is a step of the demo's sizes."""
+    """Return the step or search of a name such as `xe.xlan`.
+
+    `demo.transformer` is a step of the demo's sizes.
+    """
     from benchmarks.beam import search
     from benchmarks.step import learner
     from helpers.model_cases import build_model
@@ -62,18 +76,24 @@ def figure(name: str) -> Callable[[], object]:
         words, width = (97, 64) if work == "demo" else (WORDS, FEATURES)
         cells = torch.randn(images, 36 if work == "demo" else 144, width)
         data = replace(data, images=Images.of(cells, torch.ones(cells.shape[:2], dtype=torch.bool)))
-        data = replace(data, tokens=data.tokens.where(data.tokens < words, 3 + data.tokens % (words - 3)))
+        data = replace(
+            data, tokens=data.tokens.where(data.tokens < words, 3 + data.tokens % (words - 3))
+        )
     names = data.images.streams
     model = build_model({"kind": kind, **sizes}, InputSpec(dict.fromkeys(names, width), words))
     if work == "beam":
         return search(model.eval(), images=images, beam=3, given=data.images)
     if work == "scst":
         stage = SelfCritical(epochs=1, learning_rate=1e-6, baseline="greedy")
-        objective = SelfCriticalObjective(model, stage, references=captions(seed=2, images=images), max_length=LENGTH)
+        objective = SelfCriticalObjective(
+            model, stage, references=captions(seed=2, images=images), max_length=LENGTH
+        )
     else:
         stage = CrossEntropy(epochs=1, learning_rate=1e-5)
         objective = CrossEntropyObjective(model, stage)
-    return learner(model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss)
+    return learner(
+        model, build_optimizer(model.parameters(), stage), stage, lambda: objective(data).loss
+    )
 
 
 class Side:
@@ -84,7 +104,12 @@ class Side:
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RECAP_FAST": fast}
         command = [sys.executable, "-P", "-m", "benchmarks.versions", name, "--worker"]
         self._process = subprocess.Popen(
-            command, env=environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def seconds(self) -> float:
@@ -110,8 +135,14 @@ def work(name: str) -> None:
 
 def main() -> None:
     """Print a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figures", nargs="+", help="xe, scst or beam, a point, and a kind; demo.transformer, demo.acf")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "figures",
+        nargs="+",
+        help="xe, scst or beam, a point, and a kind; demo.transformer, demo.acf",
+    )
     parser.add_argument("--other", type=Path, help="a clone at another commit")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -124,16 +155,26 @@ def main() -> None:
             sides["other"] = Side(name, arguments.other.resolve(), "1")
         times = []
         for number in range(arguments.rounds + 1):
-            order = [*sides][number % len(sides) :] + [*sides][: number % len(sides)]  # none is always the first
+            order = [*sides][number % len(sides) :] + [*sides][
+                : number % len(sides)
+            ]  # none is always the first
             times.append({side: sides[side].seconds() for side in order})
         del times[0]  # memory and kernels are new there
         for process in sides.values():
             process.close()
-        found: dict[str, object] = {"name": name, "processor": torch.backends.cpu.get_cpu_capability(), **machine()}
-        found["cpu_seconds"] = {side: round(statistics.median(row[side] for row in times), 3) for side in sides}
+        found: dict[str, object] = {
+            "name": name,
+            "processor": torch.backends.cpu.get_cpu_capability(),
+            **machine(),
+        }
+        found["cpu_seconds"] = {
+            side: round(statistics.median(row[side] for row in times), 3) for side in sides
+        }
         for side in [*sides][1:]:
             ratios = sorted(row[side] / row["this"] for row in times)
-            found[f"{side} / this"] = [round(x, 2) for x in (statistics.median(ratios), ratios[0], ratios[-1])]
+            found[f"{side} / this"] = [
+                round(x, 2) for x in (statistics.median(ratios), ratios[0], ratios[-1])
+            ]
         show(found)
     return None
 

@@ -17,8 +17,11 @@ from recap.models.images import InputSpec
 from recap.papers.visualgpt.model import VisualGpt
 from recap.settings import CrossEntropy
 
-LAYERS = 3  # of the decoder's twelve: two models of 182 M parameters and their moments do not fit everywhere
-SHAPES = f"3+{LAYERS} layers of 768, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
+# of the decoder's twelve: two models of 182 M parameters and their moments do not fit everywhere
+LAYERS = 3
+SHAPES = (
+    f"3+{LAYERS} layers of 768, 10 images x {CAPTIONS}, 50 regions of {FEATURES}, {WORDS} words"
+)
 XE = CrossEntropy(
     epochs=1,
     learning_rate=1e-6,
@@ -33,7 +36,12 @@ XE = CrossEntropy(
 def model_of(layers: int = LAYERS) -> VisualGpt:
     """Return a model with the same random weights at each call."""
     torch.manual_seed(0)
-    config = {"kind": "visual_gpt", "decoder_layers": layers, "pretrained": False, "copy_layers": False}
+    config = {
+        "kind": "visual_gpt",
+        "decoder_layers": layers,
+        "pretrained": False,
+        "copy_layers": False,
+    }
     model = build_model(config, InputSpec({"main": FEATURES}, WORDS))
     assert isinstance(model, VisualGpt)
     return model
@@ -64,6 +72,8 @@ def beam(images: int = 2, layers: int = 12) -> Case:
         return plain_decoding.beam_search(plain_visual_gpt.step, slow, start, 5, LENGTH)
 
     same = (ours() == reference()).float().mean().item()
-    shapes = f"3+{layers} layers of 768, {images} images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
+    shapes = (
+        f"3+{layers} layers of 768, {images} images x 50 regions, beam 5, {LENGTH} words of {WORDS}"
+    )
     agreement = f"{100 * same:.1f} % of the words equal"
     return Case("beam.visualgpt", shapes, ours, reference, agreement, lambda: floor(ours))

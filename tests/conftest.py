@@ -13,7 +13,12 @@ from helpers.tiny_workspace import Workspace
 from recap.core import log
 
 ROOT = Path(__file__).parent
-FOLDERS = {"unit": "unit", "parity": "unit", "workflow": "workflow", "fault": "fault"}  # folder -> marker
+FOLDERS = {
+    "unit": "unit",
+    "parity": "unit",
+    "workflow": "workflow",
+    "fault": "fault",
+}  # folder -> marker
 
 
 def pytest_configure():
@@ -30,12 +35,16 @@ def pytest_report_header():
 
 
 def pytest_collection_modifyitems(items):
-    """Mark tests by their folder, begin with the longest files, and skip those for a GPU where there is none."""
+    """Mark tests by their folder, begin with the longest files, and skip those for a GPU where
+    there is none."""
     for item in items:
         item.add_marker(FOLDERS[item.path.relative_to(ROOT).parts[0]])
-    # Whole files: the order of the tests in one stays, because some share what a fixture made and change it. The
-    # workflow comes first, files with few tests last, so that no worker is left with a long one.
-    smoke, slow = ({item.path for item in items if item.get_closest_marker(mark)} for mark in ("smoke", "slow"))
+    # Whole files: the order of the tests in one stays, because some share what a fixture made and
+    # change it. The workflow comes first, files with few tests last, so that no worker is left with
+    # a long one.
+    smoke, slow = (
+        {item.path for item in items if item.get_closest_marker(mark)} for mark in ("smoke", "slow")
+    )
     sizes = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in smoke, item.path not in slow, -sizes[item.path]))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
@@ -64,7 +73,8 @@ def workspace(tmp_path):
 
 @pytest.fixture(scope="session")
 def prepare(tmp_path_factory):
-    """Return a function that makes a folder with a corpus of 30 scenes and all that training needs."""
+    """Return a function that makes a folder with a corpus of 30 scenes and all that training
+    needs."""
     return lambda without=(): prepared.prepare(tmp_path_factory.mktemp("prepared"), without)
 
 

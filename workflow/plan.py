@@ -1,7 +1,7 @@
 """What Snakemake is about to run, as text: which runs, and what changed since they were made.
 
-Its plan is private; its public events say why only when a job begins, and with all parameters. With a version that was
-not checked, no job is named before it begins.
+Its plan is private; its public events say why only when a job begins, and with all parameters. With
+a version that was not checked, no job is named before it begins.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def _reason(dag: Any, job: Any) -> str:
         changed.append("was interrupted")
     if reason.params_changed:
         stage = job.rule.name.removeprefix("train_")
-        changed.append(changes(reason.params_changed.only_old, reason.params_changed.only_new, stage))
+        changed.append(
+            changes(reason.params_changed.only_old, reason.params_changed.only_new, stage)
+        )
     if reason.code_changed:
         changed.append("the command of its rule changed")
     if reason.input_changed:
@@ -76,15 +78,24 @@ def _reason(dag: Any, job: Any) -> str:
 
 
 def dated_later(workflow: Any) -> str:
-    """Return an input of a due job that is dated after now, or ""; Snakemake would remove what is made from it."""
+    """Return an input of a due job that is dated after now, or "".
+
+    Snakemake would remove what is made from it.
+    """
     jobs = _needed(workflow)
-    files = {str(file) for job in jobs for file in job.input} - {str(file) for job in jobs for file in job.output}
+    files = {str(file) for job in jobs for file in job.input} - {
+        str(file) for job in jobs for file in job.output
+    }
     later = time.time() + _TOLERANCE
-    return min((file for file in files if os.path.lexists(file) and os.lstat(file).st_mtime > later), default="")
+    return min(
+        (file for file in files if os.path.lexists(file) and os.lstat(file).st_mtime > later),
+        default="",
+    )
 
 
 def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
-    """Return the lines that name every run that is due, and every other job that is due because something changed."""
+    """Return the lines that name every run that is due, and every other job that is due because
+    something changed."""
     seeds = defaultdict(list)  # of jobs that differ only in their seed
     rules: dict[str, int] = {}  # in their order
     for rule, wildcards, reason in jobs:
@@ -93,7 +104,9 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
             key = (rule, tuple(sorted((k, v) for k, v in wildcards.items() if k != "seed")), reason)
             seeds[key].append(wildcards.get("seed"))
     rows = []
-    for (rule, rest, reason), numbers in sorted(seeds.items(), key=lambda item: (rules[item[0][0]], item[0])):
+    for (rule, rest, reason), numbers in sorted(
+        seeds.items(), key=lambda item: (rules[item[0][0]], item[0])
+    ):
         named = ", ".join(map(str, sorted({int(seed) for seed in numbers if seed is not None})))
         wildcards = {**dict(rest), **({"seed": named} if named else {})}
         rows.append((rule, job_label(rule, wildcards, labels), reason))
@@ -101,12 +114,17 @@ def due_runs(jobs: Iterable[Due], labels: Mapping[str, str]) -> list[str]:
 
 
 def changes(old: set[str], new: set[str], stage: str) -> str:
-    """Return which parameters changed, of their `repr`: ``xe.learning_rate 0.0003 -> 0.0005``, ``changed code``."""
+    """Return which parameters changed, of their `repr`: ``xe.learning_rate 0.0003 -> 0.0005``,
+    ``changed code``."""
     before, after = [[ast.literal_eval(text) for text in sorted(side)] for side in (old, new)]
-    specs, digests, plain = ([[v for v in side if _kind(v) == kind] for side in (before, after)] for kind in range(3))
+    specs, digests, plain = (
+        [[v for v in side if _kind(v) == kind] for side in (before, after)] for kind in range(3)
+    )
     parts: list[str] = []
     for first, second in zip(*specs, strict=False):
-        parts += differences(json.loads(first), json.loads(second), {**_KEYS, "stage_settings": stage})
+        parts += differences(
+            json.loads(first), json.loads(second), {**_KEYS, "stage_settings": stage}
+        )
     if any(digests):
         parts.append("changed code")
     parts += [f"{first!r} -> {second!r}" for first, second in zip(*plain, strict=False)]
@@ -114,7 +132,8 @@ def changes(old: set[str], new: set[str], stage: str) -> str:
 
 
 def _kind(value: Any) -> int:
-    """Return 0 for the JSON of a spec, 1 for the digest of the source that a job runs, 2 for any other parameter."""
+    """Return 0 for the JSON of a spec, 1 for the digest of the source that a job runs, 2 for any
+    other parameter."""
     if isinstance(value, str) and value.startswith("{"):
         return 0
     return 1 if isinstance(value, str) and _DIGEST.fullmatch(value) else 2

@@ -1,4 +1,5 @@
-"""What the rules share: the plan of a profile, files that commands read, limits of jobs, constraints of wildcards."""
+"""What the rules share: the plan of a profile, files that commands read, limits of jobs,
+constraints of wildcards."""
 
 from __future__ import annotations
 
@@ -30,10 +31,12 @@ from recap.plan.run_plan import RunPlan
 from recap.plan.source import DIGESTS, Key
 from recap.settings.specs import JudgedClaims
 
-VARIABLE = "RECAP_PLANNED"  # names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
+# names the file of `pass_on`; Slurm gives jobs the environment of the submitting process
+VARIABLE = "RECAP_PLANNED"
 MOST = 3  # times the limits of the plan that a job gets at last
-# On Slurm, a job that continues where it was gets SIGTERM some time before its limit. Slurm's own comes KillWait (30 s)
-# before SIGKILL, too short for a large batch. In a profile, `--set-resources` of the command line would take its place.
+# On Slurm, a job that continues where it was gets SIGTERM some time before its limit. Slurm's own
+# comes KillWait (30 s) before SIGKILL, too short for a large batch. In a profile, `--set-resources`
+# of the command line would take its place.
 STOPPED_BEFORE_LIMIT = {"slurm_extra": "--signal=TERM@180"}
 
 
@@ -67,19 +70,25 @@ def load(config: Mapping[str, Any], files: Sequence[str]) -> Planned:
     lists = {each.path for each in needed if each.pictures}
     for name in plan.datasets():
         if lists & {*paths.outside_files("datasets", name)}:
-            for folder in paths.images(name):  # a rule fills it, none makes it as a whole; Snakemake wants it there
+            for folder in paths.images(
+                name
+            ):  # a rule fills it, none makes it as a whole; Snakemake wants it there
                 Path(folder).mkdir(parents=True, exist_ok=True)
     write_beside_specs(plan, Path(paths.work))
     return Planned(plan, needed, parameters, claims, {})
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Stop with one sentence, as the `recap` commands do; Snakemake would add where its own code stood."""
+    """Stop with one sentence, as the `recap` commands do.
+
+    Snakemake would add where its own code stood.
+    """
     sys.exit(f"recap: {sentence}")
 
 
-# A job on a cluster begins Snakemake twice more. Without this file both would read and check all parameters and follow
-# the whole source again, for one command. The folder is locked: no other workflow has jobs here.
+# A job on a cluster begins Snakemake twice more. Without this file both would read and check all
+# parameters and follow the whole source again, for one command. The folder is locked: no other
+# workflow has jobs here.
 def pass_on(planned: Planned) -> None:
     """Write what was planned, and name the file to the jobs that are submitted from now on."""
     file = (LOCK_FOLDER / "planned").absolute()
@@ -92,7 +101,9 @@ def passed_on() -> Planned | None:
     """Return what the main process of this job planned; None if it wrote no file."""
     if VARIABLE not in os.environ:
         return None
-    planned: Planned = pickle.loads(Path(os.environ[VARIABLE]).read_bytes())  # the main process of this user wrote it
+    planned: Planned = pickle.loads(
+        Path(os.environ[VARIABLE]).read_bytes()
+    )  # the main process of this user wrote it
     DIGESTS.update(planned.digests)
     return planned
 
@@ -114,7 +125,8 @@ class SpecText(str):
 
 
 def write_beside_specs(plan: RunPlan, work: Path) -> None:
-    """Write the profile's `inputs`, a hint for commands, and how the jobs of recipes and features are computed."""
+    """Write the profile's `inputs`, a hint for commands, and how the jobs of recipes and features
+    are computed."""
     named: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for series, label in plan.labels().items():
         named[setting_names(series.rpartition("/")[0])["recipe"]][series] = label
@@ -124,8 +136,13 @@ def write_beside_specs(plan: RunPlan, work: Path) -> None:
     }
     for name in used_features(plan):
         settings = plan.get("features", name)
-        values[f"features/{name}"] = settings.model_dump(mode="json", include=set(settings.EXECUTION))
-    dumped = {name: yaml.safe_dump(each, sort_keys=False, allow_unicode=True) for name, each in values.items()}
+        values[f"features/{name}"] = settings.model_dump(
+            mode="json", include=set(settings.EXECUTION)
+        )
+    dumped = {
+        name: yaml.safe_dump(each, sort_keys=False, allow_unicode=True)
+        for name, each in values.items()
+    }
     texts = {f"execution/{name}.yaml": text for name, text in dumped.items()}
     for name, text in {**texts, records.INPUTS: f"{plan.profile.inputs}\n"}.items():
         if not (work / name).exists() or (work / name).read_text(encoding="utf-8") != text:
@@ -138,7 +155,10 @@ def one_of(names: Iterable[str]) -> str:
 
 
 def limits(need: Callable[[Any], Need]) -> dict[str, Callable[..., int]]:
-    """Return the limits of a rule's jobs on a cluster; one that is tried again (`--retries`) may have more."""
+    """Return the limits of a rule's jobs on a cluster.
+
+    One that is tried again (`--retries`) may have more.
+    """
     return {
         "mem_mb": lambda wildcards, attempt: need(wildcards).mem_mb * min(attempt, MOST),
         "runtime": lambda wildcards, attempt: need(wildcards).runtime * min(attempt, MOST),

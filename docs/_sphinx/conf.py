@@ -1,4 +1,7 @@
-"""Settings of Sphinx: Markdown by MyST, the theme furo, the reference from the code. `make docs` builds the pages."""
+"""Settings of Sphinx: Markdown by MyST, the theme furo, the reference from the code.
+
+`make docs` builds the pages.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ exclude_patterns = ["_sphinx", "results/prose"]
 default_role = "literal"
 myst_heading_anchors = 4
 napoleon_use_ivar = True
-suppress_warnings = ["ref.python"]  # several packages have a class of one name, as `Study`; annotations name no module
+suppress_warnings = [
+    "ref.python"
+]  # several packages have a class of one name, as `Study`; annotations name no module
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -40,12 +45,18 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path: list[str] = []
 
-# Stars and bars are formulas in our docstrings, and marks of reStructuredText; a name's last underscore is one, too.
+# Stars and bars are formulas in our docstrings, and marks of reStructuredText; a name's last
+# underscore is one, too.
 MARKS = re.compile(r"(?<!\\)([*|]|\b\w+_(?=\W|$))")
 
 
-def as_plain_text(app: Sphinx, what: str, name: str, subject: object, options: object, lines: list[str]) -> None:
-    """Escape in a docstring what reStructuredText would take for marks; keep the formulas of modules and classes."""
+def as_plain_text(
+    app: Sphinx, what: str, name: str, subject: object, options: object, lines: list[str]
+) -> None:
+    """Escape in a docstring what reStructuredText would take for marks.
+
+    Keep the formulas of modules and classes.
+    """
     paragraphs = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
     kept: list[str] = []
     for paragraph in paragraphs:
@@ -59,7 +70,10 @@ def as_plain_text(app: Sphinx, what: str, name: str, subject: object, options: o
 
 def _plain(text: str) -> str:
     parts = re.split(r"(``[^`]+``|`[^`]+`)", text)
-    return "".join(f"``{part.strip('`')}``" if part.startswith("`") else MARKS.sub(_escaped, part) for part in parts)
+    return "".join(
+        f"``{part.strip('`')}``" if part.startswith("`") else MARKS.sub(_escaped, part)
+        for part in parts
+    )
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -78,10 +92,15 @@ class Notebook(MystParser):
 
 
 def setup(app: Sphinx) -> None:
-    """Write the reference before Sphinx reads the pages; show what it cannot color as plain text."""
+    """Write the reference before Sphinx reads the pages.
+
+    Show what it cannot color as plain text.
+    """
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(Notebook)
     app.add_lexer("csv", TextLexer)
     app.connect("doctree-read", draw_diagrams)
-    app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "reference" / "generated"))
+    app.connect(
+        "builder-inited", lambda app: write_reference(Path(app.srcdir) / "reference" / "generated")
+    )
     app.connect("autodoc-process-docstring", as_plain_text, priority=400)  # napoleon has 500

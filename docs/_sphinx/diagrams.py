@@ -1,4 +1,5 @@
-"""Draws as SVG the flowcharts of pages, which GitHub draws with Mermaid: built pages need no script and no network."""
+"""Draws as SVG the flowcharts of pages, which GitHub draws with Mermaid: built pages need no script
+and no network."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 HEIGHT, MARGIN = 30, 20  # of a box; of the picture
 CHARACTER = 8.2  # width
 ARROW = re.compile(r"([\w&\s]+?) --> ([\w&\s]+)")
-STYLE = "text{font:14px sans-serif;text-anchor:middle;fill:currentColor} path,rect{fill:none;stroke:currentColor}"
+STYLE = (
+    "text{font:14px sans-serif;text-anchor:middle;fill:currentColor} "
+    "path,rect{fill:none;stroke:currentColor}"
+)
 # Lines lie behind the boxes, which hide them by the color of the page (a variable of furo).
 BOX = "fill:var(--color-background-primary,#fff);stroke:var(--color-brand-primary,#06c)"
 
@@ -55,9 +59,12 @@ def edges(text: str) -> list[tuple[str, str]]:
 
 
 def picture(text: str) -> str:
-    """Return a flowchart as SVG, layer below layer, in the colors of the page, without arrows that others imply."""
+    """Return a flowchart as SVG, layer below layer, in the colors of the page, without arrows that
+    others imply."""
     arrows = list(transitive_reduction(DiGraph(edges(text))).edges)
-    boxes: dict[str, Any] = {name: Vertex(name) for name in dict.fromkeys(name for arrow in arrows for name in arrow)}
+    boxes: dict[str, Any] = {
+        name: Vertex(name) for name in dict.fromkeys(name for arrow in arrows for name in arrow)
+    }
     lines = [Edge(boxes[start], boxes[end]) for start, end in arrows]
     for name, box in boxes.items():
         box.view = Box(name)
@@ -77,21 +84,27 @@ def picture(text: str) -> str:
     drawn = [_line(line.view.points) for line in lines]
     drawn += [_box(name, box.view) for name, box in boxes.items()]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="{" ".join(f"{each:.0f}" for each in size)}" '
+        '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'viewBox="{" ".join(f"{each:.0f}" for each in size)}" '
         f'style="width:max(100%,{0.6 * size[2]:.0f}px)"><style>{STYLE}</style>'
         '<marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto">'
-        f'<polygon points="0 0, 7 3, 0 6" style="fill:currentColor"/></marker>{"".join(drawn)}</svg>'
+        '<polygon points="0 0, 7 3, 0 6" '
+        f'style="fill:currentColor"/></marker>{"".join(drawn)}</svg>'
     )
 
 
 def _line(points: list[tuple[float, float]]) -> str:
-    return f'<path d="M {" L ".join(f"{x:.0f} {y:.0f}" for x, y in points)}" marker-end="url(#head)" opacity="0.6"/>'
+    return (
+        f'<path d="M {" L ".join(f"{x:.0f} {y:.0f}" for x, y in points)}" marker-end="url(#head)" '
+        'opacity="0.6"/>'
+    )
 
 
 def _box(name: str, view: Box) -> str:
     x, y = view.xy
     return (
-        f'<rect x="{x - view.w / 2:.0f}" y="{y - HEIGHT / 2:.0f}" width="{view.w:.0f}" height="{HEIGHT}" rx="4" '
+        f'<rect x="{x - view.w / 2:.0f}" y="{y - HEIGHT / 2:.0f}" width="{view.w:.0f}" '
+        f'height="{HEIGHT}" rx="4" '
         f'style="{BOX}"/><text x="{x:.0f}" y="{y + 5:.0f}">{escape(name)}</text>'
     )
 

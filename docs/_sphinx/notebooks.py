@@ -1,4 +1,5 @@
-"""Reads a Jupyter notebook as a page of Markdown, in the form of the guides: files below their paths, commands."""
+"""Reads a Jupyter notebook as a page of Markdown, in the form of the guides: files below their
+paths, commands."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ MAGICS = {"%%bash": "sh", "%%writefile": "yaml"}
 
 def as_markdown(notebook: str) -> str:
     """Return the cells of a notebook, with the text that its code cells printed."""
-    return "\n\n".join(part for cell in json.loads(notebook)["cells"] for part in _parts(cell)) + "\n"
+    return (
+        "\n\n".join(part for cell in json.loads(notebook)["cells"] for part in _parts(cell)) + "\n"
+    )
 
 
 def _parts(cell: dict[str, Any]) -> Iterator[str]:

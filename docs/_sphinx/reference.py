@@ -1,4 +1,5 @@
-"""Writes the pages of the reference: settings from pydantic classes, commands from argparse, the API for autodoc."""
+"""Writes the pages of the reference: settings from pydantic classes, commands from argparse, the
+API for autodoc."""
 
 from __future__ import annotations
 
@@ -16,12 +17,20 @@ from recap.cli.frame import Parser
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, Titles
 from recap.settings.tables import TableOfParts
 
-FILES = {"profile": Profile | PaperProfile, "titles": Titles, **SECTIONS, "tables": TableFile | TableOfParts}
+FILES = {
+    "profile": Profile | PaperProfile,
+    "titles": Titles,
+    **SECTIONS,
+    "tables": TableFile | TableOfParts,
+}
 FORMULA = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
 def write_reference(out: Path) -> None:
-    """Write all generated pages into the folder ``out`` and remove others; Sphinx reuses equal pages."""
+    """Write all generated pages into the folder ``out`` and remove others.
+
+    Sphinx reuses equal pages.
+    """
     pages = {"commands": commands_page()}
     pages |= {f"settings/{name}": settings_page(name, kind) for name, kind in FILES.items()}
     pages |= {f"api/{name}": api_page(name, modules) for name, modules in packages().items()}
@@ -37,9 +46,14 @@ def write_reference(out: Path) -> None:
 def commands_page() -> str:
     """Return the help of every command, as `--help` prints it."""
     os.environ["COLUMNS"] = "100"  # argparse wraps at the width of the terminal
-    parts = ["# Commands\n\nThis page has the help text of every command, as `recap COMMAND --help` prints it.\n"]
+    parts = [
+        "# Commands\n\nThis page has the help text of every command, as `recap COMMAND --help` "
+        "prints it.\n"
+    ]
     for depth, parser in _commands(build_parser(), depth=2):
-        parts.append(f"{'#' * depth} {parser.prog}\n\n```text\n{parser.format_help().rstrip()}\n```\n")
+        parts.append(
+            f"{'#' * depth} {parser.prog}\n\n```text\n{parser.format_help().rstrip()}\n```\n"
+        )
     return "\n".join(parts)
 
 
@@ -55,7 +69,10 @@ def settings_page(name: str, kind: Any) -> str:
     classes = schema.pop("$defs", {})
     if "properties" in schema:
         classes = {schema["title"]: schema, **classes}
-    place = {"profile": "`params/*.yaml`, `params/<paper>/profile.yaml`", "titles": "`params/titles.yaml`"}
+    place = {
+        "profile": "`params/*.yaml`, `params/<paper>/profile.yaml`",
+        "titles": "`params/titles.yaml`",
+    }
     where = place.get(name, f"`params/{name}/` and `params/<paper>/{name}/`")
     head = f"# Settings: {name}\n\nThe keys of the files in {where}. An unknown key is an error.\n"
     return "\n".join([head, *(_class(title, each) for title, each in classes.items())])

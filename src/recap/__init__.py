@@ -1,7 +1,7 @@
 """recap: reproduce image-captioning papers, honestly and fast.
 
-`recap.load(RUN)` returns a trained run that captions photos; it is imported when it is first asked for, because it
-brings torch.
+`recap.load(RUN)` returns a trained run that captions photos; it is imported when it is first asked
+for, because it brings torch.
 """
 
 from __future__ import annotations

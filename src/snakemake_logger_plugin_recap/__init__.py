@@ -1,7 +1,9 @@
-"""Messages while Snakemake works: which run begins, ends or fails, and why; Snakemake's log file has all details.
+"""Messages while Snakemake works: which run begins, ends or fails, and why; Snakemake's log file
+has all details.
 
-A logger plugin: Snakemake finds it by the name of this package, and profiles/default asks for it (`logger: recap`).
-`snakemake --quiet`, `--verbose`, `--printshellcmds` and `--debug-dag` print Snakemake's own messages instead.
+A logger plugin: Snakemake finds it by the name of this package, and profiles/default asks for it
+(`logger: recap`). `snakemake --quiet`, `--verbose`, `--printshellcmds` and `--debug-dag` print
+Snakemake's own messages instead.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def introduce(labels: Mapping[str, str], due: Callable[[], list[str]]) -> None:
 
 
 def mute() -> None:
-    """Print nothing more: the user stopped the workflow, and jobs that end early are no failures."""
+    """Print nothing more: the user stopped the workflow, and jobs that end early are no
+    failures."""
     _muted[:] = [True]
 
 
@@ -54,13 +57,17 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         settings = self.common_settings
-        self._unchanged = bool(settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag)
+        self._unchanged = bool(
+            settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag
+        )
         self._names: dict[int, str] = {}  # job id -> rule and run
         self._started: dict[int, float] = {}  # job id -> time.monotonic()
         self._seconds: dict[str, list[float]] = {}  # rule -> how long each of its jobs took
         self._ended = ""  # the job that ended last, until its progress is printed
         self._failures: dict[int, str] = {}  # by job id; a later attempt may succeed
-        self._before: list[logging.LogRecord] | None = []  # notes before a run; None once it has begun
+        self._before: (
+            list[logging.LogRecord] | None
+        ) = []  # notes before a run; None once it has begun
         self._errors: list[logging.LogRecord] = []  # until it is known whether they are about a job
         self._begun = time.monotonic()
         self._stats: list[str] = []  # jobs per rule; a dry run sends them before and after its jobs
@@ -93,9 +100,12 @@ class LogHandler(LogHandlerBase):
     def close(self) -> None:
         """Print how the run ended; of a command that runs no job, what Snakemake had to say."""
         if not (_muted or self._unchanged):
-            if self._failures:  # errors without an event, or at the end of the workflow, only repeat that jobs failed
+            # errors without an event, or at the end of the workflow, only repeat that jobs failed
+            if self._failures:
                 again = "WorkflowError"
-                self._errors = [each for each in self._errors if getattr(each, "exception", again) != again]
+                self._errors = [
+                    each for each in self._errors if getattr(each, "exception", again) != again
+                ]
             for record in [*(self._before or []), *self._errors]:
                 self._print(self.format(record))
             self._summarize()
@@ -128,7 +138,9 @@ class LogHandler(LogHandlerBase):
         self._failures.pop(record.job_id, None)
         if self._ended:
             rule = self._names[record.job_id].partition(" ")[0]
-            self._seconds.setdefault(rule, []).append(time.monotonic() - self._started[record.job_id])
+            self._seconds.setdefault(rule, []).append(
+                time.monotonic() - self._started[record.job_id]
+            )
 
     def _progress(self, record: Any) -> None:
         if self._ended:
@@ -136,7 +148,8 @@ class LogHandler(LogHandlerBase):
         self._ended = ""
 
     def _fail(self, record: Any) -> None:
-        """Print which job failed and the reason that its command recorded, else what a cluster or Snakemake says."""
+        """Print which job failed and the reason that its command recorded, else what a cluster or
+        Snakemake says."""
         errors = [error for error in self._errors if error.thread == record.thread]
         self._errors = [error for error in self._errors if error not in errors]
         file = _failure(record)
@@ -150,17 +163,28 @@ class LogHandler(LogHandlerBase):
             self._print(self.format(error))
 
     def _summarize(self) -> None:
-        """Print the jobs that failed, or how long the jobs of each rule took together, or that none was due."""
+        """Print the jobs that failed, or how long the jobs of each rule took together, or that none
+        was due."""
         if self._failures:
             jobs = "a job" if len(self._failures) == 1 else f"{len(self._failures)} jobs"
-            heading = f"recap: {jobs} failed; after fixing the cause, run the same command to finish the rest:"
-            self._print("\n".join([heading, *(f"  {failure}" for failure in self._failures.values())]))
+            heading = (
+                f"recap: {jobs} failed; after fixing the cause, run the same command to finish the "
+                "rest:"
+            )
+            self._print(
+                "\n".join([heading, *(f"  {failure}" for failure in self._failures.values())])
+            )
         elif self._seconds:
             width = max(map(len, self._seconds))
             longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
-            lines = [f"  {rule:{width}}  {len(times):>4}  {duration(sum(times)):>12}" for rule, times in longest]
+            lines = [
+                f"  {rule:{width}}  {len(times):>4}  {duration(sum(times)):>12}"
+                for rule, times in longest
+            ]
             heading = f"\n  {'stage':{width}}  {'jobs':>4}  {'together':>12}"
-            self._print("\n".join([heading, *lines, f"{duration(time.monotonic() - self._begun)} in all"]))
+            self._print(
+                "\n".join([heading, *lines, f"{duration(time.monotonic() - self._begun)} in all"])
+            )
         elif self._before is None and not self._stats and not self._errors:
             self._print(NOTHING_TO_DO)
 
@@ -175,7 +199,8 @@ class LogHandler(LogHandlerBase):
 
 
 def _failure(record: Any) -> Path | None:
-    """Return the file for the reason why a job's command failed, or None if it is no `recap` command."""
+    """Return the file for the reason why a job's command failed, or None if it is no `recap`
+    command."""
     arguments = shlex.split(record.shellcmd or "")
     pairs = zip(arguments, arguments[1:], strict=False)
     start = next((number + 2 for number, pair in enumerate(pairs) if pair == ("-m", "recap")), None)
@@ -185,7 +210,10 @@ def _failure(record: Any) -> Path | None:
 
 
 def _on_cluster(record: Any) -> str:
-    """Return what a cluster says of a job that failed, with the cluster's log of it; "" if none ran the job."""
+    """Return what a cluster says of a job that failed, with the cluster's log of it.
+
+    "" if none ran the job.
+    """
     said = (getattr(record, "rule_msg", None) or "").partition("\n")[0].strip()
     begun = said and "external_jobid" in record.aux
     return f"{said} Its log: {os.path.relpath(record.log[-1])}" if begun else said

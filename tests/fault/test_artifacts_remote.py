@@ -1,4 +1,5 @@
-"""A remote that others can change: `recap artifacts pull` writes the files that were pushed, or nothing."""
+"""A remote that others can change: `recap artifacts pull` writes the files that were pushed, or
+nothing."""
 
 import hashlib
 import json
@@ -34,7 +35,9 @@ PUSHED = {
 
 
 def dvc(folder, *arguments):
-    subprocess.run([sys.executable, "-P", "-m", "dvc", *arguments, "--quiet"], cwd=folder, check=True)
+    subprocess.run(
+        [sys.executable, "-P", "-m", "dvc", *arguments, "--quiet"], cwd=folder, check=True
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -87,12 +90,18 @@ def pull(capsys):
 
 
 def results(clone):
-    return {str(file.relative_to(clone)): file.read_bytes() for file in clone.glob("results/**/*") if file.is_file()}
+    return {
+        str(file.relative_to(clone)): file.read_bytes()
+        for file in clone.glob("results/**/*")
+        if file.is_file()
+    }
 
 
 def elsewhere(clone):
     """Return all files but results, what DVC keeps for itself, and the remote."""
-    found = (file for file in clone.parent.rglob("*") if not file.is_relative_to(clone.parent / "store"))
+    found = (
+        file for file in clone.parent.rglob("*") if not file.is_relative_to(clone.parent / "store")
+    )
     own = (clone / "results", clone / ".dvc" / "cache", clone / ".dvc" / "tmp")
     return {file for file in found if not any(file.is_relative_to(folder) for folder in own)}
 
@@ -111,7 +120,10 @@ def listing(store):
 
 
 def added(**entry):
-    """Return what adds an entry to the remote's listing; ``md5`` is that of code where none is given."""
+    """Return what adds an entry to the remote's listing.
+
+    ``md5`` is that of code where none is given.
+    """
 
     def change(store):
         file = listing(store)
@@ -164,7 +176,10 @@ def test_a_damaged_file_is_refused_and_the_same_command_takes_the_repaired_one(c
     file.chmod(0o644)
     file.write_bytes(b"{!")
     said = pull(capsys)
-    assert "results/mine/data/b.json: damaged or missing in" in said and f"files/md5/{md5[:2]}/{md5[2:]}" in said
+    assert (
+        "results/mine/data/b.json: damaged or missing in" in said
+        and f"files/md5/{md5[:2]}/{md5[2:]}" in said
+    )
     assert results(clone) == {}
     file.write_bytes(b"{}")
     assert pull(capsys) == ""

@@ -1,4 +1,5 @@
-"""Every address of a list is asked once, without a download, and the answers are dated in the list."""
+"""Every address of a list is asked once, without a download, and the answers are dated in the
+list."""
 
 import csv
 import runpy
@@ -30,10 +31,19 @@ def rows_of(tmp_path):
 
 
 def test_answers_are_read_and_dated(tmp_path):
-    faults = {"page": ["html"], "away": [(302, {"Location": "file:///etc/passwd"})], "shy": [(403, {})]}
+    faults = {
+        "page": ["html"],
+        "away": [(302, {"Location": "file:///etc/passwd"})],
+        "shy": [(403, {})],
+    }
     with serve({"a": noise(70), "b": noise(80)}, faults=faults) as site:
-        urls = [line(f"d/{n}", f"{site.url}/{n}", size="70" if n in "ab" else "") for n in ("a", "b", "page", "away")]
-        answers = answers_of(tmp_path, site, *urls, line("d/shy", f"{site.url}/shy"), "d/own,1,own,,,,,x,,ask\n")
+        urls = [
+            line(f"d/{n}", f"{site.url}/{n}", size="70" if n in "ab" else "")
+            for n in ("a", "b", "page", "away")
+        ]
+        answers = answers_of(
+            tmp_path, site, *urls, line("d/shy", f"{site.url}/shy"), "d/own,1,own,,,,,x,,ask\n"
+        )
     said = {answer.name: (answer.ok, answer.text) for answer in answers}
     assert said["d/a"] == (True, "200 OK")
     assert said["d/b"] == (False, "200 OK, but 80 bytes where the list says 70")
@@ -43,7 +53,10 @@ def test_answers_are_read_and_dated(tmp_path):
     script.write_answers(tmp_path / "list.csv", answers, date(2026, 11, 24))
     rows = rows_of(tmp_path)
     assert (rows["a"]["checked_on"], rows["a"]["note"]) == ("2026-11-24", "")
-    assert (rows["shy"]["checked_on"], rows["shy"]["note"]) == ("", "answer of 2026-11-24: 403 Forbidden")
+    assert (rows["shy"]["checked_on"], rows["shy"]["note"]) == (
+        "",
+        "answer of 2026-11-24: 403 Forbidden",
+    )
     assert rows[""]["note"] == "ask"
 
 

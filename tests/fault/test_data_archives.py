@@ -1,4 +1,5 @@
-"""Hostile, broken and interrupted archives: everything in the folder or nothing, and one sentence."""
+"""Hostile, broken and interrupted archives: everything in the folder or nothing, and one
+sentence."""
 
 import io
 import os
@@ -17,7 +18,12 @@ from helpers import refusals
 from recap.core.errors import DataError, MissingData
 from recap.data.files.archives import unpack
 
-FILES = {"top.txt": b"top", "a/one.bin": bytes(range(256)) * 40, "a/b/two.bin": b"", "./c/three.txt": b"three"}
+FILES = {
+    "top.txt": b"top",
+    "a/one.bin": bytes(range(256)) * 40,
+    "a/b/two.bin": b"",
+    "./c/three.txt": b"three",
+}
 
 
 def write_zip(path, entries):
@@ -48,7 +54,9 @@ def found(folder):
 def test_a_whole_archive(tmp_path, name):
     archive = WRITERS[name](tmp_path / name, FILES.items())
     assert unpack(archive, into=tmp_path / "out") == len(FILES)
-    assert found(tmp_path / "out") == {key.removeprefix("./"): value for key, value in FILES.items()}
+    assert found(tmp_path / "out") == {
+        key.removeprefix("./"): value for key, value in FILES.items()
+    }
     marked = (tmp_path / "out/top.txt").stat().st_ino
     assert unpack(archive, into=tmp_path / "out") == len(FILES)
     assert (tmp_path / "out/top.txt").stat().st_ino == marked
@@ -81,7 +89,10 @@ def test_unsafe_names(tmp_path, kind, name):
 
 SAME_PLACE = [
     *(("a/b.txt", "a/b.txt"), ("a/b.txt", "./a/b.txt")),
-    *(("a/B.txt", "A/b.txt"), ("caf\u00e9.txt", "cafe\u0301.txt")),  # one file on disks that ignore case or forms
+    *(
+        ("a/B.txt", "A/b.txt"),
+        ("caf\u00e9.txt", "cafe\u0301.txt"),
+    ),  # one file on disks that ignore case or forms
     *(("a", "a/b"), ("a/b", "a"), ("a", "A/b/c")),  # a file that is also a folder
 ]
 
@@ -102,7 +113,9 @@ def test_names_that_are_too_long(tmp_path, kind):
     assert "its paths are too long below" in refused(archive, tmp_path)
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
+)
 def test_links_and_devices_of_a_tar(tmp_path, kind):
     entry = tarfile.TarInfo("odd")
     entry.type, entry.linkname = kind, "/etc/passwd"
@@ -121,7 +134,9 @@ def test_links_of_a_zip(tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999, "flipped"])
 def test_truncated_or_with_a_flipped_byte(tmp_path, kind, share):
     random = np.random.default_rng(0)
-    archive = WRITERS[kind](tmp_path / kind, [(f"{number}.bin", random.bytes(5000)) for number in range(20)])
+    archive = WRITERS[kind](
+        tmp_path / kind, [(f"{number}.bin", random.bytes(5000)) for number in range(20)]
+    )
     content = bytearray(archive.read_bytes())
     if share == "flipped":
         content[len(content) // 2] ^= 0xFF
@@ -131,7 +146,9 @@ def test_truncated_or_with_a_flipped_byte(tmp_path, kind, share):
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_declared_total_beyond_the_limit(tmp_path, kind):
-    archive = WRITERS[kind](tmp_path / kind, [(f"{number}.bin", bytes(400_000)) for number in range(3)])
+    archive = WRITERS[kind](
+        tmp_path / kind, [(f"{number}.bin", bytes(400_000)) for number in range(3)]
+    )
     assert "raise the limit with --limit-gb" in refused(archive, tmp_path, limit=1_000_000)
     assert unpack(archive, into=tmp_path / "deep/out", limit=1_200_000) == 3
 
@@ -158,8 +175,12 @@ def test_no_archive(tmp_path, content):
     assert "fetch it again" in refused(archive, tmp_path)
 
 
-@pytest.mark.parametrize(("place", "value", "sentence"), [(6, 1, "is encrypted"), (8, 99, "in a way that is not")])
-def test_a_zip_that_is_encrypted_or_packed_otherwise_is_not_called_damaged(tmp_path, place, value, sentence):
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"), [(6, 1, "is encrypted"), (8, 99, "in a way that is not")]
+)
+def test_a_zip_that_is_encrypted_or_packed_otherwise_is_not_called_damaged(
+    tmp_path, place, value, sentence
+):
     archive = write_zip(tmp_path / "x.zip", [("a.txt", b"secret")])
     content = bytearray(archive.read_bytes())
     content[place] = content[content.index(b"PK\x01\x02") + place + 2] = value
@@ -197,7 +218,9 @@ def test_what_is_there_is_kept_and_something_else_refused(tmp_path):
         ("pack/deep/b.tsv", ["b.tsv"]),
     ],
 )
-def test_members_are_chosen_by_a_glob_whose_leading_folders_are_left_out(tmp_path, kind, members, places):
+def test_members_are_chosen_by_a_glob_whose_leading_folders_are_left_out(
+    tmp_path, kind, members, places
+):
     names = ("pack/deep/a.tsv", "./pack/deep/b.tsv", "pack/deep/a.lineidx", "pack/readme.txt")
     archive = WRITERS[kind](tmp_path / kind, [(name, name.encode()) for name in names])
     assert unpack(archive, into=tmp_path / "out", members=members) == len(places)
@@ -211,7 +234,16 @@ def test_a_killed_extraction_is_made_whole(tmp_path, kind):
     random = np.random.default_rng(0)
     entries = {f"folder/{number:04d}.bin": random.bytes(3000) for number in range(3000)}
     archive = WRITERS[kind](tmp_path / kind, entries.items())
-    command = [sys.executable, "-m", "recap", "data", "extract", str(archive), "--into", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "recap",
+        "data",
+        "extract",
+        str(archive),
+        "--into",
+        str(tmp_path / "out"),
+    ]
     hidden = tmp_path / ".out.part"
     times = {}
     for last in ("0100", "1500"):

@@ -1,4 +1,5 @@
-"""Broken annotations and pictures: one sentence with the file, key or id and a remedy, and nothing half-written."""
+"""Broken annotations and pictures: one sentence with the file, key or id and a remedy, and nothing
+half-written."""
 
 import json
 import random
@@ -11,7 +12,14 @@ import pytest
 from helpers.generators import jpeg, write_flickr
 from helpers.refusals import refused
 from recap.core import checksums
-from recap.core.errors import ChangedFile, DamagedData, DamagedFile, DataError, MissingData, RecapError
+from recap.core.errors import (
+    ChangedFile,
+    DamagedData,
+    DamagedFile,
+    DataError,
+    MissingData,
+    RecapError,
+)
 from recap.data.card import write_card
 from recap.data.corpus import Corpus, build_corpus
 from recap.data.files.images import ImageSource, TooManyPixels
@@ -35,20 +43,39 @@ CHANGES = {
         lambda c: sentence(c).update(raw="a \ud83d dog"),
         "0: sentences.1.raw: Input should be a valid string, unable to parse raw data as a unicode",
     ),
-    "tokens no list": (lambda c: sentence(c).update(tokens="a dog"), "image number 0: sentences.1.tokens"),
-    "sentid twice": (lambda c: sentence(c).update(sentid=7), "image id 1, caption id 7: is duplicated"),
-    "misspelt split": (lambda c: image(c).update(split="trian"), "split: there is no 'trian'; did you mean 'train'?"),
-    "split without images": (lambda c: image(c, 3).update(split="train"), "the split 'val' has no images"),
-    "missing image": (lambda c: image(c, 2).update(filename="x.jpg"), "x.jpg: the picture of image id 2 is not in"),
+    "tokens no list": (
+        lambda c: sentence(c).update(tokens="a dog"),
+        "image number 0: sentences.1.tokens",
+    ),
+    "sentid twice": (
+        lambda c: sentence(c).update(sentid=7),
+        "image id 1, caption id 7: is duplicated",
+    ),
+    "misspelt split": (
+        lambda c: image(c).update(split="trian"),
+        "split: there is no 'trian'; did you mean 'train'?",
+    ),
+    "split without images": (
+        lambda c: image(c, 3).update(split="train"),
+        "the split 'val' has no images",
+    ),
+    "missing image": (
+        lambda c: image(c, 2).update(filename="x.jpg"),
+        "x.jpg: the picture of image id 2 is not in",
+    ),
     "one picture for two images": (
         lambda c: image(c, 5).update(filename="other/0000_ab.jpg"),
         "other/0000_ab.jpg (image id 5) and 0000_ab.jpg (image id 0) are found as one picture",
     ),
     "several views": (
         lambda c: image(c, 2).update(filename="0000_ab.jpg|0001_ab.jpg"),
-        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' separates the views of an image in the corpus",
+        "image id 2 has the file '0000_ab.jpg|0001_ab.jpg', and '|' separates the views of an "
+        "image in the corpus",
     ),
-    "unsafe name": (lambda c: image(c, 2).update(filename="../x.jpg"), "'../x.jpg': not a safe name"),
+    "unsafe name": (
+        lambda c: image(c, 2).update(filename="../x.jpg"),
+        "'../x.jpg': not a safe name",
+    ),
 }
 
 
@@ -81,7 +108,9 @@ def test_a_zip_with_a_damaged_directory_is_named(tmp_path):
         ImageSource([path]).read("a.jpg")
     path = damaged_directory(tmp_path / "captions.zip", ["a.json"])
     with refused(DamagedData, "captions.zip"):
-        build_corpus(name="t", spec={**SPEC, "annotations": path.name}, inputs=tmp_path, out=tmp_path / "out")
+        build_corpus(
+            name="t", spec={**SPEC, "annotations": path.name}, inputs=tmp_path, out=tmp_path / "out"
+        )
 
 
 def test_missing_pictures_and_roots_are_named(tmp_path):
@@ -101,7 +130,9 @@ def test_too_many_pixels_are_refused_before_decoding(tmp_path, monkeypatch):
         ImageSource([tmp_path]).open_rgb("a.jpg")
 
 
-@pytest.mark.parametrize("name", ["../a.jpg", "/etc/passwd", "b/../../a.jpg", "", "..\\a.jpg", "a\0.jpg"])
+@pytest.mark.parametrize(
+    "name", ["../a.jpg", "/etc/passwd", "b/../../a.jpg", "", "..\\a.jpg", "a\0.jpg"]
+)
 def test_unsafe_names_are_refused(tmp_path, name):
     with refused(DataError, repr(name), "safe"):
         ImageSource([tmp_path]).read(name)
@@ -116,7 +147,9 @@ def test_a_missing_or_foreign_corpus(tmp_path):
 
 
 def test_changed_vocabularies_and_subsets_are_refused(data, tmp_path):
-    vocabulary, subset = (Path(shutil.copy(data / name, tmp_path)) for name in ("vocabulary.json", "seed-1.json"))
+    vocabulary, subset = (
+        Path(shutil.copy(data / name, tmp_path)) for name in ("vocabulary.json", "seed-1.json")
+    )
     values = json.loads(vocabulary.read_text())
     values["words"][0], values["words"][1] = values["words"][1], values["words"][0]
     vocabulary.write_text(json.dumps(values))
@@ -138,8 +171,12 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     build_corpus(name="t", spec=SCENES, inputs=folder, out=folder)
     corpus = folder / "corpus.parquet"
-    build_vocabulary(corpus=corpus, rule=SCENES.vocabulary, inputs=Path(), out=folder / "vocabulary.json")
-    draw_subset(corpus=corpus, name="half", fraction=0.5, unit="image", seed=1, out=folder / "seed-1.json")
+    build_vocabulary(
+        corpus=corpus, rule=SCENES.vocabulary, inputs=Path(), out=folder / "vocabulary.json"
+    )
+    draw_subset(
+        corpus=corpus, name="half", fraction=0.5, unit="image", seed=1, out=folder / "seed-1.json"
+    )
     write_card(name="t", corpus=corpus, counts=None, out=folder / "card.md")
     return folder
 
@@ -147,10 +184,21 @@ def data(tmp_path_factory):
 def test_everything_that_the_jobs_leave_is_listed(data):
     left = {path.name for path in data.iterdir()} - {checksums.NAME}
     assert set(checksums.recorded(data)) == left
-    assert left >= {"corpus.parquet", "images.zip", "boxes.json", "vocabulary.json", "seed-1.json", "card.md"}
+    assert left >= {
+        "corpus.parquet",
+        "images.zip",
+        "boxes.json",
+        "vocabulary.json",
+        "seed-1.json",
+        "card.md",
+    }
 
 
-READERS = {"corpus.parquet": Corpus.read, "vocabulary.json": load_vocabulary, "seed-1.json": read_subset}
+READERS = {
+    "corpus.parquet": Corpus.read,
+    "vocabulary.json": load_vocabulary,
+    "seed-1.json": read_subset,
+}
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -1,4 +1,5 @@
-"""Downloads that are killed, cut, refused, stalled or swapped: complete and right in the end, or one sentence."""
+"""Downloads that are killed, cut, refused, stalled or swapped: complete and right in the end, or
+one sentence."""
 
 import gzip
 import os
@@ -21,7 +22,10 @@ from recap.data.files.download import Transfer
 def test_several_at_once_and_again(tmp_path):
     contents = {f"{number}.bin": noise(200_000, number) for number in range(4)}
     with serve(contents) as site:
-        files = listed(tmp_path, *(line(f"d/{n}", f"{site.url}/{n}", c, size=len(c)) for n, c in contents.items()))
+        files = listed(
+            tmp_path,
+            *(line(f"d/{n}", f"{site.url}/{n}", c, size=len(c)) for n, c in contents.items()),
+        )
         assert [result.how for result in fetch(files, tmp_path)] == ["downloaded"] * 4
         assert {name: (tmp_path / "in" / "d" / name).read_bytes() for name in contents} == contents
         requests = len(site.requests)
@@ -43,7 +47,11 @@ def test_several_at_once_and_again(tmp_path):
 def test_passing_faults(tmp_path, faults):
     content, start = noise(700_000), time.monotonic()
     with serve({"a": content}, faults={"a": list(faults)}) as site:
-        fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content)), tmp_path, transfer=Transfer(1.0, 0.01))
+        fetch(
+            listed(tmp_path, line("d/a", f"{site.url}/a", content)),
+            tmp_path,
+            transfer=Transfer(1.0, 0.01),
+        )
         assert site.sent["a"] <= len(content) + 3 * downloads.CHUNK
     assert faults[0] != (429, {"Retry-After": "1"}) or time.monotonic() - start >= 1.0
     assert (tmp_path / "in/d/a").read_bytes() == content
@@ -75,7 +83,10 @@ def test_a_lasting_refusal_goes_to_the_mirror_or_is_one_sentence(tmp_path, fault
 def test_a_dead_server_is_given_up(tmp_path):
     with serve({}) as site:
         url = site.url
-    refused = rf"broke off \(Failed to establish a new connection: .* refused\), {downloads.TRIES} times in a row"
+    refused = (
+        rf"broke off \(Failed to establish a new connection: .* refused\), {downloads.TRIES} times "
+        r"in a row"
+    )
     with pytest.raises(DataError, match=refused):
         fetch(listed(tmp_path, line("d/a", f"{url}/a", b"x")), tmp_path)
     assert left(tmp_path) == []
@@ -143,7 +154,10 @@ def test_a_length_that_is_always_too_large_ends(tmp_path):
 def test_what_is_packed_on_the_way_is_stored_as_it_is(tmp_path, hashed):
     content = b"caption\turl\n" * 9000
     with serve({"a.tsv": content}, packed=True, faults={"a.tsv": [[100]]}) as site:
-        fetch(listed(tmp_path, line("d/a.tsv", f"{site.url}/a.tsv", content if hashed else None)), tmp_path)
+        fetch(
+            listed(tmp_path, line("d/a.tsv", f"{site.url}/a.tsv", content if hashed else None)),
+            tmp_path,
+        )
         assert site.starts("a.tsv") == [0, 0]
         # Some servers announce the packing of a file that is packed itself.
         site.files["b.gz"] = content
@@ -161,7 +175,10 @@ def test_connections_that_are_reset_early_lose_nothing(tmp_path):
 
 
 def redirected(tmp_path, site, target, *, host=None):
-    """Fetch what is redirected to a target; return the sentence, which a mirror would not have been asked without."""
+    """Fetch what is redirected to a target.
+
+    Return the sentence, which a mirror would not have been asked without.
+    """
     url = f"{host or site.url}/a"
     site.faults[url if host else "a"] = [(302, {"Location": target})] * 99
     with pytest.raises(DataError) as caught:
@@ -172,7 +189,9 @@ def redirected(tmp_path, site, target, *, host=None):
 
 def test_a_loop_of_redirects_costs_few_requests(tmp_path):
     with serve({}) as site:
-        assert f"redirects more than {downloads.MOST} times" in redirected(tmp_path, site, f"{site.url}/a")
+        assert f"redirects more than {downloads.MOST} times" in redirected(
+            tmp_path, site, f"{site.url}/a"
+        )
         assert len(site.requests) == downloads.MOST + 1
 
 
@@ -194,7 +213,9 @@ def test_a_public_server_cannot_have_the_own_network_read(tmp_path, monkeypatch,
         assert len(site.requests) == 1
 
 
-def test_a_redirect_between_public_addresses_is_followed_and_so_is_one_of_a_listed_inner_address(tmp_path, monkeypatch):
+def test_a_redirect_between_public_addresses_is_followed_and_so_is_one_of_a_listed_inner_address(
+    tmp_path, monkeypatch
+):
     content = noise(1000)
     with serve({"b": content, "http://93.184.215.14/b": content}) as site:
         site.faults["a"] = [(302, {"Location": f"{site.url}/b"})]
@@ -207,7 +228,10 @@ def test_a_redirect_between_public_addresses_is_followed_and_so_is_one_of_a_list
 
 def test_one_file_is_fetched_by_one_process(tmp_path):
     files = listed(tmp_path, line("d/a", "http://127.0.0.1:9/a", b"x"))
-    with downloads.locked_part(tmp_path / "in/d/a.part"), pytest.raises(DataError, match="another process is fetching"):
+    with (
+        downloads.locked_part(tmp_path / "in/d/a.part"),
+        pytest.raises(DataError, match="another process is fetching"),
+    ):
         fetch(files, tmp_path)
 
 
@@ -245,8 +269,13 @@ def a_server_that_never_answers():
 
 
 def stopped(arguments, listening):
-    """Start a command, end it by SIGTERM when it waits for an answer; return its process, seconds and messages."""
-    child = subprocess.Popen([sys.executable, "-m", "recap", "data", *arguments], stderr=subprocess.PIPE, text=True)
+    """Start a command, end it by SIGTERM when it waits for an answer.
+
+    Return its process, seconds and messages.
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-m", "recap", "data", *arguments], stderr=subprocess.PIPE, text=True
+    )
     listening.settimeout(60)
     with closing(listening.accept()[0]) as waiting:
         waiting.recv(1)

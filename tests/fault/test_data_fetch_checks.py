@@ -1,10 +1,21 @@
-"""Nothing gets its name before it was checked: hashes, sizes, forms, local copies, and the list itself."""
+"""Nothing gets its name before it was checked: hashes, sizes, forms, local copies, and the list
+itself."""
 
 import gzip
 
 import pytest
 
-from helpers.fetching import fetch, flipped, left, line, listed, noise, sha, with_evil_member, zipped
+from helpers.fetching import (
+    fetch,
+    flipped,
+    left,
+    line,
+    listed,
+    noise,
+    sha,
+    with_evil_member,
+    zipped,
+)
 from helpers.refusals import refused
 from helpers.web_server import serve
 from recap.core.errors import DataError
@@ -15,7 +26,9 @@ from recap.data.files.fetch import record_of
 def test_any_published_hash(tmp_path, algorithm):
     content = noise(1000)
     with serve({"a": content}) as site:
-        (result,) = fetch(listed(tmp_path, line("d/a", f"{site.url}/a", content, algorithm=algorithm)), tmp_path)
+        (result,) = fetch(
+            listed(tmp_path, line("d/a", f"{site.url}/a", content, algorithm=algorithm)), tmp_path
+        )
     assert result.sha256 == sha(content)
     assert result.checked == f"published {algorithm}"
 
@@ -61,7 +74,11 @@ def test_without_a_published_hash_the_first_one_is_kept(tmp_path):
         ("a.tgz", b"\x1f\x8b\x08\x00abc", "truncated or damaged"),
         ("a.tsv", b"", "is empty"),
         ("a.zip", with_evil_member(zipped()), "holds the unsafe name '../../evil'"),
-        ("a.tgz", with_evil_member(gzip.compress(bytes(10240))), "holds the unsafe name '../../evil'"),
+        (
+            "a.tgz",
+            with_evil_member(gzip.compress(bytes(10240))),
+            "holds the unsafe name '../../evil'",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "bytes",  # gzip holds the time
 )
@@ -75,7 +92,11 @@ def test_without_any_hash_the_form_is_checked(tmp_path, name, content, message):
 def test_a_local_copy_is_taken_and_verified(tmp_path, where):
     content = noise(1000)
     files = listed(tmp_path, line("d/a", "http://127.0.0.1:9/never", content))
-    place = {"file": tmp_path / "mine/a", "folder": tmp_path / "mine/a", "tree": tmp_path / "mine/d/a"}[where]
+    place = {
+        "file": tmp_path / "mine/a",
+        "folder": tmp_path / "mine/a",
+        "tree": tmp_path / "mine/d/a",
+    }[where]
     place.parent.mkdir(parents=True)
     source = place if where == "file" else tmp_path / "mine"
     place.write_bytes(noise(1000, 1))
@@ -86,13 +107,19 @@ def test_a_local_copy_is_taken_and_verified(tmp_path, where):
     (result,) = fetch(files, tmp_path, source=source)
     assert (result.how, result.path.read_bytes()) == ("copied", content)
     with refused(DataError, "d/b", "--from"):
-        fetch(listed(tmp_path, line("d/b", "http://127.0.0.1:9/never", content)), tmp_path, source=source)
+        fetch(
+            listed(tmp_path, line("d/b", "http://127.0.0.1:9/never", content)),
+            tmp_path,
+            source=source,
+        )
 
 
 def test_one_failure_leaves_the_others_fetched(tmp_path):
     contents = {name: noise(1000) for name in "abc"}
     with serve({"a": contents["a"], "c": contents["c"]}) as site:
-        files = listed(tmp_path, *(line(f"d/{name}", f"{site.url}/{name}", contents[name]) for name in "abc"))
+        files = listed(
+            tmp_path, *(line(f"d/{name}", f"{site.url}/{name}", contents[name]) for name in "abc")
+        )
         with refused(DataError, "d/b: ", "404"):
             fetch(files, tmp_path)
     assert left(tmp_path) == ["a", "a.fetched.json", "c", "c.fetched.json"]

@@ -1,4 +1,5 @@
-"""Damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a sentence.
+"""Damaged inputs for each reader of captions, lists, settings and pictures: read, or refused in a
+sentence.
 
 Nothing half-written may stay: a reader that writes leaves a whole file, or none.
 """
@@ -54,11 +55,20 @@ def zipped(**members_of):
 def test_karpathys_json_and_what_is_written_of_it(tmp_path):
     def write(path):
         captions = read_karpathy(path, merge_restval=True)
-        write_corpus(captions, tmp_path / "out" / "c.parquet", dataset="t", kind="karpathy", source_sha256="0")
+        write_corpus(
+            captions,
+            tmp_path / "out" / "c.parquet",
+            dataset="t",
+            kind="karpathy",
+            source_sha256="0",
+        )
 
     content = json.dumps(karpathy(sentences=("A dog runs .", "It 's a dog !"))).encode()
     originals = [content, zipped(dataset_json=content)]
-    check(as_file(tmp_path / "d.json", lambda path: read_karpathy(path, merge_restval=True)), originals)
+    check(
+        as_file(tmp_path / "d.json", lambda path: read_karpathy(path, merge_restval=True)),
+        originals,
+    )
     check(as_file(tmp_path / "d.json", write), originals, COUNT // 20)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["c.parquet"]
 
@@ -66,7 +76,10 @@ def test_karpathys_json_and_what_is_written_of_it(tmp_path):
 def test_plain_annotations_of_coco(tmp_path):
     lists = {"val": {42: "000000000042.jpg"}, "test": {73: "000000000073.jpg"}}
     images = [{"id": number, "file_name": f"{number:012d}.jpg"} for number in (42, 73, 74)]
-    texts = [{"id": 100 + n, "image_id": image["id"], "caption": "A dog."} for n, image in enumerate(images)]
+    texts = [
+        {"id": 100 + n, "image_id": image["id"], "caption": "A dog."}
+        for n, image in enumerate(images)
+    ]
     content = json.dumps({"images": images, "annotations": texts}).encode()
 
     def write(path):
@@ -86,11 +99,18 @@ def test_lists_of_coco(tmp_path):
 def test_tsvs_of_conceptual_captions(tmp_path):
     content = "".join(f"a dög number {n}\thttp://x/{n}.jpg\n" for n in range(20)).encode()
     check(as_file(tmp_path / "t.tsv", lambda path: list(read_tsv(path))), [content], COUNT // 2)
-    check(as_file(tmp_path / "t.gz", lambda path: list(read_tsv(path))), [gzip.compress(content)], COUNT // 2)
+    check(
+        as_file(tmp_path / "t.gz", lambda path: list(read_tsv(path))),
+        [gzip.compress(content)],
+        COUNT // 2,
+    )
 
 
 def test_csv_captions(tmp_path):
-    lines = [f'{n}.jpg,{split},"a ""dög"", number {n}"' for n, split in enumerate(("train", "val", "test") * 5)]
+    lines = [
+        f'{n}.jpg,{split},"a ""dög"", number {n}"'
+        for n, split in enumerate(("train", "val", "test") * 5)
+    ]
     content = "\r\n".join(["file,split,caption", *lines]).encode()
     originals = [content, content.replace(b",", b";"), b"\xef\xbb\xbf" + content]
     check(as_file(tmp_path / "c.csv", lambda path: list(csv_entries(path, SplitRow))), originals)
@@ -107,7 +127,11 @@ def test_reports():
 
 def test_annotations_of_reports(tmp_path):
     reports = {"CXR1": parse_report(REPORT, "x.xml")}
-    entry = {"id": "CXR1_IM-0001", "report": "Heart is normal.", "image_path": ["CXR1_IM-0001/0.png", "a/1.png"]}
+    entry = {
+        "id": "CXR1_IM-0001",
+        "report": "Heart is normal.",
+        "image_path": ["CXR1_IM-0001/0.png", "a/1.png"],
+    }
     content = json.dumps({"train": [entry], "val": [], "test": []}).encode()
     check(as_file(tmp_path / "a.json", lambda path: annotated(path, reports)), [content])
 
@@ -116,7 +140,9 @@ def test_settings(tmp_path):
     for section in sorted(SECTIONS):
         paths = {path for name in names(PARAMS, section) for path in files(PARAMS, section, name)}
         contents = sorted(path.read_bytes() for path in paths)
-        originals = [content for content in contents if not re.search(rb"^base:", content, re.M)][::4]
+        originals = [content for content in contents if not re.search(rb"^base:", content, re.M)][
+            ::4
+        ]
         folder = tmp_path / section
         folder.mkdir()
 
@@ -140,12 +166,20 @@ def made(tmp_path_factory):
     spec = ScenesDataset(kind="scenes", train=4, val=1, test=1, size=32)
     build_corpus(name="t", spec=spec, inputs=folder, out=folder)
     corpus = folder / "corpus.parquet"
-    build_vocabulary(corpus=corpus, rule={"min_count": 1}, inputs=folder, out=folder / "vocabulary.json")
-    draw_subset(corpus=corpus, name="half", fraction=0.5, unit="pair", seed=0, out=folder / "subset.json")
+    build_vocabulary(
+        corpus=corpus, rule={"min_count": 1}, inputs=folder, out=folder / "vocabulary.json"
+    )
+    draw_subset(
+        corpus=corpus, name="half", fraction=0.5, unit="pair", seed=0, out=folder / "subset.json"
+    )
     return folder
 
 
-READERS = {"corpus.parquet": Corpus.read, "vocabulary.json": load_vocabulary, "subset.json": read_subset}
+READERS = {
+    "corpus.parquet": Corpus.read,
+    "vocabulary.json": load_vocabulary,
+    "subset.json": read_subset,
+}
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -170,8 +204,14 @@ def pictures():
     deep = Image.fromarray(values[..., 0].astype(np.uint16) * 257)
     kinds = [(picture, form, {}) for form in ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP")]
     kinds += [(picture, "JPEG", {"progressive": True}), (picture.convert("CMYK"), "JPEG", {})]
-    kinds += [(picture.convert("P"), "PNG", {"transparency": 0}), (deep, "PNG", {}), (deep, "TIFF", {})]
-    kinds += [(picture, "TIFF", {"compression": way}) for way in ("tiff_lzw", "tiff_deflate", "jpeg")]
+    kinds += [
+        (picture.convert("P"), "PNG", {"transparency": 0}),
+        (deep, "PNG", {}),
+        (deep, "TIFF", {}),
+    ]
+    kinds += [
+        (picture, "TIFF", {"compression": way}) for way in ("tiff_lzw", "tiff_deflate", "jpeg")
+    ]
     for one, form, options in kinds:
         content = io.BytesIO()
         one.save(content, format=form, **options)

@@ -46,7 +46,10 @@ def on_small_disk(script, folder, options):
 
 WRITERS = {
     "torch": "import torch; torch.save({'a': torch.zeros(10**6)}, part)",
-    "safetensors": "import torch; from safetensors.torch import save_file; save_file({'a': torch.zeros(10**6)}, part)",
+    "safetensors": (
+        "import torch; from safetensors.torch import save_file; "
+        "save_file({'a': torch.zeros(10**6)}, part)"
+    ),
     "python": "part.write_bytes(bytes(10**6))",
     "pillow": "import numpy; from PIL import Image; "
     "Image.fromarray(numpy.random.randint(0, 255, (900, 900), 'uint8')).save(part, format='PNG')",
@@ -64,7 +67,9 @@ READ_ONLY = 'import subprocess; subprocess.run(["mount", "-o", "remount,ro", fol
 SLOW = ("torch", "safetensors")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WRITERS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WRITERS]
+)
 def test_a_full_disk_is_named_whatever_the_library_says_of_it(tmp_path, name):
     said = on_small_disk(WRITING.format(name="out", writing=WRITERS[name]), tmp_path, "size=300k")
     assert said.startswith(f"{tmp_path}/out: the disk is full") and said.endswith("\n[]")
@@ -117,7 +122,9 @@ with atomic_path(folder / "out.db") as part:
 
 def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
     command = [sys.executable, "-c", PROLOGUE + SLOW_WRITE, str(tmp_path)]
-    killed, living = (subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2))
+    killed, living = (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)
+    )
     try:
         dead, alive = killed.stdout.readline().strip(), living.stdout.readline().strip()
         (tmp_path / ".other.db.abcdefgh.part").write_text("of another file")
@@ -126,7 +133,12 @@ def test_only_the_parts_of_dead_writers_are_removed(tmp_path):
         assert Path(dead).exists()
         write_json(tmp_path / "out.db", {})
         left = {str(path) for path in tmp_path.iterdir()}
-        assert left == {f"{tmp_path}/.other.db.abcdefgh.part", f"{tmp_path}/out.db", alive, f"{alive}-journal"}
+        assert left == {
+            f"{tmp_path}/.other.db.abcdefgh.part",
+            f"{tmp_path}/out.db",
+            alive,
+            f"{alive}-journal",
+        }
     finally:
         for process in (killed, living):
             process.kill()

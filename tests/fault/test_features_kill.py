@@ -1,4 +1,5 @@
-"""SIGKILL of the feature writer at random moments: nothing half-written, at most one shard lost, equal bytes."""
+"""SIGKILL of the feature writer at random moments: nothing half-written, at most one shard lost,
+equal bytes."""
 
 import random
 import signal
@@ -38,7 +39,8 @@ build_store(
 def start(folder):
     folder.mkdir(exist_ok=True)
     return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), str(IMAGES), str(SHARD)], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", WRITER, str(folder), str(IMAGES), str(SHARD)],
+        stderr=subprocess.DEVNULL,
     )
 
 
@@ -48,7 +50,10 @@ def done(folder):
 
 
 def kill_after(folder, images, delay):
-    """Kill the writer once it has extracted ``images`` more images; return how many it did extract."""
+    """Kill the writer once it has extracted ``images`` more images.
+
+    Return how many it did extract.
+    """
     before = done(folder)
     process = start(folder)
     while process.poll() is None and done(folder) < before + images:
@@ -65,7 +70,11 @@ def test_killed_writer_loses_at_most_one_shard_and_ends_with_the_same_bytes(tmp_
     rng = random.Random(0)
     for number in range(kills):
         # The last kills fall behind the last image, into the packing and the removal of the shards.
-        kill_after(broken, rng.randint(1, 3 * SHARD) if number < kills - 4 else IMAGES, rng.uniform(0, 0.03))
+        kill_after(
+            broken,
+            rng.randint(1, 3 * SHARD) if number < kills - 4 else IMAGES,
+            rng.uniform(0, 0.03),
+        )
         for path in [*broken.glob("shards/*.shard.h5"), *broken.glob("out/f.h5")]:
             FeatureStore(path).verify()
     assert start(broken).wait() == 0

@@ -1,5 +1,5 @@
-"""Feature files with changed bytes, thousands of each format: read or refused in a sentence; never a traceback, a hang
-or a half-written store."""
+"""Feature files with changed bytes, thousands of each format: read or refused in a sentence; never
+a traceback, a hang or a half-written store."""
 
 import gzip
 import io
@@ -13,7 +13,15 @@ import pytest
 import torch
 
 from helpers import mutate
-from helpers.feature_files import SIZES, regions, six_columns, ten_columns, write_hdf5, write_npz, write_vinvl
+from helpers.feature_files import (
+    SIZES,
+    regions,
+    six_columns,
+    ten_columns,
+    write_hdf5,
+    write_npz,
+    write_vinvl,
+)
 from helpers.importing import import_job
 from helpers.refusals import refused
 from recap.core.errors import DamagedFeatures, FeatureError
@@ -25,7 +33,12 @@ from recap.features.write import build_store
 from recap.settings.features import FORMATS, ImportedFeatures
 
 WHOLE_JOB = 100  # of how many mutants one goes through the whole import
-ABOUT = {"extractor": "{}", "extractor_hash": "e" * 16, "weights_sha256": "w" * 64, "made_with": "test"}
+ABOUT = {
+    "extractor": "{}",
+    "extractor_hash": "e" * 16,
+    "weights_sha256": "w" * 64,
+    "made_with": "test",
+}
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -43,8 +56,13 @@ def quiet():
 
 
 def brings(folder, format, source):
-    """Return a function that opens a source and reads all of it; now and then it goes through the whole job."""
-    spec = ImportedFeatures(kind="imported", format=format, sources=[str(source)], dtype="float32", shard_size=2)
+    """Return a function that opens a source and reads all of it.
+
+    Now and then it goes through the whole job.
+    """
+    spec = ImportedFeatures(
+        kind="imported", format=format, sources=[str(source)], dtype="float32", shard_size=2
+    )
     numbers = itertools.count()
     out = folder / "out" / "f.h5"
 
@@ -54,7 +72,9 @@ def brings(folder, format, source):
             importers.import_features(spec, import_job(folder, out=out))
             FeatureStore(out).verify()
         finally:
-            assert not list(out.parent.glob(".*.part")) and not list((folder / "shards").glob(".*.part"))
+            assert not list(out.parent.glob(".*.part")) and not list(
+                (folder / "shards").glob(".*.part")
+            )
             for path in (folder / "shards").glob("*.shard.h5"):
                 FeatureStore(path).verify()
 
@@ -148,7 +168,9 @@ def test_mutated_m2_hdf5(tmp_path, impatient):
     originals = [path.read_bytes()]
     with h5py.File(path, "w", libver="latest") as file:
         file["7_features"], file["7_boxes"] = regions(7)[:2]
-        file.create_dataset("7_cls_prob", data=np.full((3, 5), 0.2), chunks=(1, 5), compression="gzip")
+        file.create_dataset(
+            "7_cls_prob", data=np.full((3, 5), 0.2), chunks=(1, 5), compression="gzip"
+        )
     originals.append(path.read_bytes())
     bring = brings(tmp_path, "m2_hdf5", path)
 
@@ -163,11 +185,30 @@ def small_store(folder, **changes):
     def extract(groups):
         for image_id in itertools.chain.from_iterable(groups):
             rng = np.random.default_rng(image_id)
-            values = {"region": rng.normal(size=(3, 4)), "region/boxes": [[0, 0, 1, 1]] * 3, "grid": rng.random((4, 5))}
-            yield ImageFeatures(image_id, (8, 9), {name: np.asarray(array) for name, array in values.items()})
+            values = {
+                "region": rng.normal(size=(3, 4)),
+                "region/boxes": [[0, 0, 1, 1]] * 3,
+                "grid": rng.random((4, 5)),
+            }
+            yield ImageFeatures(
+                image_id, (8, 9), {name: np.asarray(array) for name, array in values.items()}
+            )
 
-    settings = {"ids": range(6), "shard_size": 4, "dtype": "float16", "job": "0" * 16, "attributes": ABOUT, **changes}
-    build_store(out=folder / "f.h5", shards=folder / "shards", extract=extract, streams=("region", "grid"), **settings)
+    settings = {
+        "ids": range(6),
+        "shard_size": 4,
+        "dtype": "float16",
+        "job": "0" * 16,
+        "attributes": ABOUT,
+        **changes,
+    }
+    build_store(
+        out=folder / "f.h5",
+        shards=folder / "shards",
+        extract=extract,
+        streams=("region", "grid"),
+        **settings,
+    )
     return folder / "f.h5"
 
 
@@ -176,9 +217,13 @@ def everything(path):
     found = FeatureStore(path)
     ids = found.ids.tolist()
     arrays = [found.ids, found.image_sizes, found.rows(ids), found.rows(ids, "grid")]
-    arrays += [tensor.numpy() for stream in ("region", "grid") for tensor in found.read(ids, stream)]
+    arrays += [
+        tensor.numpy() for stream in ("region", "grid") for tensor in found.read(ids, stream)
+    ]
     arrays.append(found.column(ids, "boxes").numpy())
-    return {**found.attributes, "streams": found.streams, "dim": found.dim}, [array.tobytes() for array in arrays]
+    return {**found.attributes, "streams": found.streams, "dim": found.dim}, [
+        array.tobytes() for array in arrays
+    ]
 
 
 @pytest.mark.slow
@@ -218,7 +263,9 @@ def test_each_image_is_compared_with_its_checksum_once_a_process(tmp_path, monke
     found = FeatureStore(small_store(tmp_path))
     seen = []
     digest = store.image_digest
-    monkeypatch.setattr(store, "image_digest", lambda arrays: seen.append(sorted(arrays)) or digest(arrays))
+    monkeypatch.setattr(
+        store, "image_digest", lambda arrays: seen.append(sorted(arrays)) or digest(arrays)
+    )
     found.read([3, 1, 3])
     found.read([3, 5], "grid")
     found.column([1, 5], "boxes")
@@ -239,7 +286,14 @@ def test_process_that_reads_hdf5_files_starts_again_when_it_has_ended(tmp_path):
     reader._child.kill()
     with refused(FeatureError, "-9"):
         reader.ask(hdf5.names, path)
-    assert sorted(reader.ask(hdf5.names, path)) == ["digests", "grid", "ids", "image_sizes", "origins", "region"]
+    assert sorted(reader.ask(hdf5.names, path)) == [
+        "digests",
+        "grid",
+        "ids",
+        "image_sizes",
+        "origins",
+        "region",
+    ]
     with refused(FeatureError, "/grid"):
         reader.ask(hdf5.numbers, path, "grid")
 

@@ -1,4 +1,7 @@
-"""Java that shifts lines, hangs, dies or talks nonsense: captions keep their ids; a metric is "not run", never 0."""
+"""Java that shifts lines, hangs, dies or talks nonsense: captions keep their ids.
+
+A metric is "not run", never 0.
+"""
 
 import json
 import os
@@ -20,17 +23,77 @@ from recap.metrics.java import java_executable
 from recap.metrics.scores import score
 from recap.metrics.spice import MODEL_JARS
 
-LINE_ENDS = ["\r", "\n", "\r\n", "\v", "\f", "\x85", "\u2028", "\u2029", "\x00", "\x1c", "\x1d", "\x1e", "\x1f"]
-NASTY = [*LINE_ENDS, "|||", "😀", "\ud83d", "é", "\u00a0", "\u200b", "\ufeff", "\u202e", "\u0301", "<br", ">", "<p>"]
-NASTY += ["&#10;", "&#13;", "&amp;", "U.S.", "...", "'", '"', "(", "½", "http://a.b/c?d", "1-800-555-1234", "$", "\\"]
-NASTY += ["\\n", "<!--", "-->", "{", "]]>", "\t", "\x1b[2J", "--", "a@b.cd", "No.", "Mr.", "e.g.", "_", "~", "`"]
+LINE_ENDS = [
+    "\r",
+    "\n",
+    "\r\n",
+    "\v",
+    "\f",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\x00",
+    "\x1c",
+    "\x1d",
+    "\x1e",
+    "\x1f",
+]
+NASTY = [
+    *LINE_ENDS,
+    "|||",
+    "😀",
+    "\ud83d",
+    "é",
+    "\u00a0",
+    "\u200b",
+    "\ufeff",
+    "\u202e",
+    "\u0301",
+    "<br",
+    ">",
+    "<p>",
+]
+NASTY += [
+    "&#10;",
+    "&#13;",
+    "&amp;",
+    "U.S.",
+    "...",
+    "'",
+    '"',
+    "(",
+    "½",
+    "http://a.b/c?d",
+    "1-800-555-1234",
+    "$",
+    "\\",
+]
+NASTY += [
+    "\\n",
+    "<!--",
+    "-->",
+    "{",
+    "]]>",
+    "\t",
+    "\x1b[2J",
+    "--",
+    "a@b.cd",
+    "No.",
+    "Mr.",
+    "e.g.",
+    "_",
+    "~",
+    "`",
+]
 REFERENCES = {1: ["a dog runs", "the dog is running"], 2: ["a red car", "one red car stands"]}
 HYPOTHESES = {1: "a dog runs fast", 2: "a car"}
 
 
 def fake_java(path, body):
     """A program in Java's place: METEOR does `body`, everything else runs the real one."""
-    path.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) {body};; *) exec "{java_executable()}" "$@";; esac\n')
+    path.write_text(
+        f'#!/bin/sh\ncase "$*" in *meteor*) {body};; *) exec "{java_executable()}" "$@";; esac\n'
+    )
     path.chmod(0o755)
     return path
 
@@ -70,8 +133,12 @@ def test_a_hung_meteor_is_stopped_and_the_other_metrics_stay(tmp_path, monkeypat
     pid = tmp_path / "pid"
     java = fake_java(tmp_path / "java", f"echo $$ > {pid}; sleep 600")
     monkeypatch.setattr(scoring, "java_executable", lambda: java)
-    monkeypatch.setattr(coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb"))
-    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)  # it takes seconds, and this Java reads no table
+    monkeypatch.setattr(
+        coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb")
+    )
+    monkeypatch.setattr(
+        meteor, "write_matching", lambda *_: None
+    )  # it takes seconds, and this Java reads no table
     monkeypatch.setattr(programs, "LIMIT", 2)
     start = time.monotonic()
     scores = score(REFERENCES, HYPOTHESES, metrics=["BLEU", "METEOR", "ROUGE-L"])
@@ -124,7 +191,12 @@ def test_options_of_java_in_the_environment_change_no_score(variable, options, m
 def test_a_locale_changes_no_score(locale, tmp_path, monkeypatch):
     folder = tmp_path / f"{locale}.UTF-8"
     try:
-        subprocess.run(["localedef", "-i", locale, "-f", "UTF-8", folder], capture_output=True, timeout=60, check=True)
+        subprocess.run(
+            ["localedef", "-i", locale, "-f", "UTF-8", folder],
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"this machine cannot make the locale {locale}: {error}")
     monkeypatch.setenv("LOCPATH", str(tmp_path))
@@ -151,7 +223,8 @@ def test_a_java_that_cannot_start_is_one_sentence(tmp_path):
 
 def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
     monkeypatch.setattr(scoring, "java_executable", lambda: None)
-    # Nothing but punctuation in every reference: pycocoevalcap's CIDEr takes the maximum of nothing.
+    # Nothing but punctuation in every reference: pycocoevalcap's CIDEr takes the maximum of
+    # nothing.
     scores = score({1: ["..."], 2: ["!"]}, {1: "a dog", 2: ""}, metrics=["CIDEr", "BLEU"])
     assert scores.corpus["CIDEr"] is None
     assert scores.not_run["CIDEr"].startswith("ValueError")
@@ -160,17 +233,22 @@ def test_a_scorer_that_raises_costs_only_its_own_score(monkeypatch):
 
 @pytest.fixture
 def spice_scores(tmp_path, monkeypatch):
-    """Scores of SPICE that looks installed, with a program in Java's place that writes `result` where SPICE would."""
+    """Scores of SPICE that looks installed, with a program in Java's place that writes `result`
+    where SPICE would."""
     (tmp_path / "lib").mkdir()
     for name, needed in MODEL_JARS.items():
         with zipfile.ZipFile(tmp_path / "lib" / name, "w") as jar:
             jar.writestr(needed, "")
     java = tmp_path / "java"
-    java.write_text(f'#!/bin/sh\nwhile [ "$1" != -out ]; do shift; done\ncp {tmp_path}/result.json "$2"\n')
+    java.write_text(
+        f'#!/bin/sh\nwhile [ "$1" != -out ]; do shift; done\ncp {tmp_path}/result.json "$2"\n'
+    )
     java.chmod(0o755)
     monkeypatch.setattr(spice, "package_folder", lambda part: tmp_path)
     monkeypatch.setattr(scoring, "java_executable", lambda: java)
-    monkeypatch.setattr(coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb"))
+    monkeypatch.setattr(
+        coco, "tokenize_captions", lambda *_, **__: Tokenized(REFERENCES, HYPOTHESES, "ptb")
+    )
 
     def run(result):
         (tmp_path / "result.json").write_text(json.dumps(result))
@@ -202,7 +280,9 @@ def test_a_spice_without_numbers_is_an_error(spice_scores, result, named):
     assert scores.corpus["SPICE"] is None and named in scores.failed["SPICE"]
 
 
-def test_spice_without_java_fails_and_without_models_is_not_run(spice_scores, tmp_path, monkeypatch):
+def test_spice_without_java_fails_and_without_models_is_not_run(
+    spice_scores, tmp_path, monkeypatch
+):
     monkeypatch.setattr(scoring, "java_executable", lambda: None)
     assert "Java" in spice_scores([]).failed["SPICE"]
     models = tmp_path / "lib" / "stanford-corenlp-3.6.0-models.jar"

@@ -1,4 +1,5 @@
-"""Damaged files for each reader of what the project or a user writes: read, or refused in a sentence.
+"""Damaged files for each reader of what the project or a user writes: read, or refused in a
+sentence.
 
 They lie in folders without `SHA256SUMS`, so that the reader itself must notice.
 """
@@ -69,7 +70,11 @@ def test_metadata_of_a_language_model(tmp_path):
     tensors = {name: value.numpy() for name, value in decoder.state_dict().items()}
 
     def parse(content):
-        save_file(tensors, tmp_path / "m.safetensors", metadata={METADATA: content.decode("utf-8", "replace")})
+        save_file(
+            tensors,
+            tmp_path / "m.safetensors",
+            metadata={METADATA: content.decode("utf-8", "replace")},
+        )
         load_pretrained(decoder, tmp_path / "m.safetensors", WORDS)
 
     check(parse, json.dumps({"heads": 2, "vocabulary_hash": WORDS.hash}).encode(), either)
@@ -118,7 +123,11 @@ def test_byte_pairs_in_one_file(tmp_path):
 
     write_byte_pairs(tmp_path / "pairs", ["do dog dog"])
     save_tokenizer(tmp_path / "pairs", tmp_path / "tokenizer.json")
-    check(as_file(tmp_path / "tokenizer.json", use), (tmp_path / "tokenizer.json").read_bytes(), either)
+    check(
+        as_file(tmp_path / "tokenizer.json", use),
+        (tmp_path / "tokenizer.json").read_bytes(),
+        either,
+    )
 
 
 def test_vocabularies_whose_hash_fits(tmp_path):
@@ -162,7 +171,10 @@ def test_files_of_a_run_that_mlflow_shows(unlisted, name):
 
 
 def check_and_restore(file, read):
-    """Check a reader with mutants of one file of several; YAML is read as JSON, which is YAML too."""
+    """Check a reader with mutants of one file of several.
+
+    YAML is read as JSON, which is YAML too.
+    """
     original = file.read_bytes()
     content = json.dumps(yaml.safe_load(original)).encode() if file.suffix == ".yaml" else original
     try:
@@ -184,7 +196,9 @@ def test_a_damaged_list_of_models_that_were_built_is_made_again(tmp_path, monkey
     known = tmp_path / "known.json"
     check_models(plan, known)
     content = known.read_bytes()
-    found = outcomes(as_file(known, lambda path: check_models(plan, path)), [content], COUNT, change=either)
+    found = outcomes(
+        as_file(known, lambda path: check_models(plan, path)), [content], COUNT, change=either
+    )
     assert (found.failures, found.read) == ([], COUNT)
     known.write_text("{")
     check_models(plan, known)
@@ -196,7 +210,9 @@ def test_lists_of_hashes(tmp_path, name):
     (tmp_path / "a.txt").write_text("a")
     checksums.record(tmp_path / "a.txt")
     path = f"{tmp_path.name}/a.txt"
-    records.write_provenance(tmp_path, {path: {"sha256": "0" * 64, "inputs": {}, "record": {}, "times": {}}})
+    records.write_provenance(
+        tmp_path, {path: {"sha256": "0" * 64, "inputs": {}, "record": {}, "times": {}}}
+    )
     content = (tmp_path / name).read_bytes()
 
     def names(chosen):
@@ -221,7 +237,10 @@ def test_values_of_the_option_set():
 
 def test_settings_of_models_of_any_size(tmp_path):
     plan = RunPlan(Profile(name="p", tables=["tiny"], seeds=[1]), PARAMS)
-    examples = [json.dumps(config.example().model_dump(mode="json")).encode() for config in MODELS.classes().values()]
+    examples = [
+        json.dumps(config.example().model_dump(mode="json")).encode()
+        for config in MODELS.classes().values()
+    ]
     (model,) = {run.model for run in plan.scored()} & {"transformer"}
     folder = shutil.copytree(PARAMS, tmp_path / "params")
 

@@ -1,4 +1,5 @@
-"""Two hundred raters who send at once, and a server that is killed meanwhile: what was acknowledged is there, once."""
+"""Two hundred raters who send at once, and a server that is killed meanwhile: what was acknowledged
+is there, once."""
 
 import signal
 import threading
@@ -37,7 +38,10 @@ def server(made, tmp_path):
 
 def received(made, folder):
     """Return the sheets of the responses that the server has stored."""
-    return [each.values["sheet"] for each in read_responses([folder / "server.sqlite"], made.sheets.digest)]
+    return [
+        each.values["sheet"]
+        for each in read_responses([folder / "server.sqlite"], made.sheets.digest)
+    ]
 
 
 def test_two_hundred_at_once_lose_and_double_nothing(server, made, responses, tmp_path):
@@ -56,7 +60,9 @@ def test_two_hundred_at_once_lose_and_double_nothing(server, made, responses, tm
 
 
 @pytest.mark.parametrize("after", [1, 30, 90])
-def test_a_kill_in_between_loses_nothing_that_was_acknowledged(server, made, responses, tmp_path, after):
+def test_a_kill_in_between_loses_nothing_that_was_acknowledged(
+    server, made, responses, tmp_path, after
+):
     acknowledged, enough = [], threading.Event()
 
     def send(response):
@@ -77,7 +83,8 @@ def test_a_kill_in_between_loses_nothing_that_was_acknowledged(server, made, res
     known = list(acknowledged)
     kept = received(made, tmp_path)
     assert len(kept) == len(set(kept)) and set(known) <= set(kept) and after <= len(known) < RATERS
-    # Started again it has the same links; whoever was told to try again does, and nobody counts twice.
+    # Started again it has the same links; whoever was told to try again does, and nobody counts
+    # twice.
     server.start()
     with ThreadPoolExecutor(20) as pool:
         assert {answer.status_code for answer in pool.map(server.send, responses)} == {200}

@@ -1,4 +1,5 @@
-"""Damaged inputs by the hundred for each file that a human study reads: read, or refused in a sentence."""
+"""Damaged inputs by the hundred for each file that a human study reads: read, or refused in a
+sentence."""
 
 import io
 import json
@@ -39,7 +40,10 @@ def responses(made):
 
 
 def check(path, read, *originals, least=COUNT / 100):
-    """Give mutants of a file to what reads it; least so many must be refused, or they would test nothing."""
+    """Give mutants of a file to what reads it.
+
+    Least so many must be refused, or they would test nothing.
+    """
 
     def parse(content):
         path.write_bytes(content)
@@ -61,7 +65,12 @@ def collected(made, path):
 def test_files_of_pages(made, responses, tmp_path):
     one = json.loads(responses[0].content())
     one["seconds"] = {"1": 2.5, "2": 30}
-    check(tmp_path / "a.json", lambda path: collected(made, path), json.dumps(one).encode(), json.dumps([one]).encode())
+    check(
+        tmp_path / "a.json",
+        lambda path: collected(made, path),
+        json.dumps(one).encode(),
+        json.dumps([one]).encode(),
+    )
 
 
 def test_the_file_of_the_server(made, responses, tmp_path):
@@ -75,9 +84,19 @@ def test_the_file_of_the_server(made, responses, tmp_path):
 
 def test_tables_of_a_crowd_platform_and_of_typed_answers(made, responses, tmp_path):
     first = responses[0]
-    answers = [(item, question, answer) for item, given in first.answers.items() for question, answer in given.items()]
-    typed = "sheet,item,question,answer\n" + "".join(f"{first.sheet},{','.join(each)}\n" for each in answers)
-    names = ["Input.sheet", "Answer.consent", *(f"Answer.{item}.{question}" for item, question, _ in answers)]
+    answers = [
+        (item, question, answer)
+        for item, given in first.answers.items()
+        for question, answer in given.items()
+    ]
+    typed = "sheet,item,question,answer\n" + "".join(
+        f"{first.sheet},{','.join(each)}\n" for each in answers
+    )
+    names = [
+        "Input.sheet",
+        "Answer.consent",
+        *(f"Answer.{item}.{question}" for item, question, _ in answers),
+    ]
     crowd = ",".join(names) + f"\n{first.sheet},on,{','.join(answer for *_, answer in answers)}\n"
     check(tmp_path / "a.csv", lambda path: collected(made, path), typed.encode(), crowd.encode())
 
@@ -96,11 +115,18 @@ def test_sheets_and_what_is_made_of_them(made, tmp_path):
 
 def test_pictures(made, tmp_path):
     stored = io.BytesIO()
-    with zipfile.ZipFile(made.folder / "pictures.zip") as packed, zipfile.ZipFile(stored, "w") as archive:
+    with (
+        zipfile.ZipFile(made.folder / "pictures.zip") as packed,
+        zipfile.ZipFile(stored, "w") as archive,
+    ):
         for name in packed.namelist():
             archive.writestr(name, packed.read(name))
     originals = [(made.folder / "pictures.zip").read_bytes(), stored.getvalue()]
-    check(tmp_path / "pictures.zip", lambda path: read_pictures(path, made.sheets.pictures), *originals)
+    check(
+        tmp_path / "pictures.zip",
+        lambda path: read_pictures(path, made.sheets.pictures),
+        *originals,
+    )
 
 
 def test_links(made, tmp_path):
@@ -115,8 +141,14 @@ def test_links(made, tmp_path):
 @pytest.mark.parametrize("bad", [None, b"\xff\xfe\x00", "{", "9" * 5000, "[" * 100_000, 3])
 def test_one_damaged_row_of_the_server_costs_no_other(made, responses, tmp_path, bad):
     with sqlite3.connect(tmp_path / "a.sqlite") as connection:
-        connection.execute("CREATE TABLE submissions (number INTEGER PRIMARY KEY, sheet TEXT, content TEXT)")
+        connection.execute(
+            "CREATE TABLE submissions (number INTEGER PRIMARY KEY, sheet TEXT, content TEXT)"
+        )
         rows = [(responses[0].content(),), (bad,), (responses[1].content(),)]
         connection.executemany("INSERT INTO submissions (content) VALUES (?)", rows)
     found = collect(made.sheets, read_responses([tmp_path / "a.sqlite"], made.sheets.digest))
-    assert len(found.raters) == 2 and len(found.refused) == 1 and "a.sqlite submission 2 is no" in found.refused[0]
+    assert (
+        len(found.raters) == 2
+        and len(found.refused) == 1
+        and "a.sqlite submission 2 is no" in found.refused[0]
+    )

@@ -1,4 +1,5 @@
-"""Broken reports, pictures and annotations of IU X-ray: one sentence with the file or study, nothing half-written."""
+"""Broken reports, pictures and annotations of IU X-ray: one sentence with the file or study,
+nothing half-written."""
 
 import gzip
 import io
@@ -10,10 +11,19 @@ from helpers.xray_files import SPEC, names, png, report, tgz, write_iu_xray
 from recap.core.errors import DataError
 from recap.data.corpus import build_corpus
 
-BOMB = '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId id="CXR1"/>&j;</eCitation>'.format(
-    "".join(f'<!ENTITY {name} "{f"&{below};" * 10}">' for below, name in zip("abcdefghi", "bcdefghij", strict=True))
+BOMB = (
+    '<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a "ha">{}]><eCitation><uId '
+    'id="CXR1"/>&j;</eCitation>'
+).format(
+    "".join(
+        f'<!ENTITY {name} "{f"&{below};" * 10}">'
+        for below, name in zip("abcdefghi", "bcdefghij", strict=True)
+    )
 )
-FILE = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><eCitation><uId id="CXR1"/>&a;</eCitation>'
+FILE = (
+    '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><eCitation><uId '
+    'id="CXR1"/>&a;</eCitation>'
+)
 
 
 def build(inputs, **changes):
@@ -25,7 +35,9 @@ def refused(inputs, sentence, **changes):
         build(inputs, **changes)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
-    left = {path.name for path in (inputs / "out").glob("*")} if (inputs / "out").exists() else set()
+    left = (
+        {path.name for path in (inputs / "out").glob("*")} if (inputs / "out").exists() else set()
+    )
     assert not [name for name in left if name == "corpus.parquet" or name.endswith(".part")]
 
 
@@ -34,7 +46,10 @@ REPORTS = {
     "an entity that reads a file": (FILE, "3.xml: declares a document type or entities"),
     "nothing": ("", "3.xml: not valid XML"),
     "another XML": ("<html/>", "3.xml: no report of the collection (its uId is ''"),
-    "a uid with a path": (report(3).replace("CXR3", "CXR../3", 1), "no report of the collection (its uId is 'CXR../3'"),
+    "a uid with a path": (
+        report(3).replace("CXR3", "CXR../3", 1),
+        "no report of the collection (its uId is 'CXR../3'",
+    ),
     "a uid twice": (report(4), "the report CXR4 is duplicated"),
     "a picture with a path": (report(3, pictures=["../../etc/x", "b"]), "are not distinct names"),
 }
@@ -43,13 +58,17 @@ REPORTS = {
 @pytest.mark.parametrize("case", REPORTS)
 def test_reports(tmp_path, case):
     content, sentence = REPORTS[case]
-    inputs = write_iu_xray(tmp_path, reports=lambda xml: xml.update({"ecgen-radiology/3.xml": content.encode()}))
+    inputs = write_iu_xray(
+        tmp_path, reports=lambda xml: xml.update({"ecgen-radiology/3.xml": content.encode()})
+    )
     refused(inputs, sentence)
 
 
 def test_a_report_of_another_size_is_refused_before_it_is_parsed(tmp_path):
     bloated = report(3, findings="normal " * 200_000).encode()
-    inputs = write_iu_xray(tmp_path, reports=lambda xml: xml.update({"ecgen-radiology/3.xml": bloated}))
+    inputs = write_iu_xray(
+        tmp_path, reports=lambda xml: xml.update({"ecgen-radiology/3.xml": bloated})
+    )
     refused(inputs, "3.xml unpacks to")
 
 
@@ -58,8 +77,14 @@ def first(content):
 
 
 ANNOTATIONS = {
-    "an absent study": (lambda c: first(c).update(id="CXR999_IM-1"), "the study CXR999_IM-1 of 'train' has no report"),
-    "a study twice": (lambda c: c["test"].append(c["train"][0]), "CXR3_IM-0003 of 'test' is duplicated (in 'train')"),
+    "an absent study": (
+        lambda c: first(c).update(id="CXR999_IM-1"),
+        "the study CXR999_IM-1 of 'train' has no report",
+    ),
+    "a study twice": (
+        lambda c: c["test"].append(c["train"][0]),
+        "CXR3_IM-0003 of 'test' is duplicated (in 'train')",
+    ),
     "a view that the report lacks": (
         lambda c: first(c).update(image_path=["CXR3_IM-0003/0.png", "CXR3_IM-0003/2.png"]),
         "the study CXR3_IM-0003: asks for view 2, but its report refers to 2 pictures",
@@ -110,7 +135,11 @@ def test_missing_and_wrong_archives(tmp_path):
     (inputs / "other.csv").write_text("uid,file\n1,a\n")
     refused(inputs, "other.csv: ", projections="other.csv")
     refused(inputs, "10 studies lack a picture", images=["NLMCXR_reports.tgz"], max_missing=9)
-    refused(inputs, "there are two pictures CXR1_IM-0001-1001", images=["NLMCXR_png.tgz", "NLMCXR_png.tgz"])
+    refused(
+        inputs,
+        "there are two pictures CXR1_IM-0001-1001",
+        images=["NLMCXR_png.tgz", "NLMCXR_png.tgz"],
+    )
 
 
 def test_links_and_paths_in_an_archive_lead_nowhere(tmp_path):

@@ -1,4 +1,5 @@
-"""Conceptual Captions in small: its TSV, and a web server on 127.0.0.1 that serves pictures and spoils some."""
+"""Conceptual Captions in small: its TSV, and a web server on 127.0.0.1 that serves pictures and
+spoils some."""
 
 import threading
 from collections import Counter
@@ -9,9 +10,28 @@ from rehearsal.world import picture
 
 STATUSES = {"403": 403, "404": 404, "429": 429, "500": 500}
 # Where it may redirect to besides.
-ELSEWHERE = {"loop": "/loop/0.jpg", "inward": "http://169.254.169.254/latest/1.jpg", "file": "file:///etc/passwd"}
-# What a server may do with /<kind>/<number>.jpg; "flaky" and "busy" answer well from the second time on.
-KINDS = ("ok", *STATUSES, "flaky", "busy", "cut", "half", "html", "empty", "noise", "stall", "drip", "huge", "moved")
+ELSEWHERE = {
+    "loop": "/loop/0.jpg",
+    "inward": "http://169.254.169.254/latest/1.jpg",
+    "file": "file:///etc/passwd",
+}
+# What a server may do with /<kind>/<number>.jpg; "flaky" and "busy" answer well from the second
+# time on.
+KINDS = (
+    "ok",
+    *STATUSES,
+    "flaky",
+    "busy",
+    "cut",
+    "half",
+    "html",
+    "empty",
+    "noise",
+    "stall",
+    "drip",
+    "huge",
+    "moved",
+)
 
 
 def photo(number, *, edge=64):
@@ -53,7 +73,9 @@ class _Pictures(Handler):
         }
         if kind == "cut":
             self.answer(200, content, {}, sent=len(content) // 2)
-        elif kind == "half":  # an old server: no length, so that only a decoder can tell that half is missing
+        elif (
+            kind == "half"
+        ):  # an old server: no length, so that only a decoder can tell that half is missing
             self.send_response(200)
             self.end_headers()
             self.wfile.write(content[:-60])
@@ -67,7 +89,9 @@ class _Pictures(Handler):
                     return
                 self.wfile.write(bytes([byte]))
         else:
-            self.answer(200, bodies.get(kind, content), {}, length=2**40 if kind == "huge" else None)
+            self.answer(
+                200, bodies.get(kind, content), {}, length=2**40 if kind == "huge" else None
+            )
 
 
 class _PictureServer(Server):
@@ -91,12 +115,20 @@ def picture_server(*, stall=60):
 
 
 def write_conceptual(folder, *, train, test):
-    """Write both TSVs and what was downloaded of them; ``train`` and ``test`` name a kind of KINDS for each row."""
+    """Write both TSVs and what was downloaded of them.
+
+    ``train`` and ``test`` name a kind of KINDS for each row.
+    """
     from recap.data.datasets.conceptual_download import download
 
     with picture_server() as server:
         for name, kinds, first in (("train", train, 0), ("validation", test, 1000)):
-            rows = [(f"photo {n} of a dog .", server.url(kind, first + n)) for n, kind in enumerate(kinds)]
+            rows = [
+                (f"photo {n} of a dog .", server.url(kind, first + n))
+                for n, kind in enumerate(kinds)
+            ]
             tsv = write_tsv(folder / f"{name}.tsv", rows)
-            download(tsv=tsv, out=folder / "images" / name, min_side=32, attempts=1, rounds=1, timeout=5)
+            download(
+                tsv=tsv, out=folder / "images" / name, min_side=32, attempts=1, rounds=1, timeout=5
+            )
     return folder

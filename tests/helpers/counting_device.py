@@ -1,4 +1,5 @@
-"""Torch's meta device, on which code goes the ways of a GPU: counts launches and waits, and invents what is read."""
+"""Torch's meta device, on which code goes the ways of a GPU: counts launches and waits, and invents
+what is read."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,7 +14,8 @@ FREE = {
 
 
 class CountingDevice(TorchDispatchMode):
-    """Notes launches (operators, in order) and waits ("read" or "length", launches before) within a `with` block."""
+    """Notes launches (operators, in order) and waits ("read" or "length", launches before) within a
+    `with` block."""
 
     def __init__(self, *, real):
         """`real` is the number of elements that an index of unknown length has."""
@@ -28,7 +30,9 @@ class CountingDevice(TorchDispatchMode):
         if name == "_local_scalar_dense" and args[0].is_meta:
             return self._wait("read", 1.0 if args[0].is_floating_point() else 1)
         if name == "nonzero":
-            return self._wait("length", torch.empty(self.real, args[0].dim(), dtype=torch.long, device=DEVICE))
+            return self._wait(
+                "length", torch.empty(self.real, args[0].dim(), dtype=torch.long, device=DEVICE)
+            )
         if name == "index" and args[1][0].dtype == torch.bool:
             mask = args[1][0]
             return self._wait("length", args[0].new_empty(self.real, *args[0].shape[mask.dim() :]))

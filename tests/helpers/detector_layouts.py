@@ -1,4 +1,5 @@
-"""Names and shapes of the tensors in the released files of detectors (`tests/golden/detector_layouts.yaml`)."""
+"""Names and shapes of the tensors in the released files of detectors
+(`tests/golden/detector_layouts.yaml`)."""
 
 import re
 from pathlib import Path
@@ -6,7 +7,8 @@ from pathlib import Path
 import yaml
 
 FILE = Path(__file__).parents[1] / "golden" / "detector_layouts.yaml"
-# Of each group of layers: what follows a layer's name, and whether that has the weight's shape or one number a channel.
+# Of each group of layers: what follows a layer's name, and whether that has the weight's shape or
+# one number a channel.
 SUFFIXES = {
     "normed": ["weight", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"],
     "grouped": ["weight", "norm.weight", "norm.bias"],
@@ -21,7 +23,10 @@ def released_layout(detector):
     for group, layers in yaml.safe_load(FILE.read_text())[detector].items():
         for pattern, shape in layers.items():
             for name in _names(pattern):
-                layout |= {f"{name}.{end}": shape if end == "weight" else shape[:1] for end in SUFFIXES[group]}
+                layout |= {
+                    f"{name}.{end}": shape if end == "weight" else shape[:1]
+                    for end in SUFFIXES[group]
+                }
     return layout
 
 

@@ -1,6 +1,8 @@
-"""Trains a tiny model: alone, or started by torchrun as one of several processes, whose second may be killed.
+"""Trains a tiny model: alone, or started by torchrun as one of several processes, whose second may
+be killed.
 
-Arguments: folder for the state; then NAME=VALUE as `train` takes them, or kinds=ONE,TWO for a training of each.
+Arguments: folder for the state; then NAME=VALUE as `train` takes them, or kinds=ONE,TWO for a
+training of each.
 """
 
 import itertools
@@ -26,17 +28,24 @@ from recap.training.objectives import CrossEntropyObjective, Logged, SelfCritica
 from recap.training.run import validator
 
 STILL = {"dropout": 0.0, "feature_dropout": 0.0}
-VALIDATION = {image: rows for image, rows in CAPTIONS.items() if image < 7}  # shares of four and three images
-TRAINED = {image: rows[: 1 + image % 2] for image, rows in CAPTIONS.items() if image < 11}  # unequal numbers of tokens
+VALIDATION = {
+    image: rows for image, rows in CAPTIONS.items() if image < 7
+}  # shares of four and three images
+TRAINED = {
+    image: rows[: 1 + image % 2] for image, rows in CAPTIONS.items() if image < 11
+}  # unequal numbers of tokens
 CONFIG = {"kind": "transformer", "d_model": 16, "heads": 2, "d_feed_forward": 16, **STILL}
 CONFIG |= {"encoder_layers": 1, "decoder_layers": 1}
 USUAL = {"learning_rate": 0.01, "images_per_batch": 5}
 STAGES = {
-    # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the order of sums.
+    # A large epsilon, because Adam would blow up the rounding of gradients that are 0 but for the
+    # order of sums.
     "smooth": CrossEntropy(epochs=2, epsilon=1e-2, clip_value=None, **USUAL),
     "xe": CrossEntropy(epochs=4, clip_norm=0.1, label_smoothing=0.1, weight_average=0.9, **USUAL),
     # Beams draw no random numbers, which would be others in each process.
-    "scst": SelfCritical(epochs=4, sampling="beam", baseline="greedy", cross_entropy=0.3, samples=3, **USUAL),
+    "scst": SelfCritical(
+        epochs=4, sampling="beam", baseline="greedy", cross_entropy=0.3, samples=3, **USUAL
+    ),
 }
 
 
@@ -44,7 +53,9 @@ class DoubleStore(Store):
     """The same features in float64."""
 
     def read(self, image_ids):
-        return changed(super().read(image_ids), lambda stream: replace(stream, values=stream.values.double()))
+        return changed(
+            super().read(image_ids), lambda stream: replace(stream, values=stream.values.double())
+        )
 
 
 @contextmanager
@@ -60,11 +71,16 @@ def no_float32(active):
 
 
 def with_a_number(objective):
-    """Log one more mean over tokens, under a name that the loop does not know: the mean id of the targets."""
+    """Log one more mean over tokens, under a name that the loop does not know: the mean id of the
+    targets."""
 
     def logged(batch, epoch):
         result, targets = objective(batch, epoch), batch.tokens[..., 1:]
-        return Logged(result.loss, result.num_tokens, {"target_id": targets[targets != 0].double().mean().item()})
+        return Logged(
+            result.loss,
+            result.num_tokens,
+            {"target_id": targets[targets != 0].double().mean().item()},
+        )
 
     return logged
 
@@ -76,7 +92,10 @@ def objective_of(model, stage):
 
 
 def watched(step, group, die_at):
-    """Return what will hold the gradients of the first update; the last process is killed before one update."""
+    """Return what will hold the gradients of the first update.
+
+    The last process is killed before one update.
+    """
     update, gradients, done = step.optimizer.step, [], itertools.count()
 
     def watched_update():
@@ -91,7 +110,10 @@ def watched(step, group, die_at):
 
 
 def does_not_compile(model, here):
-    """Give a model compiled passes, which are traced by nobody here; the first backward pass fails in one process."""
+    """Give a model compiled passes, which are traced by nobody here.
+
+    The first backward pass fails in one process.
+    """
     torch.compiler.set_stance("force_eager")
     compile_passes(model)
 
@@ -104,9 +126,18 @@ def does_not_compile(model, here):
 
 
 def train(
-    folder: Path, group, epochs="", kind="", stage="smooth", dtype="float32", die_at="-1", refuses="", minutes=1e-9
+    folder: Path,
+    group,
+    epochs="",
+    kind="",
+    stage="smooth",
+    dtype="float32",
+    die_at="-1",
+    refuses="",
+    minutes=1e-9,
 ) -> Training:
-    """Train on eleven images in batches of five, so that the last batch has one image and one process has none."""
+    """Train on eleven images in batches of five, so that the last batch has one image and one
+    process has none."""
     torch.manual_seed(0)
     settings = STAGES[stage].model_copy(update={"epochs": int(epochs)} if epochs else {})
     config = still(MODELS.classes()[kind].example()) if kind else CONFIG
@@ -117,7 +148,11 @@ def train(
         does_not_compile(model, group.rank == int(refuses))
     loop = Training(
         step=OptimizerStep(
-            model=model, objective=objective_of(model, settings), stage=settings, d_model=16, group=group
+            model=model,
+            objective=objective_of(model, settings),
+            stage=settings,
+            d_model=16,
+            group=group,
         ),
         state=folder,
         batches=CaptionBatches(features=store, captions=TRAINED, images_per_batch=5, seed=3),

@@ -15,11 +15,16 @@ DIM = 8
 
 
 def regions(image_id, dim=DIM):
-    """Return vectors [n, dim], boxes [n, 4] inside the picture, classes, scores; n depends on the image."""
+    """Return vectors [n, dim], boxes [n, 4] inside the picture, classes, scores.
+
+    N depends on the image.
+    """
     rng = np.random.default_rng(image_id)
     rows, (width, height) = 2 + image_id % 3, SIZES[image_id]
     low = rng.uniform(0, 0.5, (rows, 2)) * (width, height)
-    boxes = np.concatenate([low, low + rng.uniform(0.1, 0.5, (rows, 2)) * (width, height)], 1).astype(np.float32)
+    boxes = np.concatenate(
+        [low, low + rng.uniform(0.1, 0.5, (rows, 2)) * (width, height)], 1
+    ).astype(np.float32)
     vectors = rng.normal(size=(rows, dim)).astype(np.float32)
     return vectors, boxes, rng.integers(0, 1600, rows), rng.random(rows).astype(np.float32)
 
@@ -33,7 +38,15 @@ def ten_columns(image_id):
     vectors, boxes, classes, scores = regions(image_id)
     width, height = SIZES[image_id]
     known = [text(classes), text(scores), text(classes // 4), text(scores / 2)]
-    return fields(f"COCO_train2014_{image_id:012d}", height, width, *known, len(vectors), text(boxes), text(vectors))
+    return fields(
+        f"COCO_train2014_{image_id:012d}",
+        height,
+        width,
+        *known,
+        len(vectors),
+        text(boxes),
+        text(vectors),
+    )
 
 
 def write_lines(path, lines):
@@ -49,7 +62,9 @@ def with_box(image_id, dim=2054):
 
 
 def write_vinvl(folder, *, packed=False, dim=2054):
-    return write_indexed(folder, [vinvl_line(each, with_box(each, dim)[0], packed=packed) for each in SIZES])
+    return write_indexed(
+        folder, [vinvl_line(each, with_box(each, dim)[0], packed=packed) for each in SIZES]
+    )
 
 
 def write_indexed(folder, lines):
@@ -88,7 +103,11 @@ def write_npz(folder, *, boxes=True, maps=False):
         (folder / "cocobu_box").mkdir()
     for image_id in SIZES:
         vectors, corners, _, _ = regions(image_id)
-        values = np.arange(3 * 2 * DIM, dtype=np.float32).reshape(3, 2, DIM) + image_id if maps else vectors
+        values = (
+            np.arange(3 * 2 * DIM, dtype=np.float32).reshape(3, 2, DIM) + image_id
+            if maps
+            else vectors
+        )
         np.savez_compressed(folder / "cocobu_att" / f"{image_id}.npz", feat=values)
         if boxes:
             np.save(folder / "cocobu_box" / f"{image_id}.npy", corners)
@@ -96,14 +115,19 @@ def write_npz(folder, *, boxes=True, maps=False):
 
 
 def write_named(folder, format, names):
-    """Write an image for each name in any format, its vectors full of its value; return the source."""
+    """Write an image for each name in any format, its vectors full of its value.
+
+    Return the source.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     vectors = {name: np.full((2, DIM), value, np.float32) for name, value in names.items()}
     boxes = np.float32([[0, 0, 20, 10]] * 2)
     if format == "m2_hdf5":
         arrays = {f"{name}_features": values for name, values in vectors.items()}
-        return write_arrays(folder / "m2.hdf5", arrays | {f"{name}_boxes": boxes for name in vectors})
+        return write_arrays(
+            folder / "m2.hdf5", arrays | {f"{name}_boxes": boxes for name in vectors}
+        )
     if format == "bottom_up_tsv":
         lines = [bottom_up_line(name, (40, 30), boxes, values) for name, values in vectors.items()]
         return write_lines(folder / "features.tsv", lines)

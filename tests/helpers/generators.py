@@ -9,13 +9,21 @@ from PIL import Image
 from rehearsal.archives import write_zip
 from rehearsal.coco import karpathy_image
 
-SENTENCES = ("A dog runs .", "The brown dog is running .", "A dog on grass", "One dog , outside", "It 's a dog !")
+SENTENCES = (
+    "A dog runs .",
+    "The brown dog is running .",
+    "A dog on grass",
+    "One dog , outside",
+    "It 's a dog !",
+)
 
 
 def jpeg(number, *, edge=32):
     """Return a JPEG whose color depends on ``number``."""
     content = io.BytesIO()
-    Image.new("RGB", (edge, edge + 8), (number * 37 % 256, number * 91 % 256, 120)).save(content, format="JPEG")
+    Image.new("RGB", (edge, edge + 8), (number * 37 % 256, number * 91 % 256, 120)).save(
+        content, format="JPEG"
+    )
     return content.getvalue()
 
 
@@ -32,7 +40,8 @@ STORED_BY = {
 
 
 def save_lying(picture, path, orientation, **options):
-    """Save a picture as a phone does that is held another way: turned, with the EXIF orientation that says so."""
+    """Save a picture as a phone does that is held another way: turned, with the EXIF orientation
+    that says so."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     picture.transpose(STORED_BY[orientation]).save(path, exif=exif, **options)
@@ -50,15 +59,21 @@ def noise_pictures(folder, sizes):
 def karpathy(*, train=3, val=1, test=2, sentences=SENTENCES):
     """Return the content of a JSON in Karpathy's form, like dataset_flickr8k.json."""
     splits = ["train"] * train + ["val"] * val + ["test"] * test
-    images = [karpathy_image(n, f"{n:04d}_ab.jpg", split, sentences) for n, split in enumerate(splits)]
+    images = [
+        karpathy_image(n, f"{n:04d}_ab.jpg", split, sentences) for n, split in enumerate(splits)
+    ]
     return {"images": images, "dataset": "flickr8k"}
 
 
 def write_flickr(folder, *, change=None, **sizes):
-    """Write dataset.json, whose content ``change`` may spoil, and images.zip (of Flicker8k_Dataset/<name>.jpg)."""
+    """Write dataset.json, whose content ``change`` may spoil, and images.zip (of
+    Flicker8k_Dataset/<name>.jpg)."""
     folder.mkdir(parents=True, exist_ok=True)
     content = karpathy(**sizes)
-    pictures = {f"Flicker8k_Dataset/{image['filename']}": jpeg(image["imgid"]) for image in content["images"]}
+    pictures = {
+        f"Flicker8k_Dataset/{image['filename']}": jpeg(image["imgid"])
+        for image in content["images"]
+    }
     write_zip(folder / "images.zip", pictures)
     if change is not None:
         change(content)

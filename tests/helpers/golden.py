@@ -17,7 +17,11 @@ def load(name):
 def with_parameters(name):
     """Return the arrays of a file, and those below `param/` by their own names."""
     arrays = load(name)
-    return arrays, {key.removeprefix("param/"): value for key, value in arrays.items() if key.startswith("param/")}
+    return arrays, {
+        key.removeprefix("param/"): value
+        for key, value in arrays.items()
+        if key.startswith("param/")
+    }
 
 
 def close(ours, theirs, atol=1e-10):

@@ -13,7 +13,9 @@ from recap.settings.features import ImportedFeatures
 
 def import_settings(format, *sources, **changes):
     values = {"dtype": "float32", "shard_size": 2, **changes}
-    return ImportedFeatures(kind="imported", format=format, sources=[str(source) for source in sources], **values)
+    return ImportedFeatures(
+        kind="imported", format=format, sources=[str(source) for source in sources], **values
+    )
 
 
 def run_import(folder, format, *sources, corpus=None, **changes):
@@ -23,12 +25,18 @@ def run_import(folder, format, *sources, corpus=None, **changes):
 
 def import_job(folder, **changes):
     """Return a job that imports files of a folder into `out/f.h5` in it."""
-    places = {"inputs": folder, "shards": folder / "shards", "out": folder / "out" / "f.h5", "corpus": None}
+    places = {
+        "inputs": folder,
+        "shards": folder / "shards",
+        "out": folder / "out" / "f.h5",
+        "corpus": None,
+    }
     return ExtractionJob(images=(), **places | changes)
 
 
 def refuses_import(folder, named, format, *sources, **changes):
-    """Check that files are refused by a sentence that has each text of `named`, and that nothing is written."""
+    """Check that files are refused by a sentence that has each text of `named`, and that nothing is
+    written."""
     with refused(FeatureError, *named):
         run_import(folder, format, *sources, **changes)
     assert not (folder / "out" / "f.h5").exists()
@@ -46,10 +54,16 @@ def check_regions(store, *, dim=DIM, boxes=True, sizes=True):
 
 
 def write_corpus_of(folder, files, test=()):
-    """Write a corpus of a caption for each image id and file, for training but for the ids in `test`."""
+    """Write a corpus of a caption for each image id and file, for training but for the ids in
+    `test`."""
     split = {number: "test" if number in test else "train" for number in files}
-    rows = [Caption(number, file, split[number], number, "a dog", ["a", "dog"]) for number, file in files.items()]
-    write_corpus(rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
+    rows = [
+        Caption(number, file, split[number], number, "a dog", ["a", "dog"])
+        for number, file in files.items()
+    ]
+    write_corpus(
+        rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64
+    )
     return folder / "corpus.parquet"
 
 

@@ -1,4 +1,5 @@
-"""Invented but likely scores of every row of a planned table, for tests of what tables look like."""
+"""Invented but likely scores of every row of a planned table, for tests of what tables look
+like."""
 
 import json
 import random
@@ -9,20 +10,36 @@ from recap.settings.metrics import score_info, server_names
 from recap.settings.tables import RUN_COLUMNS
 from recap.statistics.compare import compare_table
 
-USUAL = {"BLEU-1": 0.79, "BLEU-2": 0.62, "BLEU-3": 0.48, "BLEU-4": 0.37, "METEOR": 0.28, "ROUGE-L": 0.57}
+USUAL = {
+    "BLEU-1": 0.79,
+    "BLEU-2": 0.62,
+    "BLEU-3": 0.48,
+    "BLEU-4": 0.37,
+    "METEOR": 0.28,
+    "ROUGE-L": 0.57,
+}
 USUAL |= {"CIDEr": 1.21, "SPICE": 0.21}
 
 
 def invented_statistics(table, seeds, folder, *, images=60):
-    """Return the statistics of a table whose rows lie up to 20 % above its baseline, with a spread over runs."""
+    """Return the statistics of a table whose rows lie up to 20 % above its baseline, with a spread
+    over runs."""
     columns = [column for column in table.columns if column not in [*server_names(), *RUN_COLUMNS]]
     for number, row in enumerate(table.rows):
         for run in row_runs(row, seeds):
             drawn = random.Random(f"{row.id} {run.path}")
-            better = 1 + 0.2 * (row.id != table.baseline) * number / len(table.rows) + drawn.gauss(0, 0.012)
+            better = (
+                1
+                + 0.2 * (row.id != table.baseline) * number / len(table.rows)
+                + drawn.gauss(0, 0.012)
+            )
             scores = {c: [_score(c, better, i) for i in range(images)] for c in columns}
             write_run(folder / run.path, scores, ids=range(images), not_run=())
-    trained = {run.path: [_training(folder / run.path)] for row in table.rows for run in row_runs(row, seeds)}
+    trained = {
+        run.path: [_training(folder / run.path)]
+        for row in table.rows
+        for run in row_runs(row, seeds)
+    }
     return compare_table(
         trainings=trained,
         table=table,

@@ -1,4 +1,5 @@
-"""What the contract tests feed to every registered model: settings, inputs, images and captions, all tiny."""
+"""What the contract tests feed to every registered model: settings, inputs, images and captions,
+all tiny."""
 
 import torch
 
@@ -29,7 +30,9 @@ def inputs(config):
 
 def build_model(config, inputs):
     """Build a model from its settings, or from a mapping of them."""
-    return base.build_model(validate(Model, config, "model") if isinstance(config, dict) else config, inputs)
+    return base.build_model(
+        validate(Model, config, "model") if isinstance(config, dict) else config, inputs
+    )
 
 
 def built(config):
@@ -45,7 +48,8 @@ def still(config):
 
 
 def random_images(config, count=B, *, seed=1, masked=True):
-    """Return images whose second one has only three vectors in every stream, unless `masked` is False."""
+    """Return images whose second one has only three vectors in every stream, unless `masked` is
+    False."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.ones(count, N, dtype=torch.bool)
     if masked:
@@ -56,7 +60,9 @@ def random_images(config, count=B, *, seed=1, masked=True):
         corners = torch.rand(count, N, 2, generator=generator, dtype=torch.float64) * 50
         sides = torch.rand(count, N, 2, generator=generator, dtype=torch.float64) * 50
         boxes = torch.cat([corners, corners + sides], -1)
-        streams[name] = Stream(values, mask, boxes, torch.full((count, 2), 100.0, dtype=torch.float64))
+        streams[name] = Stream(
+            values, mask, boxes, torch.full((count, 2), 100.0, dtype=torch.float64)
+        )
     return Images(streams)
 
 
@@ -72,13 +78,20 @@ def wider(images, more=2):
         def longer(x, value):
             return torch.cat([x, torch.full((len(x), more, *x.shape[2:]), value, dtype=x.dtype)], 1)
 
-        return Stream(longer(stream.values, 9), longer(stream.mask, False), longer(stream.boxes, 1), stream.sizes)
+        return Stream(
+            longer(stream.values, 9),
+            longer(stream.mask, False),
+            longer(stream.boxes, 1),
+            stream.sizes,
+        )
 
     return changed(images, widen)
 
 
 def random_tokens(count=B, *, length=T, captions=C, seed=1):
-    return torch.randint(3, V, (count, captions, length), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        3, V, (count, captions, length), generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def log_probabilities(model, images, tokens):
@@ -88,7 +101,9 @@ def log_probabilities(model, images, tokens):
 
 def stepwise(model, images, tokens):
     """One token at a time."""
-    state = model.start(model.encode(images)).reorder(torch.zeros(tokens.shape[:2], dtype=torch.long))
+    state = model.start(model.encode(images)).reorder(
+        torch.zeros(tokens.shape[:2], dtype=torch.long)
+    )
     steps = []
     for token in tokens.unbind(-1):
         out, state = model.step(token, state)
@@ -97,13 +112,17 @@ def stepwise(model, images, tokens):
 
 
 class RandomStore:
-    """Random vectors of each image in every stream of some settings, for trainings of `helpers.training`."""
+    """Random vectors of each image in every stream of some settings, for trainings of
+    `helpers.training`."""
 
     def __init__(self, config):
         self.config, self.sizes = config, config.example_streams
 
     def read(self, image_ids):
-        each = [changed(random_images(self.config, 1, seed=image, masked=False), single) for image in image_ids]
+        each = [
+            changed(random_images(self.config, 1, seed=image, masked=False), single)
+            for image in image_ids
+        ]
         return joined(each)
 
 

@@ -1,7 +1,8 @@
-"""Damaged inputs by the hundred: bytes changed by a seed, and a count of what a parser makes of them.
+"""Damaged inputs by the hundred: bytes changed by a seed, and a count of what a parser makes of
+them.
 
-A parser may read a mutant or refuse it in a sentence of its own (`RecapError`). Anything else is a failure: another
-exception, or more than `SECONDS` of work.
+A parser may read a mutant or refuse it in a sentence of its own (`RecapError`). Anything else is a
+failure: another exception, or more than `SECONDS` of work.
 """
 
 import copy
@@ -23,17 +24,73 @@ COUNT = cases(2_500, few=500)  # mutants of each file
 SECONDS = 10.0  # a parser that works longer on one small input hangs
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _NUMBERS = (
-    *(b"-1", b"0", b"1", b"NaN", b"Infinity", b"1e999", b"-0.0", b"1.5", b"null", b'"1"', b"[]", b"{}", b"true"),
+    *(
+        b"-1",
+        b"0",
+        b"1",
+        b"NaN",
+        b"Infinity",
+        b"1e999",
+        b"-0.0",
+        b"1.5",
+        b"null",
+        b'"1"',
+        b"[]",
+        b"{}",
+        b"true",
+    ),
     *(str(2**power + step).encode() for power in (8, 16, 31, 32, 63, 64) for step in (-1, 0)),
     b"9" * 5000,
 )
 _VALUES = (
-    *(None, True, False, 0, 1, -1, 2, 1.5, 1e300, 2**31, 2**63, 10**400, float("nan"), float("inf")),
-    *("", ".", "..", "../a", "1", "a", "a|b:c", "x" * 5000, "\0", "\ud800", "\u2028", "1e999", "2001-13-45"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2,
+        1.5,
+        1e300,
+        2**31,
+        2**63,
+        10**400,
+        float("nan"),
+        float("inf"),
+    ),
+    *(
+        "",
+        ".",
+        "..",
+        "../a",
+        "1",
+        "a",
+        "a|b:c",
+        "x" * 5000,
+        "\0",
+        "\ud800",
+        "\u2028",
+        "1e999",
+        "2001-13-45",
+    ),
     *([], {}, [None], {"a": None}, [[]], [{}], {"": {}}),
 )
 _PIECES = (
-    *(b"\0", b"\n", b"\r\n", b"\t", b'"', b"\\", b"\\ud800", b"|", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"../"),
+    *(
+        b"\0",
+        b"\n",
+        b"\r\n",
+        b"\t",
+        b'"',
+        b"\\",
+        b"\\ud800",
+        b"|",
+        b"\xff\xfe",
+        b"\xc3",
+        b"\xed\xa0\x80",
+        b"../",
+    ),
     *("\u2028", "\x85", "\U0001f436", "\u202e"),
 )
 _BRACKETS = ((b"[", b"]"), (b'{"a":', b"}"), (b"(", b")"), (b"<a>", b"</a>"))
@@ -45,7 +102,8 @@ class TooSlow(Exception):
 
 @dataclass
 class Outcomes:
-    """What became of the mutants: how many were read, how many refused, and what else happened (by seed)."""
+    """What became of the mutants: how many were read, how many refused, and what else happened (by
+    seed)."""
 
     read: int = 0
     refused: int = 0
@@ -86,7 +144,10 @@ def mutated_values(data: bytes, seed: int) -> bytes:
 
 
 def _place(values: Any, chance: random.Random) -> tuple[Any, Any]:
-    """Return a list or mapping and one of its keys; those of a long list are no likelier than one near the top."""
+    """Return a list or mapping and one of its keys.
+
+    Those of a long list are no likelier than one near the top.
+    """
     key = chance.choice(list(values) if isinstance(values, dict) else range(len(values)))
     below = values[key]
     if isinstance(below, dict | list) and below and chance.random() < 0.8:
@@ -103,7 +164,10 @@ def outcomes(
     failures: int = 5,
     change: Callable[[bytes, int], bytes] = mutated,
 ) -> Outcomes:
-    """Give mutants to a parser until so many failed; ``change(originals[number], seed)`` makes one of them again."""
+    """Give mutants to a parser until so many failed.
+
+    ``change(originals[number], seed)`` makes one of them again.
+    """
     result = Outcomes()
     for number, one in enumerate(range(seed, seed + count)):
         original = number % len(originals)
@@ -115,7 +179,9 @@ def outcomes(
         except RecapError:
             result.refused += 1
         except (Exception, TooSlow):  # what a parser must not let out is what is looked for here
-            result.failures.append(f"original {original}, seed {one}: {traceback.format_exc(limit=-3)}")
+            result.failures.append(
+                f"original {original}, seed {one}: {traceback.format_exc(limit=-3)}"
+            )
             if len(result.failures) >= failures:
                 break
     return result
@@ -129,7 +195,8 @@ def check(
     change: Callable[[bytes, int], bytes] = mutated,
     least: float = 0.01,
 ) -> Outcomes:
-    """Check that originals are read and mutants read or refused, ``least`` of them: fewer would test nothing."""
+    """Check that originals are read and mutants read or refused, ``least`` of them: fewer would
+    test nothing."""
     for content in originals:
         parse(content)
     result = outcomes(parse, originals, count, change=change)
@@ -150,8 +217,9 @@ def as_file(path: Path, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooSlow` in what works longer (waiting does not count, so that a busy machine changes nothing; a wait
-    without end is pytest's to stop); work inside a C library is stopped when it comes back."""
+    """Raise `TooSlow` in what works longer (waiting does not count, so that a busy machine changes
+    nothing; a wait without end is pytest's to stop); work inside a C library is stopped when it
+    comes back."""
 
     def stop(*_: object) -> None:
         raise TooSlow(f"more than {seconds} s of work")

@@ -27,9 +27,21 @@ def planned(params, scale="scenes", tables=("xlan/t3",), **changes):
 
 
 def measured_row(shape, **changes):
-    """Return a step as `recap measure` would have measured it: half a second and two billion operations an image."""
-    values = {"kind": shape.model.kind, "work": shape.work, "key": shape.key, "parameters": 1_000_000}
-    values |= {"vectors": shape.inputs.vectors, "tokens": shape.tokens, "images": 4, "gflop": 2.0, "saved_mb": 3.0}
+    """Return a step as `recap measure` would have measured it: half a second and two billion
+    operations an image."""
+    values = {
+        "kind": shape.model.kind,
+        "work": shape.work,
+        "key": shape.key,
+        "parameters": 1_000_000,
+    }
+    values |= {
+        "vectors": shape.inputs.vectors,
+        "tokens": shape.tokens,
+        "images": 4,
+        "gflop": 2.0,
+        "saved_mb": 3.0,
+    }
     values |= {"seconds": 0.5, "device": "cpu", "machine": "a core", "torch": "2.13.0"}
     return StepCost(**{**values, "measured_on": date(2026, 11, 24), **changes})
 
@@ -37,5 +49,7 @@ def measured_row(shape, **changes):
 def measured_file(folder, rows, **changes):
     """Write a file of `recap measure` into a folder."""
     steps = [{"cost": each.model_dump(mode="json"), "compiled": False} for each in rows]
-    write_json(folder / "measured.json", {"tiny": False, "machine": "a core", "steps": steps, **changes})
+    write_json(
+        folder / "measured.json", {"tiny": False, "machine": "a core", "steps": steps, **changes}
+    )
     return folder / "measured.json"

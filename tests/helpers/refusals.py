@@ -1,4 +1,7 @@
-"""Checks a refusal by its class and by what its sentence must name; the rest of the sentence is free to improve."""
+"""Checks a refusal by its class and by what its sentence must name.
+
+The rest of the sentence is free to improve.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -89,7 +89,10 @@ AOANET = [
     (r"^refiner\.(\d+)\.around\.norm\.", r"refiner.layers.\1.sublayer.0.norm."),
     (r"^refiner\.(\d+)\.attention\.aoa\.linear\.", r"refiner.layers.\1.self_attn.aoa_layer.0."),
     *(
-        (rf"^refiner\.(\d+)\.attention\.attention\.{name}\.", rf"refiner.layers.\1.self_attn.linears.{index}.")
+        (
+            rf"^refiner\.(\d+)\.attention\.attention\.{name}\.",
+            rf"refiner.layers.\1.self_attn.linears.{index}.",
+        )
         for index, name in enumerate(("query", "key", "value"))
     ),
     (r"^refiner_norm\.", "refiner.norm."),
@@ -114,7 +117,10 @@ def annotated(*projections):
         (r"^(encoder|decoder)\.(\d+)\.", r"model.\1.layers.\2."),
         (r"\.attention\.", ".self_attn."),
         (r"\.cross\.", ".src_attn."),
-        *((rf"(attn)\.{name}\.", rf"\1.linears.{index}.") for index, name in enumerate(projections)),
+        *(
+            (rf"(attn)\.{name}\.", rf"\1.linears.{index}.")
+            for index, name in enumerate(projections)
+        ),
         (r"\.feed_forward\.inner\.", ".feed_forward.w_1."),
         (r"\.feed_forward\.outer\.", ".feed_forward.w_2."),
         (r"\.around_attention\.", ".sublayer.0."),
@@ -126,7 +132,10 @@ def annotated(*projections):
     ]
 
 
-PROJECTIONS = [(rf"\.{name}\.(weight|bias)$", rf".fc_{name[0]}.\1") for name in ("query", "key", "value", "output")]
+PROJECTIONS = [
+    (rf"\.{name}\.(weight|bias)$", rf".fc_{name[0]}.\1")
+    for name in ("query", "key", "value", "output")
+]
 M2 = [
     (r"^feature_embedding\.", "encoder.fc."),
     (r"^feature_norm\.", "encoder.layer_norm."),
@@ -149,7 +158,10 @@ M2 = [
 ]
 GPT2_BLOCK = [
     (r"^decoder\.blocks\.", "decoder.transformer.h."),
-    (r"^decoder\.(word|position)_embedding\.", lambda m: f"decoder.transformer.w{m[1][0].replace('w', 't')}e."),
+    (
+        r"^decoder\.(word|position)_embedding\.",
+        lambda m: f"decoder.transformer.w{m[1][0].replace('w', 't')}e.",
+    ),
     (r"^decoder\.norm\.", "decoder.transformer.ln_f."),
     (r"\.attention_norm\.", ".ln_1."),
     (r"(h\.\d+)\.feed_forward_norm\.", r"\1.ln_2."),
@@ -181,7 +193,8 @@ def imported(kind, state):
 
 
 def expressible(kind, state):
-    """Change a state dict of ours into one that the release can hold: as many rows of words as it has."""
+    """Change a state dict of ours into one that the release can hold: as many rows of words as it
+    has."""
     state = dict(state)
     for name in filter(TABLES.search, state):
         table = state[name] = state[name].clone()
@@ -195,18 +208,25 @@ def expressible(kind, state):
 
 
 def official(kind, state, rows=()):
-    """Return what `expressible` gives as its release has it; `rows` of its word table are those of our byte pairs."""
+    """Return what `expressible` gives as its release has it.
+
+    `rows` of its word table are those of our byte pairs.
+    """
     ordered = {name: _released_rows(kind, name, value, rows) for name, value in state.items()}
     if kind == "m2":
         positions = ordered.pop("positions")
-        ordered["decoder.pos_emb.weight"] = torch.cat([torch.zeros(1, positions.shape[1]), positions])
+        ordered["decoder.pos_emb.weight"] = torch.cat(
+            [torch.zeros(1, positions.shape[1]), positions]
+        )
     if kind == "aoanet":
         for part in ("weight", "bias"):
             both = [ordered.pop(f"attention.{name}.{part}") for name in ("value", "key")]
             ordered[f"ctx2att.{part}"] = torch.cat(both)
     if kind == "visual_gpt":
         ordered = _gpt2_layout(ordered)
-    return {_renamed(name, INVERSE[kind]): value for name, value in ordered.items()} | _beside(kind, ordered)
+    return {_renamed(name, INVERSE[kind]): value for name, value in ordered.items()} | _beside(
+        kind, ordered
+    )
 
 
 def _renamed(name, rules):
@@ -231,12 +251,19 @@ def _released_rows(kind, name, table, rows):
 def _gpt2_layout(state):
     result = {}
     for name, value in state.items():
-        linear = re.search(r"blocks\.\d+\.(attention\.output|feed_forward\.(inner|outer)|cross\.output)\.weight", name)
-        part = re.fullmatch(r"(decoder\.blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)", name)
+        linear = re.search(
+            r"blocks\.\d+\.(attention\.output|feed_forward\.(inner|outer)|cross\.output)\.weight",
+            name,
+        )
+        part = re.fullmatch(
+            r"(decoder\.blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)", name
+        )
         if part is None:
             result[name] = value.T if linear else value
         elif part[2] == "query":
-            parts = [state[f"{part[1]}.attention.{each}.{part[3]}"] for each in ("query", "key", "value")]
+            parts = [
+                state[f"{part[1]}.attention.{each}.{part[3]}"] for each in ("query", "key", "value")
+            ]
             joined = torch.cat(parts)
             result[f"{part[1]}.attn.c_attn.{part[3]}"] = joined.T if joined.dim() == 2 else joined
     return result
@@ -245,7 +272,11 @@ def _gpt2_layout(state):
 def _beside(kind, state):
     """Return what the release's state dict has and no forward pass reads."""
     if kind in ("transformer", "zodiac"):
-        return {"model.tgt_embed.1.pe": sinusoid_table(5000, len(state["encoder_norm.weight"]), torch.float32)[None]}
+        return {
+            "model.tgt_embed.1.pe": sinusoid_table(
+                5000, len(state["encoder_norm.weight"]), torch.float32
+            )[None]
+        }
     if kind == "m2":
         return {
             "decoder.running_mask_self_attention": torch.zeros(1, 1, 0, dtype=torch.uint8),
@@ -268,12 +299,18 @@ def _beside(kind, state):
 def write_infos(path, words, **options):
     """Write `infos` of a training: options as a namespace, and the words by their ids."""
     vocabulary = {str(number): word for number, word in enumerate([*words, "UNK"], start=1)}
-    infos = {"iter": 7, "opt": argparse.Namespace(**options), "vocab": vocabulary, "split_ix": {"train": [3, 1]}}
+    infos = {
+        "iter": 7,
+        "opt": argparse.Namespace(**options),
+        "vocab": vocabulary,
+        "split_ix": {"train": [3, 1]},
+    }
     path.write_bytes(pickle.dumps(infos, protocol=2))
 
 
 def write_torchtext(path, words):
-    """Write a pickled object of M2's class of vocabularies, whose module is not there when it is read."""
+    """Write a pickled object of M2's class of vocabularies, whose module is not there when it is
+    read."""
     module = types.ModuleType("data.vocab")
     module.Vocab = type("Vocab", (), {"__module__": "data.vocab"})
     module._default_unk_index = lambda: 0
@@ -286,7 +323,9 @@ def write_torchtext(path, words):
         vocabulary = module.Vocab()
         vocabulary.freqs = Counter(words)
         vocabulary.itos = ["<unk>", "<pad>", "<bos>", "<eos>", *words]
-        vocabulary.stoi = defaultdict(module._default_unk_index, {word: i for i, word in enumerate(vocabulary.itos)})
+        vocabulary.stoi = defaultdict(
+            module._default_unk_index, {word: i for i, word in enumerate(vocabulary.itos)}
+        )
         vocabulary.vectors = None
         path.write_bytes(pickle.dumps(vocabulary, protocol=3))
     finally:

@@ -19,7 +19,10 @@ HOSTILE = "<script>alert('x')</script> & \"both\""
 
 
 class ReportFolder:
-    """A folder in which the report of the profile `tiny` is made; the working folder must be this one."""
+    """A folder in which the report of the profile `tiny` is made.
+
+    The working folder must be this one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,14 +53,24 @@ class ReportFolder:
         """Write the record of a training."""
         folder = Path(Paths(self.plan()).results) / "runs" / run.path
         folder.mkdir(parents=True, exist_ok=True)
-        record = {"seconds": seconds, "git_commit": "c0ffee", "torch": "2.13.0", "features": "tiny", "parameters": 1e6}
-        (folder / "training.json").write_text(json.dumps({**record, "feature_hash": "fade", "device": "cpu"}))
+        record = {
+            "seconds": seconds,
+            "git_commit": "c0ffee",
+            "torch": "2.13.0",
+            "features": "tiny",
+            "parameters": 1e6,
+        }
+        (folder / "training.json").write_text(
+            json.dumps({**record, "feature_hash": "fade", "device": "cpu"})
+        )
 
     def write_scores(self, run, more=0.0):
         """Write the scores of a run."""
         better = more + 0.1 * (run.model == "zodiac")
         scores = {name: [0.3 + better + 0.01 * i for i in IMAGES] for name in ("BLEU-4", "CIDEr")}
-        write_run(Path(Paths(self.plan()).results) / "scores" / run.path, scores, ids=IMAGES, not_run=())
+        write_run(
+            Path(Paths(self.plan()).results) / "scores" / run.path, scores, ids=IMAGES, not_run=()
+        )
 
     def write_all(self):
         """Write what a finished profile has, of its first table."""

@@ -17,7 +17,8 @@ BETTER = {"CIDEr": [0.2, 0.6, 0.5, 0.9], "METEOR": [0.2, 0.2, 0.3, 0.1]}
 
 
 def make_table(*, as_printed=False, **changes):
-    """A table of a baseline row and one other row; ``as_printed``: with the settings of the printed numbers."""
+    """A table of a baseline row and one other row; ``as_printed``: with the settings of the printed
+    numbers."""
     row = {"dataset": "scenes", "features": "grid", "recipe": "short", "as_printed": as_printed}
     values = {
         "title": "Two models",
@@ -26,7 +27,13 @@ def make_table(*, as_printed=False, **changes):
         "columns": ["METEOR", "CIDEr", "SPICE"],
         "baseline": "transformer",
         "rows": [
-            {**row, "id": "transformer", "label": "Transformer", "model": "transformer", "printed": {"CIDEr": 127.8}},
+            {
+                **row,
+                "id": "transformer",
+                "label": "Transformer",
+                "model": "transformer",
+                "printed": {"CIDEr": 127.8},
+            },
             {**row, "id": "zodiac", "label": "ZoDIAC", "model": "zodiac"},
         ],
     }
@@ -34,7 +41,10 @@ def make_table(*, as_printed=False, **changes):
 
 
 def write_run(folder, images, *, ids=(11, 12, 13, 14), signature=SIGNATURE, not_run=("SPICE",)):
-    """Write metrics.json, scores.test.parquet and captions.test.json of one run; corpus scores are image means."""
+    """Write metrics.json, scores.test.parquet and captions.test.json of one run.
+
+    Corpus scores are image means.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     scores = {metric: float(sum(values) / len(values)) for metric, values in images.items()}
     metrics = {
@@ -57,7 +67,9 @@ def write_scores(root, table, seeds, images=None):
     images = images or {"transformer": BASE, "zodiac": BETTER}
     for row in table.rows:
         for number, run in enumerate(row_runs(row, seeds)):
-            shifted = {m: [v + 0.01 * number for v in values] for m, values in images[row.id].items()}
+            shifted = {
+                m: [v + 0.01 * number for v in values] for m, values in images[row.id].items()
+            }
             write_run(root / run.path, shifted)
 
 

@@ -1,4 +1,5 @@
-"""COCO in miniature with test pictures that have no references, and a table whose rows go to COCO's server."""
+"""COCO in miniature with test pictures that have no references, and a table whose rows go to COCO's
+server."""
 
 import json
 from textwrap import dedent
@@ -25,7 +26,9 @@ def name(image_id):
 
 def karpathy_of(image_id, split):
     said = [f"a {NOUNS[image_id % 3]} on the grass"]
-    return karpathy_image(image_id, name(image_id), split, said, filepath=part(image_id), cocoid=image_id)
+    return karpathy_image(
+        image_id, name(image_id), split, said, filepath=part(image_id), cocoid=image_id
+    )
 
 
 def regions(image_id):
@@ -39,14 +42,21 @@ def write_inputs(folder):
     """Write the outside files below ``folder`` in the published layout."""
     (folder / "coco").mkdir(parents=True)
     splits = {101: "val", 102: "val", 103: "test", 104: "test", 105: "test"}
-    images = [karpathy_of(i, splits.get(i, "restval" if i in VAL else "train")) for i in (*TRAIN, *VAL)]
+    images = [
+        karpathy_of(i, splits.get(i, "restval" if i in VAL else "train")) for i in (*TRAIN, *VAL)
+    ]
     content = {"dataset_coco.json": {"images": images, "dataset": "coco"}}
     write_zip(folder / "coco" / "caption_datasets.zip", content)
-    listed = {"annotations/image_info_test2014.json": listing({number: name(number) for number in TEST})}
+    listed = {
+        "annotations/image_info_test2014.json": listing({number: name(number) for number in TEST})
+    }
     write_zip(folder / "coco" / "image_info_test2014.zip", listed)
     for ids in (TRAIN, VAL, TEST):
         place = part(ids[0])
-        write_zip(folder / "coco" / f"{place}.zip", {f"{place}/{name(number)}": jpeg(number) for number in ids})
+        write_zip(
+            folder / "coco" / f"{place}.zip",
+            {f"{place}/{name(number)}": jpeg(number) for number in ids},
+        )
     write_lines(folder / "regions.tsv", [regions(i) for i in (*TRAIN, *VAL)])
     write_lines(folder / "test.tsv.0", [regions(i) for i in TEST[:3]])
     write_lines(folder / "test.tsv.1", [regions(i) for i in TEST[3:]])
@@ -90,7 +100,8 @@ FILES = {
 
 
 def make_server_workspace(workspace):
-    """Write settings and outside files into a workspace whose profile then makes the table alone."""
+    """Write settings and outside files into a workspace whose profile then makes the table
+    alone."""
     for file, content in FILES.items():
         (workspace.folder / "params" / file).write_text(dedent(content))
     workspace.change("tiny.yaml", "[tiny]", "[server]")
@@ -101,5 +112,14 @@ def make_server_workspace(workspace):
 
 def answer(**changes):
     """Return an answer of the server as JSON."""
-    metrics = {f"Bleu_{n}": 0.9 - n / 10 for n in range(1, 5)} | {"METEOR": 0.28, "ROUGE_L": 0.57, "CIDEr": 1.28}
-    return json.dumps({"c5": {**metrics, **changes}, "c40": {name: value + 0.01 for name, value in metrics.items()}})
+    metrics = {f"Bleu_{n}": 0.9 - n / 10 for n in range(1, 5)} | {
+        "METEOR": 0.28,
+        "ROUGE_L": 0.57,
+        "CIDEr": 1.28,
+    }
+    return json.dumps(
+        {
+            "c5": {**metrics, **changes},
+            "c40": {name: value + 0.01 for name, value in metrics.items()},
+        }
+    )

@@ -1,4 +1,7 @@
-"""A Slurm of its own in a folder, a controller and two nodes on this machine; its n2 has two stand-in GPUs."""
+"""A Slurm of its own in a folder, a controller and two nodes on this machine.
+
+Its n2 has two stand-in GPUs.
+"""
 
 import os
 import shutil
@@ -73,9 +76,12 @@ class Cluster:
         }
         for name in ("state", "spool-n1", "spool-n2", "bin"):
             (folder / name).mkdir(parents=True)
-        # The plugin starts srun without any variable of Slurm, as on a cluster whose configuration is in /etc.
+        # The plugin starts srun without any variable of Slurm, as on a cluster whose configuration
+        # is in /etc.
         srun = folder / "bin" / "srun"
-        srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun")} "$@"\n')
+        srun.write_text(
+            f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which("srun")} "$@"\n'
+        )
         srun.chmod(0o755)
         host = socket.gethostname().partition(".")[0]
         (folder / "slurm.conf").write_text(
@@ -89,8 +95,12 @@ class Cluster:
 
     def start(self) -> None:
         """Start all daemons and wait until both nodes are idle."""
-        files = [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("key", "pid", "log", "seed")]
-        self._run("munged", "--force", "--foreground", f"--socket={self.folder}/munge.socket", *files)
+        files = [
+            f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("key", "pid", "log", "seed")
+        ]
+        self._run(
+            "munged", "--force", "--foreground", f"--socket={self.folder}/munge.socket", *files
+        )
         self._wait(lambda: (self.folder / "munge.socket").exists(), "munged")
         self._run("slurmctld", "-D", "-c")
         for node in ("n1", "n2"):
@@ -100,7 +110,11 @@ class Cluster:
         """Start the daemon of a node, and wait until it may take jobs."""
         self._run(f"slurmd-{node}", "-D", "-N", node, program="slurmd")
         self._wait(
-            lambda: self.said("sinfo", "-h", "-N", "-n", node, "-o", "%t").split()[:1] in (["idle"], ["mix"]), node
+            lambda: (
+                self.said("sinfo", "-h", "-N", "-n", node, "-o", "%t").split()[:1]
+                in (["idle"], ["mix"])
+            ),
+            node,
         )
 
     def kill_node(self, node: str) -> None:
@@ -108,8 +122,11 @@ class Cluster:
         import psutil
 
         daemon = self.daemons.pop(f"slurmd-{node}")
-        # slurmstepd leaves slurmd's family, and names neither its node nor its configuration: its open files do.
-        steps = [each for each in psutil.process_iter(["name"]) if each.info["name"] == "slurmstepd"]
+        # slurmstepd leaves slurmd's family, and names neither its node nor its configuration: its
+        # open files do.
+        steps = [
+            each for each in psutil.process_iter(["name"]) if each.info["name"] == "slurmstepd"
+        ]
         lost = [each for each in steps if f"SLURMD_NODENAME={node}" in _environment_below(each)]
         for process in [psutil.Process(daemon.pid), *lost]:
             for child in process.children(recursive=True):
@@ -132,7 +149,9 @@ class Cluster:
 
     def said(self, *command: str) -> str:
         """Return what a command of Slurm prints."""
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=60
+        )
         return done.stdout
 
     def jobs(self, layout: str = "%i %T %k") -> list[str]:

@@ -1,4 +1,5 @@
-"""Small workflows on the cluster of `helpers.slurm_cluster`, whose jobs train or take memory and GPUs."""
+"""Small workflows on the cluster of `helpers.slurm_cluster`, whose jobs train or take memory and
+GPUs."""
 
 import shlex
 import subprocess
@@ -116,21 +117,32 @@ class Small:
         return self.mine("all")
 
     def mine(self, *states):
-        """Return the numbers of the jobs of this folder that are in one of the states, or in the queue."""
+        """Return the numbers of the jobs of this folder that are in one of the states, or in the
+        queue."""
         chosen = [f"--states={','.join(states)}"] if states else []
         lines = self.cluster.said("squeue", "-h", *chosen, "-o", "%A|%Z").splitlines()
-        return [number for number, _, folder in (line.partition("|") for line in lines) if folder == str(self.folder)]
+        return [
+            number
+            for number, _, folder in (line.partition("|") for line in lines)
+            if folder == str(self.folder)
+        ]
 
 
 def snakemake(*arguments):
-    """Return the command of a workflow on the cluster; it asks for states often, and squeue in place of sacct."""
+    """Return the command of a workflow on the cluster.
+
+    It asks for states often, and squeue in place of sacct.
+    """
     profile = ["--profile", str(ROOT / "profiles" / "slurm"), "--slurm-status-command", "squeue"]
     quick = ["--slurm-init-seconds-before-status-checks", "2", "--latency-wait", "10"]
     return [sys.executable, "-m", "snakemake", *arguments, *profile, *quick]
 
 
 def trains(small, prepared, name, unbroken="unbroken", **changes):
-    """Let the job of a small workflow train, with the name of the training; it is to end as an unbroken one."""
+    """Let the job of a small workflow train, with the name of the training.
+
+    It is to end as an unbroken one.
+    """
     command = shlex.join(prepared.command(name, **{"stage_settings": LONG, **changes}))
     (small.folder / "train.sh").write_text(f"exec 2>>said; exec {command}\n")
     small.state, small.run = prepared.folder / name / "state", prepared.folder / name / "run"

@@ -39,12 +39,14 @@ class MadeStudy:
         return import_responses(sheets=self.folder / "sheets.json", responses=[path], out=out)
 
     def responses(self, choose):
-        """Return a response per sheet; ``choose(item, question)`` says what is answered to items that are not gold."""
+        """Return a response per sheet; ``choose(item, question)`` says what is answered to items
+        that are not gold."""
         result = []
         for sheet in self.sheets.sheets:
             answers = {
                 str(number): {
-                    question: item.right.get(question) or ("no" if item.gold else choose(item, question))
+                    question: item.right.get(question)
+                    or ("no" if item.gold else choose(item, question))
                     for question in self.sheets.questions
                 }
                 for number, item in enumerate(sheet.items, start=1)
@@ -66,34 +68,53 @@ def study_of(name, **changes) -> Study:
 
 
 def write_world(folder, images, phone=False):
-    """Write a corpus of ``images`` test images with two captions each, and their pictures, as a phone stores them."""
+    """Write a corpus of ``images`` test images with two captions each, and their pictures, as a
+    phone stores them."""
     rows = []
     for number in range(2 * images):
         image, text = number // 2, f"Reference {number % 2} of picture {number // 2}"
         rows.append(Caption(image, f"{image}.png", "test", number, text, text.lower().split()))
     rows += [Caption(images, "t.png", "train", 2 * images, "x", ["x"])]
     rows += [Caption(images + 1, "v.png", "val", 2 * images + 2, "x", ["x"])]
-    write_corpus(rows, folder / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0", upright=phone)
+    write_corpus(
+        rows,
+        folder / "corpus.parquet",
+        dataset="d",
+        kind="scenes",
+        source_sha256="0",
+        upright=phone,
+    )
     (folder / "photos").mkdir(exist_ok=True)
     for image in range(images):
-        picture, path = Image.new("RGB", (48, 32), (image % 256, 200, 90)), folder / "photos" / f"{image}.png"
+        picture, path = (
+            Image.new("RGB", (48, 32), (image % 256, 200, 90)),
+            folder / "photos" / f"{image}.png",
+        )
         save_lying(picture, path, 6) if phone else picture.save(path)
 
 
 def write_captions(path, captions):
     """Write captions in COCO's results form."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([{"image_id": image, "caption": text} for image, text in captions.items()]))
+    path.write_text(
+        json.dumps([{"image_id": image, "caption": text} for image, text in captions.items()])
+    )
     return path
 
 
 def make(folder, study, images, *, name="made", text=None, phone=False) -> MadeStudy:
-    """Make a study of ``images`` test images; ``text(system, image)`` is the caption of a system."""
-    text = text or (lambda system, image: f"caption {sum(map(ord, system)) % 97} for picture {image}")
+    """Make a study of ``images`` test images.
+
+    ``text(system, image)`` is the caption of a system.
+    """
+    text = text or (
+        lambda system, image: f"caption {sum(map(ord, system)) % 97} for picture {image}"
+    )
     write_world(folder, images, phone)
     files = {
         (setup.id, system.id): write_captions(
-            folder / setup.id / system.id / "captions.test.json", {i: text(system.id, i) for i in range(images)}
+            folder / setup.id / system.id / "captions.test.json",
+            {i: text(system.id, i) for i in range(images)},
         )
         for setup in study.setups
         for system in study.systems

@@ -19,14 +19,29 @@ class StudyServer:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.command = [sys.executable, "-m", "recap", "study", "serve", "--sheets", str(study.folder / "sheets.json")]
-        self.command += ["--responses", str(folder / "server.sqlite"), "--links", str(folder / "links.csv")]
+        self.command = [
+            sys.executable,
+            "-m",
+            "recap",
+            "study",
+            "serve",
+            "--sheets",
+            str(study.folder / "sheets.json"),
+        ]
+        self.command += [
+            "--responses",
+            str(folder / "server.sqlite"),
+            "--links",
+            str(folder / "links.csv"),
+        ]
         self.command += ["--port", str(self.port)]
         self.start()
 
     def start(self):
         with (self.folder / "log").open("a") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, start_new_session=True
+            )
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -43,7 +58,9 @@ class StudyServer:
         """Send a response as its page does."""
         link = options.pop("link", self.links[response.sheet])
         headers = {"Content-Type": "application/json", **options.pop("headers", {})}
-        return requests.post(link, data=response.content().encode(), headers=headers, timeout=60, **options)
+        return requests.post(
+            link, data=response.content().encode(), headers=headers, timeout=60, **options
+        )
 
     def stop(self, number=signal.SIGTERM):
         os.killpg(self.process.pid, number)

@@ -26,13 +26,18 @@ class Workspace:
         path.write_text(text.replace(old, new))
 
     def command(self, *arguments: str, config: tuple[str, ...] = ()) -> list[str]:
-        """Return the command that runs Snakemake on the tiny profile; ``config`` are KEY=VALUE changes of it."""
+        """Return the command that runs Snakemake on the tiny profile.
+
+        ``config`` are KEY=VALUE changes of it.
+        """
         command = [sys.executable, "-m", "snakemake", *arguments, "--cores", "2"]
         command += ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
         command += ["--configfile", str(self.folder / "params" / "tiny.yaml")]
         return [*command, "--config", *config] if config else command
 
-    def snakemake(self, *arguments: str, config: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    def snakemake(
+        self, *arguments: str, config: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess:
         """Run it."""
         command = self.command(*arguments, config=config)
         return subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
@@ -50,5 +55,7 @@ class Workspace:
 
 def counts(plan: str) -> Counter:
     """Return how many jobs of each rule a plan has."""
-    assert plan.count("Job stats:") == (0 if "Nothing to be done" in plan else 1), "the plan stands there twice"
+    assert plan.count("Job stats:") == (0 if "Nothing to be done" in plan else 1), (
+        "the plan stands there twice"
+    )
     return job_counts(plan)

@@ -30,14 +30,18 @@ def toy_step(tokens, state):
     # The sum of words seen enters the table, so a wrongly reordered state gives wrong scores.
     seen = (state.seen + tokens) % V
     images = torch.arange(len(tokens))[:, None]
-    return state.table[images, state.position, seen, :], ToyState(state.table, seen, state.position + 1)
+    return state.table[images, state.position, seen, :], ToyState(
+        state.table, seen, state.position + 1
+    )
 
 
 STEP = with_banned_tokens(toy_step, [PAD, BOS])
 
 
 def toy_state(images, length, seed=0):
-    table = torch.randn(images, length, V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    table = torch.randn(
+        images, length, V, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     return ToyState((2 * table).log_softmax(-1), torch.zeros(images, 1, dtype=torch.long))
 
 

@@ -1,4 +1,5 @@
-"""A workflow of three quick jobs that keeps its provenance as the real one does, in a folder that may be cloned."""
+"""A workflow of three quick jobs that keeps its provenance as the real one does, in a folder that
+may be cloned."""
 
 import os
 import shutil
@@ -65,7 +66,16 @@ class Toy:
     def snakemake(self, *arguments, rate=1, seeds=(1, 2)):
         """Run Snakemake in the copy."""
         config = [f"rate={rate}", f"seeds={list(seeds)}", f"inputs={self.inputs}"]
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--config", *config]
+        command = [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--cores",
+            "1",
+            *arguments,
+            "--config",
+            *config,
+        ]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
 
     def planned(self, **config):
@@ -76,9 +86,12 @@ class Toy:
         return {line.removeprefix("output: ") for line in lines if line.startswith("output: ")}
 
     def cloned(self, folder: Path) -> "Toy":
-        """Return what a clone with pulled results has: all files, with times in the wrong order, and no history."""
+        """Return what a clone with pulled results has: all files, with times in the wrong order,
+        and no history."""
         clone = Toy(folder)
-        shutil.copytree(self.folder / "results", clone.folder / "results", copy_function=shutil.copyfile)
+        shutil.copytree(
+            self.folder / "results", clone.folder / "results", copy_function=shutil.copyfile
+        )
         backwards = sorted(clone.folder.rglob("results/**/*"), reverse=True)
         for number, file in enumerate(backwards):
             os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))

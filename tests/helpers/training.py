@@ -10,7 +10,14 @@ from recap.training.distributed import Group
 from recap.training.loop import OptimizerStep, Training
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
-CONFIG = {"kind": "zodiac", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+CONFIG = {
+    "kind": "zodiac",
+    "d_model": 16,
+    "heads": 2,
+    "d_feed_forward": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+}
 IMAGES, V = 12, 9
 IDENTITY = {"settings": {"epochs": 4}, "inputs": {"feature_hash": "a"}, "source": "0"}
 
@@ -55,11 +62,17 @@ def training(
         objective = SelfCriticalObjective(model, stage, references=captions, max_length=4)
     else:
         objective = CrossEntropyObjective(model, stage)
-    batches = CaptionBatches(features=store, captions=captions, images_per_batch=stage.images_per_batch, seed=3)
+    batches = CaptionBatches(
+        features=store, captions=captions, images_per_batch=stage.images_per_batch, seed=3
+    )
     calls = iter(scores or [])
     loop = Training(
         step=OptimizerStep(
-            model=model, objective=objective, stage=stage, d_model=16, group=Group(device=torch.device(device))
+            model=model,
+            objective=objective,
+            stage=stage,
+            d_model=16,
+            group=Group(device=torch.device(device)),
         ),
         state=state,
         batches=batches,

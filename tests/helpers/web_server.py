@@ -1,4 +1,5 @@
-"""A web server on 127.0.0.1 that serves bytes with Range and If-Range, and misbehaves on request."""
+"""A web server on 127.0.0.1 that serves bytes with Range and If-Range, and misbehaves on
+request."""
 
 import gzip
 import socket
@@ -12,7 +13,8 @@ from rehearsal.server import Handler, Server
 
 @dataclass
 class Site:
-    """What is served, what goes wrong (one entry a request, first come first), and what happened."""
+    """What is served, what goes wrong (one entry a request, first come first), and what
+    happened."""
 
     files: dict[str, bytes]
     # (status, headers), "html"; [bytes] truncates, [bytes, "stall"] stalls, [bytes, "reset"] resets
@@ -31,7 +33,9 @@ class Site:
     def starts(self, name):
         """Return the first byte that each request for a file asked for."""
         return [
-            int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0 for n, asked in self.requests if n == name
+            int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+            for n, asked in self.requests
+            if n == name
         ]
 
 
@@ -56,7 +60,11 @@ class _Files(Handler):
         if site.packed:
             headers["Content-Encoding"] = "gzip"
         start = 0
-        if asked and site.ranges and (not site.if_range or self.headers.get("If-Range", etag) == etag):
+        if (
+            asked
+            and site.ranges
+            and (not site.if_range or self.headers.get("If-Range", etag) == etag)
+        ):
             start = int(asked.removeprefix("bytes=").rstrip("-"))
             if start >= len(content):
                 return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})

@@ -1,4 +1,7 @@
-"""Kills a real workflow, up to the scores of one row, at random times; the same command goes on until its end."""
+"""Kills a real workflow, up to the scores of one row, at random times.
+
+The same command goes on until its end.
+"""
 
 import os
 import random
@@ -12,7 +15,8 @@ import psutil
 
 from helpers.tiny_workspace import Workspace
 
-# Who is told to end by a signal that can be heard; the others get SIGKILL: Snakemake, a job, or all processes.
+# Who is told to end by a signal that can be heard; the others get SIGKILL: Snakemake, a job, or all
+# processes.
 POLITE = ("sigterm", "sigint", "sigint group")
 EARLY = 0.1  # share of the kills that may come while Snakemake still makes up its mind
 SECONDS_TO_END = 120  # after a polite signal; a training of minutes would take longer
@@ -40,23 +44,35 @@ class Killing(Workspace):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.change("recipes/short.yaml", "epochs: 1", "epochs: 3")
-        recipe, table = folder / "params" / "recipes" / "short.yaml", folder / "params" / "tables" / "tiny.yaml"
+        recipe, table = (
+            folder / "params" / "recipes" / "short.yaml",
+            folder / "params" / "tables" / "tiny.yaml",
+        )
         recipe.write_text(recipe.read_text() + "execution: {checkpoint_minutes: 1.0e-9}\n")
-        table.write_text("".join(line for line in table.read_text().splitlines(True) if "zodiac" not in line))
+        table.write_text(
+            "".join(line for line in table.read_text().splitlines(True) if "zodiac" not in line)
+        )
 
     def start(self) -> subprocess.Popen:
         """Type the command; what it says goes to a file, for nothing reads a pipe of orphans."""
         self.log = self.folder / "said.txt"
         with self.log.open("a") as log:
             return subprocess.Popen(
-                self.command("evaluate_all"), cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+                self.command("evaluate_all"),
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def said(self) -> str:
         return self.log.read_text()
 
     def kill(self, kind: str, after: float) -> Killed | None:
-        """Run the command and strike some seconds after its first job began; None if it had finished by then."""
+        """Run the command and strike some seconds after its first job began.
+
+        None if it had finished by then.
+        """
         process = self.start()
         begun = time.monotonic()
         if random.random() > EARLY:
@@ -94,7 +110,9 @@ class Killing(Workspace):
             status = process.wait(300 if kind == "job" else SECONDS_TO_END)
         except subprocess.TimeoutExpired:
             left = running(at_work(snakemake)[1])
-            raise AssertionError(f"{kind} during {jobs}: {left} still runs; {self.said()[before:]}") from None
+            raise AssertionError(
+                f"{kind} during {jobs}: {left} still runs; {self.said()[before:]}"
+            ) from None
         said = [line for line in self.said()[before:].splitlines() if line.strip()]
         return Killed(kind, after, jobs, status, time.monotonic() - struck, said)
 
@@ -117,9 +135,19 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """Return all files for a reader and all results by name, without the seconds that a training took."""
-    files = [file for top in ("results", "reports") for file in (folder / top).rglob("*") if file.is_file()]
-    return {str(file.relative_to(folder)): steady(file) for file in files if not file.name.endswith(TIMED)}
+    """Return all files for a reader and all results by name, without the seconds that a training
+    took."""
+    files = [
+        file
+        for top in ("results", "reports")
+        for file in (folder / top).rglob("*")
+        if file.is_file()
+    ]
+    return {
+        str(file.relative_to(folder)): steady(file)
+        for file in files
+        if not file.name.endswith(TIMED)
+    }
 
 
 def at_work(snakemake: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
@@ -141,7 +169,10 @@ def command_line(process: psutil.Process) -> list[str]:
 def running(processes: list[psutil.Process]) -> str:
     """Name the commands that were running, e.g. ``train, features extract``."""
     lines = [line for line in map(command_line, processes) if "recap" in line]
-    words = [[word for word in line[line.index("recap") + 1 :] if not word.startswith("logs/")] for line in lines]
+    words = [
+        [word for word in line[line.index("recap") + 1 :] if not word.startswith("logs/")]
+        for line in lines
+    ]
     names = {" ".join(each[:3]).removeprefix("--log-file ").split(" --")[0] for each in words}
     return ", ".join(sorted(names)) or NO_JOB
 
@@ -163,12 +194,17 @@ def polite(killed: Killed) -> None:
     assert killed.status not in (0, -signal.SIGINT), killed
     text = "\n".join(killed.said)
     assert "recap: stopped by" in text, killed
-    assert "Traceback" not in text and "RuleException" not in text and "CalledProcessError" not in text, text
+    assert (
+        "Traceback" not in text and "RuleException" not in text and "CalledProcessError" not in text
+    ), text
     assert len(killed.said) <= SAVED_LINES and max(map(len, killed.said)) < 400, text
 
 
 def kill_until_finished(folder: Path, kinds: list[str], longest: float) -> list[Killed]:
-    """Kill a new workflow in a folder, once a kind and each time after at most so many seconds; then let it finish."""
+    """Kill a new workflow in a folder, once a kind and each time after at most so many seconds.
+
+    Then let it finish.
+    """
     workflow = Killing(folder)
     kills = []
     while kinds:

@@ -1,4 +1,5 @@
-"""A few studies in the layout of IU X-ray: a tgz of PNG, a tgz of XML, the annotation, the projections."""
+"""A few studies in the layout of IU X-ray: a tgz of PNG, a tgz of XML, the annotation, the
+projections."""
 
 import json
 
@@ -6,7 +7,9 @@ from rehearsal import xrays
 from rehearsal.archives import write_tgz as tgz
 from rehearsal.world import picture
 
-FINDINGS = "The heart is normal in size. No pleural effusion. XXXX 2.5 cm nodule; the lungs are clear."
+FINDINGS = (
+    "The heart is normal in size. No pleural effusion. XXXX 2.5 cm nodule; the lungs are clear."
+)
 SPEC = {
     "kind": "iu_xray",
     "reports": "NLMCXR_reports.tgz",
@@ -36,12 +39,17 @@ def report(uid, *, findings=None, pictures=None):
 
 
 def write_iu_xray(folder, *, reports=None, images=None, annotated=None):
-    """Write the four files into ``folder`` and return it; functions may spoil each part before it is written."""
+    """Write the four files into ``folder`` and return it.
+
+    Functions may spoil each part before it is written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     xml = {f"ecgen-radiology/{uid}.xml": report(uid).encode() for uid in STUDIES}
     pictures = [name for uid in STUDIES for name in names(uid)]
     pngs = {f"{name}.png": png(number) for number, name in enumerate(pictures)}
-    texts = {split: {uid: f"{FINDINGS} Study {uid}." for uid in uids} for split, uids in SPLITS.items()}
+    texts = {
+        split: {uid: f"{FINDINGS} Study {uid}." for uid in uids} for split, uids in SPLITS.items()
+    }
     content = xrays.annotation(texts)
     for change, values in ((reports, xml), (images, pngs), (annotated, content)):
         if change is not None:

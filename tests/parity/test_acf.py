@@ -1,4 +1,5 @@
-"""Ada-ClustFormer against loop-form evaluations of the paper's equations, and the released code's 1-D path."""
+"""Ada-ClustFormer against loop-form evaluations of the paper's equations, and the released code's
+1-D path."""
 
 import numpy as np
 import pytest
@@ -22,7 +23,12 @@ from recap.papers.acf.model import (
 )
 
 PAPER = {"norm": "none", "context": "exclusive_mean", "self_factor": False, "stacking": "clusters"}
-RELEASED = {"norm": "unbiased", "context": "inclusive_mean", "self_factor": True, "stacking": "steps"}
+RELEASED = {
+    "norm": "unbiased",
+    "context": "inclusive_mean",
+    "self_factor": True,
+    "stacking": "steps",
+}
 
 
 def line(golden, prefix="", *, rate=1, **changes):
@@ -43,7 +49,9 @@ def stack(golden, layers, **changes):
     """Return C~ of each layer, [N, N]."""
     carried, found = (), []
     for layer in range(layers):
-        log_c, carried = line(golden, f"layer{layer}/", **changes)(rows(golden[f"layer{layer}/s"]), carried)
+        log_c, carried = line(golden, f"layer{layer}/", **changes)(
+            rows(golden[f"layer{layer}/s"]), carried
+        )
         found.append(log_c[0, 0].exp())
     return found
 
@@ -85,18 +93,26 @@ def test_token_by_token_gives_the_rows_of_the_matrix(stacking):
             close(row[0, 0].exp(), expected[layer][token, : token + 1])
 
 
-@pytest.mark.parametrize(("box", "key"), [("bounding_box", "C_bounding_box"), ("query_anchored", "C_query_anchored")])
+@pytest.mark.parametrize(
+    ("box", "key"), [("bounding_box", "C_bounding_box"), ("query_anchored", "C_query_anchored")]
+)
 def test_a_grid(box, key):
     golden = load("acf_naive_2d")
     settings = PAPER | {"rate": 1, "height": 3, "box": box, "share_directions": False}
     module = GridClusters(d_model=5, **settings).double()
-    new, mean, bias = (torch.stack([golden[f"{name}_{way}"] for way in "hv"]) for name in ("w_new", "w_mean", "bias"))
+    new, mean, bias = (
+        torch.stack([golden[f"{name}_{way}"] for way in "hv"])
+        for name in ("w_new", "w_mean", "bias")
+    )
     with torch.no_grad():
         module.scores.weight.copy_(torch.cat([new, mean], 1))
         module.scores.bias.copy_(bias)
     found, _ = module(rows(golden["V"].flatten(0, 1)), ())
     close(found[0, 0].exp(), golden[key])
-    close(grid_matrix(golden["C_h"][None].log(), golden["C_v"][None].log(), box=box)[0].exp(), golden[key])
+    close(
+        grid_matrix(golden["C_h"][None].log(), golden["C_v"][None].log(), box=box)[0].exp(),
+        golden[key],
+    )
 
 
 @pytest.mark.parametrize("case", ["n8_r2", "n7_r2", "n9_r4", "n5_r4", "n3_r4"])
@@ -166,7 +182,11 @@ def test_the_released_stack_of_lines():
         module = LineClusters(d_model=6, rate=1, **RELEASED).double()
         state = {f"norm.{ours}": golden[f"layer{layer}/{theirs}"] for ours, theirs in names.items()}
         module.load_state_dict(
-            state | {"scores.weight": golden[f"layer{layer}/fc_w"][None], "scores.bias": golden[f"layer{layer}/fc_b"]}
+            state
+            | {
+                "scores.weight": golden[f"layer{layer}/fc_w"][None],
+                "scores.bias": golden[f"layer{layer}/fc_b"],
+            }
         )
         log_c, carried = module(Rows(golden[f"layer{layer}/x"][:, None]), carried)
         close(log_c[:, 0].exp(), golden[f"layer{layer}/C"])
@@ -179,9 +199,14 @@ def test_the_released_attention():
     log_c = golden["C"][:, None].log()
     close(attended("multiply", q, k, v, log_c, None), golden["out_nomask"])
     close(attended("renormalize", q, k, v, log_c, None), golden["alt_renormalised_nomask"])
-    close(attended("double_softmax", q, k, v, log_c, None), golden["alt_literal_double_softmax_nomask"])
+    close(
+        attended("double_softmax", q, k, v, log_c, None),
+        golden["alt_literal_double_softmax_nomask"],
+    )
     close(attended("logit_scale", q, k, v, log_c, None), golden["alt_logit_scale_nomask"])
-    mask = golden["mask"].bool() | torch.eye(5, dtype=torch.bool)  # the release keeps the diagonal visible
+    mask = golden["mask"].bool() | torch.eye(
+        5, dtype=torch.bool
+    )  # the release keeps the diagonal visible
     close(attended("multiply", q, k, v, log_c, mask), golden["out_masked"])
 
 
@@ -207,19 +232,30 @@ def loops_2d(new, mean, height, width):
 @pytest.mark.parametrize(("height", "width", "rate"), [(5, 4, 2), (4, 4, 4), (3, 6, 2), (2, 2, 3)])
 def test_a_sampled_grid_equals_loops_over_blocks(height, width, rate):
     torch.manual_seed(0)
-    settings = PAPER | {"rate": rate, "height": height, "box": "bounding_box", "share_directions": True}
+    settings = PAPER | {
+        "rate": rate,
+        "height": height,
+        "box": "bounding_box",
+        "share_directions": True,
+    }
     module = GridClusters(d_model=4, **settings).double()
     cells = torch.randn(height, width, 4, dtype=torch.float64)
     found, _ = module(rows(cells.flatten(0, 1)), ())
     blocks = np.array(
         [
-            [cells[x : x + rate, i : i + rate].flatten(0, 1).mean(0).numpy() for i in range(0, width, rate)]
+            [
+                cells[x : x + rate, i : i + rate].flatten(0, 1).mean(0).numpy()
+                for i in range(0, width, rate)
+            ]
             for x in range(0, height, rate)
         ]
     )
     weight = module.scores.weight.detach().numpy()[0]
     small = loops_2d(
-        blocks @ weight[:4] + module.scores.bias.item(), blocks @ weight[4:], blocks.shape[0], blocks.shape[1]
+        blocks @ weight[:4] + module.scores.bias.item(),
+        blocks @ weight[4:],
+        blocks.shape[0],
+        blocks.shape[1],
     )
     block = [(x // rate) * blocks.shape[1] + i // rate for x, i in np.ndindex(height, width)]
     close(found[0, 0].exp().detach(), torch.from_numpy(small[np.ix_(block, block)]))

@@ -16,13 +16,17 @@ from recap.papers.aoanet.model import AoAAttention
 
 def test_block():
     golden, official = with_parameters("aoa_block")
-    block = AoAAttention(d_model=16, heads=4, order="attended_query", attention_dropout=0.1, aoa_dropout=0.3)
+    block = AoAAttention(
+        d_model=16, heads=4, order="attended_query", attention_dropout=0.1, aoa_dropout=0.3
+    )
     block.double().eval().load_state_dict(rename(official, aoanet.BLOCK_RULES))
     source = Rows(golden["in/query"][:, None])  # key and value are the query
     key_value = block.key_value(source)
     mask, seen = golden["in/mask"].bool()[:, None, None], {}
     block.attention.register_forward_hook(lambda _, inputs, out: seen.update(attended=out.values))
-    watched = block.attention.weights.register_forward_hook(lambda _, inputs, out: seen.update(weights=out))
+    watched = block.attention.weights.register_forward_hook(
+        lambda _, inputs, out: seen.update(weights=out)
+    )
     close(block(source, key_value, attn_mask=mask).values[:, 0], golden["out/y"])
     close(seen["weights"][:, 0], golden["mid/attention_weights"])
     close(seen["attended"][:, 0], golden["mid/attended"])
@@ -49,7 +53,9 @@ def test_decoder_step():
     for ours, theirs in zip(state.key_value, (keys, values), strict=True):
         close(ours[:, 0].transpose(1, 2).flatten(2), theirs)
     names = {"h": "h", "c": "c", "context": "ctx"}
-    state = replace(state, **{ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()})
+    state = replace(
+        state, **{ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()}
+    )
     out, state = model.step(golden["in/token"][:, None], state)
     close(out[:, 0], golden["out/logprobs"])
     for ours, theirs in names.items():

@@ -11,7 +11,9 @@ from recap.metrics.rewards import Bleu4
 
 def test_equal_to_pycocoevalcap():
     rng = np.random.default_rng(0)
-    references = {i: [rng.integers(0, 6, rng.integers(3, 12)).tolist() for _ in range(4)] for i in range(30)}
+    references = {
+        i: [rng.integers(0, 6, rng.integers(3, 12)).tolist() for _ in range(4)] for i in range(30)
+    }
     candidates = [rng.integers(0, 6, rng.integers(1, 12)).tolist() for _ in range(30)]
     ours = Bleu4(references).score(range(30), candidates)
     as_text = {i: [" ".join(map(str, words)) for words in rows] for i, rows in references.items()}

@@ -18,7 +18,9 @@ def golden_captions(end):
     def words(row):
         return [int(token) for token in row if token >= 0] + end
 
-    references = {image: [words(row) for row in rows] for image, rows in enumerate(GOLDEN["in/refs"])}
+    references = {
+        image: [words(row) for row in rows] for image, rows in enumerate(GOLDEN["in/refs"])
+    }
     return references, [words(row) for row in GOLDEN["in/hyps"]]
 
 
@@ -42,8 +44,13 @@ def test_equal_to_pycocoevalcap_on_random_captions():
     references = {image: random_captions(rng, rng.integers(1, 6)) for image in range(40)}
     candidates = random_captions(rng, 40)
     ours = CiderD(references).score(range(40), candidates)
-    as_text = {image: [" ".join(map(str, caption)) for caption in captions] for image, captions in references.items()}
-    _, theirs = Cider().compute_score(as_text, {image: [" ".join(map(str, c))] for image, c in enumerate(candidates)})
+    as_text = {
+        image: [" ".join(map(str, caption)) for caption in captions]
+        for image, captions in references.items()
+    }
+    _, theirs = Cider().compute_score(
+        as_text, {image: [" ".join(map(str, c))] for image, c in enumerate(candidates)}
+    )
     np.testing.assert_allclose(ours, theirs, atol=1e-9)
     assert ours.max() > 0.1
 
@@ -55,7 +62,10 @@ def test_batch_composition_and_repeats_change_nothing():
     images = [3, 3, 7, 0, 3]
     candidates = random_captions(rng, 5)
     together = scorer.score(images, candidates)
-    alone = [scorer.score([image], [caption])[0] for image, caption in zip(images, candidates, strict=True)]
+    alone = [
+        scorer.score([image], [caption])[0]
+        for image, caption in zip(images, candidates, strict=True)
+    ]
     np.testing.assert_allclose(together, alone, atol=1e-12)
 
 
@@ -81,19 +91,30 @@ def test_caption_of_only_an_end_token_and_large_ids():
 @pytest.mark.parametrize("document", ["image", "caption"])
 def test_document_frequencies_are_those_of_dictionaries(document):
     rng = np.random.default_rng(4)
-    references = {image: random_captions(rng, rng.integers(0, 6)) for image in (7, 3, 20, 5)} | {9: [], 1: [[], [0]]}
+    references = {image: random_captions(rng, rng.integers(0, 6)) for image in (7, 3, 20, 5)} | {
+        9: [],
+        1: [[], [0]],
+    }
     counts = [Counter() for _ in range(4)]
     documents = 0
     for image in sorted(references):
-        for captions in [references[image]] if document == "image" else [[caption] for caption in references[image]]:
+        for captions in (
+            [references[image]]
+            if document == "image"
+            else [[caption] for caption in references[image]]
+        ):
             documents += bool(captions)
             for n in range(4):
-                counts[n].update({tuple(c[i : i + n + 1]) for c in captions for i in range(len(c) - n)})
+                counts[n].update(
+                    {tuple(c[i : i + n + 1]) for c in captions for i in range(len(c) - n)}
+                )
     found = DocumentFrequencies.of(references, document=document)
     assert found.documents == documents
     for n, (keys, numbers) in enumerate(zip(found.keys, found.counts, strict=True)):
         assert (np.diff(keys.astype(np.float64)) > 0).all()
-        grams = [tuple((key >> 16 * (n - i) & 0xFFFF) - 1 for i in range(n + 1)) for key in keys.tolist()]
+        grams = [
+            tuple((key >> 16 * (n - i) & 0xFFFF) - 1 for i in range(n + 1)) for key in keys.tolist()
+        ]
         assert dict(zip(grams, numbers.tolist(), strict=True)) == counts[n]
 
 

@@ -1,4 +1,5 @@
-"""Attention, guidance, fusion and gate of the Fusion Transformer against two evaluations of its equations (float64)."""
+"""Attention, guidance, fusion and gate of the Fusion Transformer against two evaluations of its
+equations (float64)."""
 
 from functools import partial
 
@@ -27,7 +28,12 @@ def norm(golden, prefix):
 
 @pytest.mark.parametrize(
     ("site", "key"),
-    [("before", "pre_projection"), ("after", "post_projection"), ("before", "no_position"), ("before", "plain")],
+    [
+        ("before", "pre_projection"),
+        ("after", "post_projection"),
+        ("before", "no_position"),
+        ("before", "plain"),
+    ],
 )
 def test_modified_self_attention(site, key):
     golden = load("ft_naive_attention")
@@ -36,7 +42,9 @@ def test_modified_self_attention(site, key):
     x = Rows(golden["X"][None, None])
     positions = golden["APE"][None, None] if "projection" in key else None
     bias = None if key == "plain" else golden["log_gate"][None, None]
-    out = module(x, module.key_value(x, positions), attn_bias=bias, positions=positions).values[0, 0]
+    out = module(x, module.key_value(x, positions), attn_bias=bias, positions=positions).values[
+        0, 0
+    ]
     close(out, golden[f"out_{key}"])
     if key == "pre_projection":
         residual = Residual(d_model=16, norm="post", norm_kind="biased", dropout=0.0).double()
@@ -61,9 +69,17 @@ def test_scores_of_modified_self_attention(site):
 def test_fusion_attention_and_gate(form, bias):
     golden = load("ft_naive_fusion")
     names = {"lgb_r": "guidance_second", "lgb_g": "guidance_grid", "fa_r": "second", "fa_g": "grid"}
-    residual = partial(Residual, d_model=16, norm="post", norm_kind="biased", dropout=0.0) if form == "add_ln" else None
-    module = FusionAttention(d_model=16, heads=int(golden["heads"]), gate_bias=bias, residual=residual).double()
-    parameters = {"gate.gate.weight": golden["W_f"]} | ({"gate.gate.bias": golden["b_f"]} if bias else {})
+    residual = (
+        partial(Residual, d_model=16, norm="post", norm_kind="biased", dropout=0.0)
+        if form == "add_ln"
+        else None
+    )
+    module = FusionAttention(
+        d_model=16, heads=int(golden["heads"]), gate_bias=bias, residual=residual
+    ).double()
+    parameters = {"gate.gate.weight": golden["W_f"]} | (
+        {"gate.gate.bias": golden["b_f"]} if bias else {}
+    )
     for theirs, ours in names.items():
         own = projections(golden, f"param/{theirs}/")
         parameters |= {f"{ours}.{name}": value for name, value in own.items()}
@@ -82,7 +98,9 @@ def test_fusion_attention_and_gate(form, bias):
     for name in ("l_r", "l_g", "R_t", "G_t"):
         close(seen[name][0, 0], golden[f"{form}/{name}"])
     suffix = "bias" if bias else "nobias"
-    gate = torch.sigmoid(module.gate.gate(torch.cat([golden["a_t"], seen["l_r"][0, 0], seen["l_g"][0, 0]], -1)))
+    gate = torch.sigmoid(
+        module.gate.gate(torch.cat([golden["a_t"], seen["l_r"][0, 0], seen["l_g"][0, 0]], -1))
+    )
     close(gate, golden[f"{form}/f_{suffix}"])
     close(out, golden[f"{form}/F_{suffix}"])
 

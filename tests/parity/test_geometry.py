@@ -1,4 +1,5 @@
-"""Directions, geometry and positions of boxes against evaluations of the equations and code of the papers followed."""
+"""Directions, geometry and positions of boxes against evaluations of the equations and code of the
+papers followed."""
 
 import pytest
 import torch
@@ -26,7 +27,9 @@ def test_directions_of_boxes(per_quadrant):
     golden = load("ft_naive_geometry")
     boxes = Boxes.of(golden["boxes"])
     close(boxes.centres, golden["centres"])
-    assert torch.equal(direction_index(boxes.centres, per_quadrant), golden[f"s_index_d{per_quadrant}"])
+    assert torch.equal(
+        direction_index(boxes.centres, per_quadrant), golden[f"s_index_d{per_quadrant}"]
+    )
 
 
 @pytest.mark.parametrize("per_quadrant", [1, 2, 3])
@@ -75,7 +78,9 @@ def test_geometry_of_the_released_code(unit):
 def test_gates_of_regions_and_cells_in_the_released_code():
     golden = load("geometry_all_dlct")
     boxes = golden["all_boxes"]
-    close(torch.cat([golden["boxes"], cell_boxes(7)[None]], 1), boxes, 1e-7)  # the code divides its cells in float32
+    close(
+        torch.cat([golden["boxes"], cell_boxes(7)[None]], 1), boxes, 1e-7
+    )  # the code divides its cells in float32
     embedded = sinusoidal_embedding(relative_geometry(Boxes.of(boxes), **AS_RELEASED))
     close(embedded[:, :2], golden["emb64_rows_0_2"])
     gate = (embedded @ golden["WG"].T + golden["bG"]).movedim(-1, 1)[:, :, :8].relu()
@@ -85,7 +90,9 @@ def test_gates_of_regions_and_cells_in_the_released_code():
 
 def test_geometry_of_cells_in_the_released_code():
     golden = load("geometry_grid_rstnet")  # computed in float32
-    unit_cells = (7 * cell_boxes(7))[:, [1, 0, 3, 2]]  # DLCT's for grids alone have x and y exchanged
+    unit_cells = (7 * cell_boxes(7))[
+        :, [1, 0, 3, 2]
+    ]  # DLCT's for grids alone have x and y exchanged
     for boxes, key in ((cell_boxes(7), "normalised"), (unit_cells, "unnormalised_dlct")):
         embedded = sinusoidal_embedding(relative_geometry(Boxes.of(boxes.float()), **AS_RELEASED))
         close(embedded[[0, 8, 24]].double(), golden[f"emb64_{key}_rows_0_8_24"], 2e-5)
@@ -95,7 +102,9 @@ def test_positions_of_cells():
     golden = load("ft_naive_absolute_and_grid")
     close(cell_positions(7, int(golden["d_model"]), form="index"), golden["GAPE_7x7"])
     released = load("geometry_grid_pos_dlct")
-    close(cell_positions(7, 16, form="angle"), released["pos_normalised"][0], 1e-6)  # the code computes it in float32
+    close(
+        cell_positions(7, 16, form="angle"), released["pos_normalised"][0], 1e-6
+    )  # the code computes it in float32
     counted = torch.arange(1, 8, dtype=torch.float64)
     close(grid_table(7, 16, positions=counted), released["pos_raw_1based"][0], 1e-6)
 
@@ -104,7 +113,9 @@ def test_positions_of_cells():
 def test_positions_of_boxes(bias):
     golden = load("ft_naive_absolute_and_grid")
     module = BoxPositions(d_model=16, bias=bias).double()
-    parameters = {"embedding.weight": golden["W_emb"].T} | ({"embedding.bias": golden["b_emb"]} if bias else {})
+    parameters = {"embedding.weight": golden["W_emb"].T} | (
+        {"embedding.bias": golden["b_emb"]} if bias else {}
+    )
     module.load_state_dict(parameters)
     close(module(golden["boxes"]), golden["RAPE" if bias else "RAPE_no_bias"])
 
@@ -118,7 +129,10 @@ def test_attention_with_the_logarithm_of_a_gate_as_bias():
          for part in ("weight", "bias")}
     )  # fmt: skip
     queries, values = (Rows(golden[name][:, None]) for name in ("queries", "values"))
-    key_value = module.key_value(queries)[0], module.key_value(values)[1]  # its keys are the queries
+    key_value = (
+        module.key_value(queries)[0],
+        module.key_value(values)[1],
+    )  # its keys are the queries
     bias = golden["gate"].clamp(min=1e-6).log()[:, None]
     mask = ~golden["mask_true_is_pad"]  # [B, 1, 1, N]
     out = module(queries, key_value, attn_mask=mask, attn_bias=bias).values[:, 0]

@@ -20,7 +20,11 @@ def tensor(name):
 
 @pytest.mark.parametrize(
     ("name", "smoothing"),
-    [("xlan_cross_entropy", 0.0), ("xlan_label_smoothing_0_1", 0.1), ("aoa_label_smoothing_0_2", 0.2)],
+    [
+        ("xlan_cross_entropy", 0.0),
+        ("xlan_label_smoothing_0_1", 0.1),
+        ("aoa_label_smoothing_0_2", 0.2),
+    ],
 )
 def test_cross_entropy(name, smoothing):
     logits, targets = tensor("in/logit"), tensor("in/target")
@@ -34,7 +38,10 @@ def test_policy_loss():
     ended = (sequence == 0).cumsum(1) - (sequence == 0).long()
     real = ended == 0  # words and the first end token
     loss = policy_loss(
-        tensor("in/logprobs")[:, None], PackedIndex(real[:, None]), tensor("in/reward")[:, None], int(real.sum())
+        tensor("in/logprobs")[:, None],
+        PackedIndex(real[:, None]),
+        tensor("in/reward")[:, None],
+        int(real.sum()),
     )
     torch.testing.assert_close(loss, tensor("out/xlan_reward_criterion"), atol=1e-12, rtol=0)
 

@@ -26,14 +26,21 @@ D, SIZES = 16, {"d_model": 16, "heads": 4, "d_key": 5, "d_value": 3}
 
 def layer_parameters(official, stack):
     """Rename one layer's parameters as those of a stack's first layer."""
-    named = {f"{stack}.layers.0.{name}": value for name, value in official.items() if "running_" not in name}
+    named = {
+        f"{stack}.layers.0.{name}": value
+        for name, value in official.items()
+        if "running_" not in name
+    }
     renamed = rename(named, m2.LAYER_RULES)
     return {name.removeprefix(f"{stack}.0."): value for name, value in renamed.items()}
 
 
 def around():
     residual = partial(Residual, d_model=D, norm="post", norm_kind="biased", dropout=0.1)
-    return {"residual": residual, "feed_forward": FeedForward(d_model=D, d_hidden=32, activation="relu", dropout=0.1)}
+    return {
+        "residual": residual,
+        "feed_forward": FeedForward(d_model=D, d_hidden=32, activation="relu", dropout=0.1),
+    }
 
 
 def test_encoder_layer():
@@ -51,10 +58,16 @@ def test_encoder_layer():
 def test_meshed_decoder_layer():
     golden, official = with_parameters("m2_meshed_decoder_layer")
     attentions = {name: MultiHeadAttention(**SIZES) for name in ("attention", "cross")}
-    layer = MeshedDecoderLayer(**attentions, mesh=MeshedGate(d_model=D, levels=3), **around()).double().eval()
+    layer = (
+        MeshedDecoderLayer(**attentions, mesh=MeshedGate(d_model=D, levels=3), **around())
+        .double()
+        .eval()
+    )
     layer.load_state_dict(layer_parameters(official, "decoder"))
     seen = {}
-    layer.mesh.register_forward_hook(lambda _, inputs, out: seen.update(s=inputs[0], levels=inputs[1], meshed=out))
+    layer.mesh.register_forward_hook(
+        lambda _, inputs, out: seen.update(s=inputs[0], levels=inputs[1], meshed=out)
+    )
     image = layer.cross.key_value(Rows(golden["in/encoder_levels"]))
     x = Rows(golden["in/x"][:, None])
     y = layer(x, image, ~golden["in/self_mask"], ~golden["in/enc_mask"])
@@ -77,7 +90,11 @@ def whole():
     model = build_model(config, InputSpec({"main": 10}, 14)).double().eval()
     model.load_state_dict(imported("m2", official))
     regions = golden["in/regions"]
-    return model, golden, model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))
+    return (
+        model,
+        golden,
+        model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool))),
+    )
 
 
 def test_names_are_complete(whole):
@@ -88,17 +105,22 @@ def test_names_are_complete(whole):
 def test_teacher_forcing(whole):
     model, golden, memory = whole
     close(
-        model.log_probabilities(model.decode(golden["in/tf_input"][:, None], memory))[:, 0], golden["out/tf_logprobs"]
+        model.log_probabilities(model.decode(golden["in/tf_input"][:, None], memory))[:, 0],
+        golden["out/tf_logprobs"],
     )
 
 
 @pytest.mark.parametrize(("beam", "sequences"), [(5, "beam5_seqs"), (1, "greedy_seq")])
 def test_beam_search(whole, beam, sequences):
     model, golden, memory = whole
-    batch, settings = DecodingBatch(2, 2, 3, 1, torch.device("cpu")), DecodingSettings(beam=beam, max_length=8)
+    batch, settings = (
+        DecodingBatch(2, 2, 3, 1, torch.device("cpu")),
+        DecodingSettings(beam=beam, max_length=8),
+    )
 
     def step(tokens, state):
-        """After padding, which a beam may try, all are as likely: their decoder multiplies it by 0."""
+        """After padding, which a beam may try, all are as likely: their decoder multiplies it by
+        0."""
         found, state = model.step(tokens, state)
         return found.masked_fill((tokens == batch.pad)[..., None], -math.log(14)), state
 
@@ -106,6 +128,8 @@ def test_beam_search(whole, beam, sequences):
         found = beam_search(step, model.start(memory), batch, settings)
     expected = golden[f"out/{sequences}"].view(2, beam, 8)
     ended = (expected == 3).cumsum(-1) - (expected == 3).long() > 0
-    assert torch.equal(found.tokens, expected.masked_fill(ended, 1))  # theirs are filled with the unknown word's id 0
+    assert torch.equal(
+        found.tokens, expected.masked_fill(ended, 1)
+    )  # theirs are filled with the unknown word's id 0
     if beam > 1:
         close(found.scores, golden["out/beam5_logprobs"].sum(-1))

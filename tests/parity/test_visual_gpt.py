@@ -1,4 +1,5 @@
-"""VisualGPT, its baselines and GPT-2 against the golden vectors (official code and transformers)."""
+"""VisualGPT, its baselines and GPT-2 against the golden vectors (official code and
+transformers)."""
 
 import pytest
 import torch
@@ -15,15 +16,26 @@ from recap.papers.visualgpt.released import rename_official
 from recap.papers.visualgpt.settings import VisualGptModel
 
 D, HEADS, LEVELS = 16, 4, 3
-SIZES = {"d_model": D, "heads": HEADS, "d_feed_forward": 64, "decoder_layers": 1, "d_encoder_feed_forward": 24}
+SIZES = {
+    "d_model": D,
+    "heads": HEADS,
+    "d_feed_forward": 64,
+    "decoder_layers": 1,
+    "d_encoder_feed_forward": 24,
+}
 
 
 def block(official, **changes):
     """Return the first decoder block with the official weights."""
-    config = VisualGptModel(kind="visual_gpt", positions=9, encoder_layers=LEVELS, **SIZES, **changes)
+    config = VisualGptModel(
+        kind="visual_gpt", positions=9, encoder_layers=LEVELS, **SIZES, **changes
+    )
     model = build_model(config, InputSpec({"main": 5}, 9)).double().eval()
     found = model.decoder.blocks[0]
-    named = {name.removeprefix("decoder.blocks.0."): value for name, value in renamed(official, "h.0.").items()}
+    named = {
+        name.removeprefix("decoder.blocks.0."): value
+        for name, value in renamed(official, "h.0.").items()
+    }
     found.load_state_dict(named)
     return found
 
@@ -35,7 +47,9 @@ def renamed(official, prefix):
 def through(module, golden):
     """Run a block on the inputs of a file: one caption for each image."""
     levels = golden["in/encoder_levels"]
-    image = module.image(LevelMemory(levels[:, -1], torch.ones(levels[:, -1].shape[:2], dtype=torch.bool), levels))
+    image = module.image(
+        LevelMemory(levels[:, -1], torch.ones(levels[:, -1].shape[:2], dtype=torch.bool), levels)
+    )
     self_mask = ~golden["in/self_mask"]
     out = module(Rows(golden["in/x"][:, None]), image, self_mask, ~golden["in/enc_mask"])
     return out.values[:, 0]
@@ -66,7 +80,9 @@ def test_released_block(tau):
 def test_blocks_of_baselines_and_ablations(name, changes):
     golden, official = with_parameters(f"visualgpt_{name}_decoder_layer")
     found, real = through(block(official, **changes), golden), golden["in/mask_queries"]
-    close(found * real, golden["out/y"] * real)  # the AoA baseline leaves padded tokens as they come
+    close(
+        found * real, golden["out/y"] * real
+    )  # the AoA baseline leaves padded tokens as they come
 
 
 def test_encoder_layer_of_the_aoa_baseline():
@@ -81,7 +97,13 @@ def test_encoder_layer_of_the_aoa_baseline():
 def test_language_model_equals_gpt2():
     golden, official = with_parameters("gpt2_language_model")
     model = LanguageModel(
-        vocabulary_size=13, d_model=12, heads=3, d_feed_forward=48, layers=3, positions=12, dropout=0.1
+        vocabulary_size=13,
+        d_model=12,
+        heads=3,
+        d_feed_forward=48,
+        layers=3,
+        positions=12,
+        dropout=0.1,
     )
     model.double().eval().decoder.load_state_dict(rename_gpt2(official))
     close(model.logits(model(golden["in/tokens"])), golden["out/logits"])
@@ -91,7 +113,9 @@ def test_language_model_equals_gpt2():
 def test_decoder_equals_gpt2_where_nothing_comes_from_the_image(fusion):
     golden, official = with_parameters("gpt2_language_model")
     sizes = {"d_model": 12, "heads": 3, "d_feed_forward": 48, "decoder_layers": 3, "positions": 12}
-    config = VisualGptModel(kind="visual_gpt", fusion=fusion, encoder_layers=2, d_encoder_feed_forward=8, **sizes)
+    config = VisualGptModel(
+        kind="visual_gpt", fusion=fusion, encoder_layers=2, d_encoder_feed_forward=8, **sizes
+    )
     model = build_model(config, InputSpec({"main": 5}, 13)).double().eval()
     model.decoder.load_state_dict(rename_gpt2(official), strict=False)
     for block in model.decoder.blocks:
@@ -104,7 +128,13 @@ def test_decoder_equals_gpt2_where_nothing_comes_from_the_image(fusion):
 
 
 def gate(**changes):
-    settings = {"form": "released", "tau": 0.0, "activation": "sigmoid", "normalized": False, **changes}
+    settings = {
+        "form": "released",
+        "tau": 0.0,
+        "activation": "sigmoid",
+        "normalized": False,
+        **changes,
+    }
     return SelfResurrecting(d_model=8, levels=1, **settings).double().eval()
 
 
@@ -114,7 +144,9 @@ def test_gate(form, tau):
     golden, official = with_parameters("visualgpt_srau_gate")
     unit = gate(form=form, tau=tau)
     if form == "released":
-        unit.gates[0].load_state_dict({key.removeprefix("fc_alpha."): value for key, value in official.items()})
+        unit.gates[0].load_state_dict(
+            {key.removeprefix("fc_alpha."): value for key, value in official.items()}
+        )
     language, visual = golden["in/language"], golden["in/visual"]
     name = "code" if form == "released" else "paper"
     close(unit(language, visual[None]), golden[f"out/{name}_tau{tau}"])
@@ -124,17 +156,22 @@ def test_gate(form, tau):
         close(said, golden[f"out/paper_Blan_tau{tau}"])
 
 
-@pytest.mark.parametrize(("form", "name"), [("released", "code_normalised"), ("paper", "paper_normalised")])
+@pytest.mark.parametrize(
+    ("form", "name"), [("released", "code_normalised"), ("paper", "paper_normalised")]
+)
 def test_normalized_gate(form, name):
     golden, official = with_parameters("visualgpt_srau_gate")
     unit = gate(form=form, tau=0.2, normalized=True)
     if form == "released":
-        unit.gates[0].load_state_dict({key.removeprefix("fc_alpha."): value for key, value in official.items()})
+        unit.gates[0].load_state_dict(
+            {key.removeprefix("fc_alpha."): value for key, value in official.items()}
+        )
     close(unit(golden["in/language"], golden["in/visual"][None]), golden[f"out/{name}_tau0.2"])
 
 
 def test_one_gate_is_zero_where_the_other_has_a_gradient():
-    # Section 4.1: near x = 1.4 and -1.4 at tau 0.2 the gradient of the sum is that of the open gate.
+    # Section 4.1: near x = 1.4 and -1.4 at tau 0.2 the gradient of the sum is that of the open
+    # gate.
     unit = gate(form="paper", tau=0.2)
     state = torch.tensor([1.4, -1.4, 0.0] + [0.0] * 5, dtype=torch.float64, requires_grad=True)
     visual, language = unit.pair(state, state, 0)
@@ -142,7 +179,9 @@ def test_one_gate_is_zero_where_the_other_has_a_gradient():
     assert visual[1] == 0 and language[1] > 0.8
     (visual + language).sum().backward()
     assert (state.grad[:2].abs() > 0.1).all()
-    assert abs(state.grad[2]) < 1e-12  # both are open: the gradients cancel, the gates are complementary
+    assert (
+        abs(state.grad[2]) < 1e-12
+    )  # both are open: the gradients cancel, the gates are complementary
 
 
 def test_complementary_gates_sum_to_one_and_normalized_ones_too():
@@ -180,7 +219,9 @@ def test_the_mask_of_the_release_hides_nothing():
     images, tokens = random_images(config), random_tokens()
     hidden = built(config)
     faulty = built(
-        VisualGptModel.model_validate({**config.model_dump(), "padded_vectors": "attended", "max_vectors": 9})
+        VisualGptModel.model_validate(
+            {**config.model_dump(), "padded_vectors": "attended", "max_vectors": 9}
+        )
     )
     ours, theirs = (log_probabilities(model, images, tokens) for model in (hidden, faulty))
     close(ours[[0, 2]], theirs[[0, 2]])  # no padding

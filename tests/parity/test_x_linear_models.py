@@ -1,4 +1,5 @@
-"""X-Linear blocks, X-LAN, X-Transformer and Up-Down against the golden vectors (official code, float64)."""
+"""X-Linear blocks, X-LAN, X-Transformer and Up-Down against the golden vectors (official code,
+float64)."""
 
 from dataclasses import replace
 
@@ -29,7 +30,10 @@ def test_block():
     golden, official = with_parameters("x_linear_block")
     module = block()
     module.load_state_dict(rename(official, X_LINEAR))
-    query, (keys, values) = Rows(golden["in/query"][:, None, None]), module.key_value(Rows(golden["in/keys"][:, None]))
+    query, (keys, values) = (
+        Rows(golden["in/query"][:, None, None]),
+        module.key_value(Rows(golden["in/keys"][:, None])),
+    )
     close(keys[:, 0], golden["mid/k_proj"])
     close(values[:, 0], golden["mid/v2_proj"])
     seen = []
@@ -39,7 +43,10 @@ def test_block():
     handle.remove()
     close(seen[0][:, 0, :, 0], golden["mid/beta_spatial"])
     for everything in (torch.ones_like(mask), None):
-        close(module(query, (keys, values), attn_mask=everything).values[:, 0, 0], golden["out/attended_nomask"])
+        close(
+            module(query, (keys, values), attn_mask=everything).values[:, 0, 0],
+            golden["out/attended_nomask"],
+        )
 
 
 def test_block_with_a_query_a_word():
@@ -54,7 +61,10 @@ def test_block_with_a_query_a_word():
 
 
 def xlan_model(official):
-    """An X-LAN in the sizes of the vectors; parameters that the file lacks keep their random start."""
+    """An X-LAN in the sizes of the vectors.
+
+    Parameters that the file lacks keep their random start.
+    """
     config = {"kind": "xlan", "d_model": D, "heads": HEADS, "d_joint": JOINT}
     model = build_model(config, InputSpec({"main": 20}, VOCABULARY)).double().eval()
     missing, unexpected = model.load_state_dict(imported("xlan", official), strict=False)
@@ -80,12 +90,16 @@ def test_xlan_encoder():
 def test_xlan_decoder_step():
     golden, official = with_parameters("xlan_decoder_step")
     model, _ = xlan_model(official)
-    memory = GlobalMemory(golden["in/region_feats"], golden["in/mask"].bool(), golden["in/global_feat"])
+    memory = GlobalMemory(
+        golden["in/region_feats"], golden["in/mask"].bool(), golden["in/global_feat"]
+    )
     state = model.start(memory)
     close(state.key_value[0][:, 0], golden["mid/keys"])
     close(state.key_value[1][:, 0], golden["mid/values2"])
     names = {"h": "h", "c": "c", "context": "ctx"}
-    state = replace(state, **{ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()})
+    state = replace(
+        state, **{ours: golden[f"in/{theirs}_prev"][:, None] for ours, theirs in names.items()}
+    )
     out, state = model.step(golden["in/token"][:, None], state)
     close(out[:, 0], golden["out/logprobs"])
     for ours, theirs in names.items():
@@ -95,11 +109,19 @@ def test_xlan_decoder_step():
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_up_down_decoder_step(activation):
     golden, official = with_parameters("updown_decoder_step")
-    config = {"kind": "up_down", "d_model": 16, "d_word": 14, "d_attention": 10, "attention_activation": activation}
+    config = {
+        "kind": "up_down",
+        "d_model": 16,
+        "d_word": 14,
+        "d_attention": 10,
+        "attention_activation": activation,
+    }
     model = build_model(config, InputSpec({"main": 20}, VOCABULARY)).double().eval()
     model.load_state_dict(imported("up_down", official))
     regions = golden["in/regions"]
-    state = model.start(model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool))))
+    state = model.start(
+        model.encode(Images.of(regions, torch.ones(regions.shape[:2], dtype=torch.bool)))
+    )
     close(state.key_value[0][:, 0], golden["mid/p_att_feats"])
     cells = (golden[f"in/{kind}_prev"][index][:, None] for index in (0, 1) for kind in ("h", "c"))
     state = replace(state, **dict(zip(("h1", "c1", "h2", "c2"), cells, strict=True)))
@@ -135,7 +157,11 @@ def test_x_transformer_encoder_layer():
 
 def test_x_transformer_decoder_layer():
     golden, official = with_parameters("xtransformer_decoder_layer")
-    layer = XDecoderLayer(d_model=D, words=block(), image=block(), update=update(), dropout=0.5).double().eval()
+    layer = (
+        XDecoderLayer(d_model=D, words=block(), image=block(), update=update(), dropout=0.5)
+        .double()
+        .eval()
+    )
     layer.load_state_dict(layer_parameters(official, "decoder"))
     x = Rows(golden["in/x"][:, None])
     g, x = layer(
@@ -157,14 +183,28 @@ def official_x_transformer():
         with_parameters("xtransformer_decoder_layer")[1],
     )
     stopped = ("bifeat_emb", "layer_norm_x", "ff_layer")  # what the last decoder layer lacks
-    names = {f"encoder.layers.{index}.{name}": value for index in (0, 1) for name, value in encoder.items()}
+    names = {
+        f"encoder.layers.{index}.{name}": value
+        for index in (0, 1)
+        for name, value in encoder.items()
+    }
     names |= {f"decoder.layers.0.{name}": value for name, value in decoder.items()}
-    names |= {f"decoder.layers.1.{name}": value for name, value in decoder.items() if not name.startswith(stopped)}
+    names |= {
+        f"decoder.layers.1.{name}": value
+        for name, value in decoder.items()
+        if not name.startswith(stopped)
+    }
     linear = {"att_embed.0": (20, D), "encoder.proj_norm.0": (3 * D, D), "decoder.wbil1.0": (D, D)}
-    linear |= {"decoder.wbil2.0": (D, D), "decoder.proj_norm.0": (3 * D, 2 * D), "decoder.generator": (D, VOCABULARY)}
+    linear |= {
+        "decoder.wbil2.0": (D, D),
+        "decoder.proj_norm.0": (3 * D, 2 * D),
+        "decoder.generator": (D, VOCABULARY),
+    }
     norms = ["att_embed.2", "encoder.proj_norm.1", "decoder.layer_norm_word"]
     norms += [f"decoder.{name}.2" for name in ("wbil1", "wbil2", "proj_norm")]
-    modules = {name: nn.Linear(*size) for name, size in linear.items()} | {name: nn.LayerNorm(D) for name in norms}
+    modules = {name: nn.Linear(*size) for name, size in linear.items()} | {
+        name: nn.LayerNorm(D) for name in norms
+    }
     for name, module in modules.items():
         names |= {f"{name}.{kind}": value for kind, value in module.state_dict().items()}
     return names | {"decoder.embed_tokens.weight": torch.randn(VOCABULARY, D)}
@@ -178,13 +218,23 @@ def test_x_transformer_names_are_complete():
     model.load_state_dict(imported("x_transformer", official))
     released = with_parameters("positional_tables")[0]["out/xtransformer_16"]
     assert torch.equal(model.positions[:20].float(), released)
-    config = {"kind": "transformer", "d_model": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    config = {
+        "kind": "transformer",
+        "d_model": 16,
+        "heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    }
     plain = build_model(config, InputSpec({"main": 5}, 9))
     assert torch.equal(plain.positions[:20], released)  # the same code
-    table = torch.randn(1, 5000, D, dtype=torch.float64)  # a table of the release's own is taken as it is
+    table = torch.randn(
+        1, 5000, D, dtype=torch.float64
+    )  # a table of the release's own is taken as it is
     model.load_state_dict(X_TRANSFORMER.rename(official | {"decoder.embed_positions.pe": table}))
     assert torch.equal(model.positions, table[0, : len(model.positions)])
-    short = {"decoder.embed_positions.pe": released[None]}  # the same sinusoids, but only twenty of them
+    short = {
+        "decoder.embed_positions.pe": released[None]
+    }  # the same sinusoids, but only twenty of them
     model.load_state_dict(X_TRANSFORMER.rename(official | short))
     assert torch.equal(model.positions[:20].float(), released) and model.positions[20:].any()
 

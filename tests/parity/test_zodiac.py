@@ -1,4 +1,5 @@
-"""ZoDIAC attention against the golden vectors (official code and independent evaluations, float64)."""
+"""ZoDIAC attention against the golden vectors (official code and independent evaluations,
+float64)."""
 
 import pytest
 import torch
@@ -39,9 +40,13 @@ def test_attention(case, scope, gate):
     pool, _ = intensity_pool(intensity_map, mask=mask, scope=scope)
     intensity = 1 + ACTIVATIONS[gate]()(pool)
     expected = golden[f"iv_rap_{named(scope)}_{gate}"]
-    torch.testing.assert_close(intensity[..., None][:, 0].reshape(expected.shape), expected, atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(
+        intensity[..., None][:, 0].reshape(expected.shape), expected, atol=TOLERANCE, rtol=0
+    )
     out = (attended * intensity[..., None])[:, 0]
-    torch.testing.assert_close(out, golden[f"out_rap_{named(scope)}_{gate}"], atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(
+        out, golden[f"out_rap_{named(scope)}_{gate}"], atol=TOLERANCE, rtol=0
+    )
     if scope == "as_released":
         torch.testing.assert_close(out, golden[f"out_code_{gate}"], atol=TOLERANCE, rtol=0)
 
@@ -51,7 +56,9 @@ def test_attention(case, scope, gate):
 @pytest.mark.parametrize("gate", ["sigmoid", "tanh"])
 def test_multi_head(case, scope, gate):
     golden = load(f"zodiac_zmha_{case}")
-    module = ZodiacMultiHead(d_model=6, heads=2, gate=gate, zeta=1.0, scope=scope, dropout=0.0, gelu=True).double()
+    module = ZodiacMultiHead(
+        d_model=6, heads=2, gate=gate, zeta=1.0, scope=scope, dropout=0.0, gelu=True
+    ).double()
     names = {"q1": "query", "q2": "intensity_query", "k": "key", "v": "value", "o": "output"}
     module.load_state_dict(
         {f"{ours}.weight": golden[f"W_{theirs}"] for theirs, ours in names.items()}
@@ -60,4 +67,6 @@ def test_multi_head(case, scope, gate):
     mask = golden["mask"][:, None].bool() if "mask" in golden else None
     query, key, value = (Rows(golden[name][:, None]) for name in ("query", "key", "value"))
     out = module(query, module.key_value(key, value), attn_mask=mask).values
-    torch.testing.assert_close(out[:, 0], golden[f"out_rap_{named(scope)}_{gate}"], atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(
+        out[:, 0], golden[f"out_rap_{named(scope)}_{gate}"], atol=TOLERANCE, rtol=0
+    )

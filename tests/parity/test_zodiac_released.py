@@ -1,7 +1,9 @@
-"""The whole released ZoDIAC model, evaluated plainly: our model with `rap_scope: as_released` gives its numbers.
+"""The whole released ZoDIAC model, evaluated plainly: our model with `rap_scope: as_released` gives
+its numbers.
 
-This evaluation is written apart from ours, from a description of the released code: every caption is a row with a
-copy of its image, masks are those of that code, nothing is cached, packed or shared.
+This evaluation is written apart from ours, from a description of the released code: every caption
+is a row with a copy of its image, masks are those of that code, nothing is cached, packed or
+shared.
 """
 
 import math
@@ -11,7 +13,15 @@ import torch
 from torch.nn.functional import gelu
 
 from helpers.golden import close
-from helpers.model_cases import PAD, T, built, log_probabilities, random_images, random_tokens, stepwise
+from helpers.model_cases import (
+    PAD,
+    T,
+    built,
+    log_probabilities,
+    random_images,
+    random_tokens,
+    stepwise,
+)
 from recap.nn.rows import PackedIndex
 from recap.settings.models import MODELS
 
@@ -39,11 +49,17 @@ class Released:
 
         def heads(part, x):
             projected = self.linear(f"{name}.{part}", gelu(x))
-            return gelu(projected.view(len(x), -1, self.heads, projected.shape[-1] // self.heads).transpose(1, 2))
+            return gelu(
+                projected.view(len(x), -1, self.heads, projected.shape[-1] // self.heads).transpose(
+                    1, 2
+                )
+            )
 
         q1, q2 = heads("query", query), heads("intensity_query", query)
         k, v = heads("key", source), heads("value", source)
-        scores = gelu(q1 @ k.transpose(-2, -1) / math.sqrt(k.shape[-1])).masked_fill(mask == 0, -1e9)
+        scores = gelu(q1 @ k.transpose(-2, -1) / math.sqrt(k.shape[-1])).masked_fill(
+            mask == 0, -1e9
+        )
         intensity = gelu(q2 @ v.transpose(-2, -1) / math.sqrt(v.shape[-1]))
         pool = (intensity * mask).sum() / mask.sum()
         out = scores.softmax(-1) @ v * (1 + self.gate(pool))
@@ -59,12 +75,17 @@ class Released:
             name = f"encoder.{layer}"
             y = self.norm(f"{name}.around_attention.norm", x)
             x = x + self.attention(f"{name}.attention", y, y, mask)
-            x = x + self.feed_forward(f"{name}.feed_forward", self.norm(f"{name}.around_feed_forward.norm", x))
+            x = x + self.feed_forward(
+                f"{name}.feed_forward", self.norm(f"{name}.around_feed_forward.norm", x)
+            )
         return self.norm("encoder_norm", x)
 
     def decode(self, tokens, mask, memory, image_mask):
         width = memory.shape[-1]
-        place, rate = torch.arange(tokens.shape[1]).float()[:, None], torch.arange(0, width, 2).float()
+        place, rate = (
+            torch.arange(tokens.shape[1]).float()[:, None],
+            torch.arange(0, width, 2).float(),
+        )
         angles = place * torch.exp(rate * -(math.log(10000.0) / width))
         table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
         x = self.p["word_embedding.weight"][tokens] * math.sqrt(width) + table.double()
@@ -74,7 +95,9 @@ class Released:
             x = x + self.attention(f"{name}.attention", y, y, mask)
             y = self.norm(f"{name}.around_cross.norm", x)
             x = x + self.attention(f"{name}.cross", y, memory, image_mask[:, None, None].double())
-            x = x + self.feed_forward(f"{name}.feed_forward", self.norm(f"{name}.around_feed_forward.norm", x))
+            x = x + self.feed_forward(
+                f"{name}.feed_forward", self.norm(f"{name}.around_feed_forward.norm", x)
+            )
         return self.linear("output", self.norm("decoder_norm", x)).log_softmax(-1)
 
     def rows(self, images, tokens):
@@ -88,7 +111,9 @@ class Released:
         words = rows != PAD
         words[:, 0] = True
         mask = (words[:, None, None] & torch.ones(T, T, dtype=torch.bool).tril()).double()
-        return self.decode(rows, mask, self.encode(values, image_mask), image_mask).unflatten(0, tokens.shape[:2])
+        return self.decode(rows, mask, self.encode(values, image_mask), image_mask).unflatten(
+            0, tokens.shape[:2]
+        )
 
     def stepwise(self, images, tokens):
         values, image_mask, rows = self.rows(images, tokens)
@@ -106,7 +131,9 @@ def pair(request):
     model = built(config)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))  # biases and norms, which begin at 0 and 1, count too
+            parameter.add_(
+                0.1 * torch.randn_like(parameter)
+            )  # biases and norms, which begin at 0 and 1, count too
     return model, Released(model, request.param, config.heads)
 
 
@@ -116,7 +143,10 @@ def test_teacher_forcing_gives_the_released_numbers(pair, masked):
     model, released = pair
     images, tokens = random_images(EXAMPLE, masked=masked), random_tokens()
     tokens[1, 0, 3:], tokens[2, 1, 5:] = PAD, PAD
-    found, expected = log_probabilities(model, images, tokens), released.teacher_forced(images, tokens)
+    found, expected = (
+        log_probabilities(model, images, tokens),
+        released.teacher_forced(images, tokens),
+    )
     close(found[tokens != PAD], expected[tokens != PAD])
 
 

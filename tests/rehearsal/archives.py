@@ -1,4 +1,5 @@
-"""Miniature archives: zips and tgz's that are written once, with the members of the published ones."""
+"""Miniature archives: zips and tgz's that are written once, with the members of the published
+ones."""
 
 from __future__ import annotations
 

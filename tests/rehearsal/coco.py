@@ -1,4 +1,7 @@
-"""Files of COCO and of Karpathy's splits, from names and captions; and the miniatures of the published ones."""
+"""Files of COCO and of Karpathy's splits, from names and captions.
+
+And the miniatures of the published ones.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,23 @@ def karpathy_image(
     ids: Sequence[int] = (),
     **of_coco: Any,
 ) -> dict[str, Any]:
-    """Return an image of Karpathy's JSON; those of COCO have ``filepath`` and ``cocoid`` besides."""
+    """Return an image of Karpathy's JSON.
+
+    Those of COCO have ``filepath`` and ``cocoid`` besides.
+    """
     ids = ids or range(number * len(captions), (number + 1) * len(captions))
     words = tokens or [re.findall(r"[a-z]+", raw.lower()) for raw in captions]
     sentences = [
         {"tokens": list(said), "raw": raw, "imgid": number, "sentid": caption_id}
         for said, raw, caption_id in zip(words, captions, ids, strict=True)
     ]
-    known = {"sentids": list(ids), "imgid": number, "sentences": sentences, "split": split, "filename": file}
+    known = {
+        "sentids": list(ids),
+        "imgid": number,
+        "sentences": sentences,
+        "split": split,
+        "filename": file,
+    }
     return {**known, **of_coco}
 
 
@@ -46,12 +58,24 @@ def listing(files: Mapping[int, str]) -> dict[str, Any]:
         }
         for image_id, file in files.items()
     ]
-    return {"info": {"year": 2014}, "images": images, "licenses": [{"id": 1, "name": "none", "url": ""}]}
+    return {
+        "info": {"year": 2014},
+        "images": images,
+        "licenses": [{"id": 1, "name": "none", "url": ""}],
+    }
 
 
-def captions_of(files: Mapping[int, str], captions: Iterable[tuple[int, int, str]]) -> dict[str, Any]:
-    """Return the content of a captions_*.json; a caption is its id, the id of its image, and the text."""
-    rows = [{"id": caption_id, "image_id": image_id, "caption": text} for caption_id, image_id, text in captions]
+def captions_of(
+    files: Mapping[int, str], captions: Iterable[tuple[int, int, str]]
+) -> dict[str, Any]:
+    """Return the content of a captions_*.json.
+
+    A caption is its id, the id of its image, and the text.
+    """
+    rows = [
+        {"id": caption_id, "image_id": image_id, "caption": text}
+        for caption_id, image_id, text in captions
+    ]
     return listing(files) | {"annotations": rows}
 
 
@@ -70,19 +94,29 @@ def write_pictures(part: str, world: World, path: Path) -> None:
 
 
 def write_caption_datasets(world: World, path: Path) -> None:
-    """Write Karpathy's zip: ``dataset_coco.json``, and beside it the files of Flickr8k and Flickr30k."""
+    """Write Karpathy's zip: ``dataset_coco.json``, and beside it the files of Flickr8k and
+    Flickr30k."""
     numbered = list(enumerate(world.photos))
     images = [
-        karpathy_image(number, each.file, each.split, each.captions, filepath=each.part, cocoid=each.image_id)
+        karpathy_image(
+            number, each.file, each.split, each.captions, filepath=each.part, cocoid=each.image_id
+        )
         for number, each in numbered
     ]
-    others = [karpathy_image(number, each.file, each.split, each.captions) for number, each in numbered[-4:]]
+    others = [
+        karpathy_image(number, each.file, each.split, each.captions)
+        for number, each in numbered[-4:]
+    ]
     files = {"coco": images, "flickr8k": others, "flickr30k": others}
-    write_zip(path, {f"dataset_{name}.json": {"images": each, "dataset": name} for name, each in files.items()})
+    write_zip(
+        path,
+        {f"dataset_{name}.json": {"images": each, "dataset": name} for name, each in files.items()},
+    )
 
 
 def write_annotations(world: World, path: Path) -> None:
-    """Write COCO's own annotations of 2014: captions of both parts, instances and keypoints beside them."""
+    """Write COCO's own annotations of 2014: captions of both parts, instances and keypoints beside
+    them."""
     contents: dict[str, Any] = {}
     for part in ("train2014", "val2014"):
         photos = world.part(part)
@@ -92,7 +126,9 @@ def write_annotations(world: World, path: Path) -> None:
             for place, text in enumerate(photo.captions)
         ]
         empty = listing(_files(photos)) | {"annotations": [], "categories": []}
-        contents |= {f"annotations/{kind}_{part}.json": empty for kind in ("instances", "person_keypoints")}
+        contents |= {
+            f"annotations/{kind}_{part}.json": empty for kind in ("instances", "person_keypoints")
+        }
         contents[f"annotations/captions_{part}.json"] = captions_of(_files(photos), captions)
     write_zip(path, contents)
 
@@ -105,4 +141,6 @@ def write_image_info(part: str, world: World, path: Path) -> None:
 
 def write_karpathy_list(split: str, world: World, path: Path) -> None:
     """Write one of Karpathy's lists."""
-    path.write_text("".join(list_line(each.part, each.file, each.image_id) for each in world.split(split)))
+    path.write_text(
+        "".join(list_line(each.part, each.file, each.image_id) for each in world.split(split))
+    )

@@ -1,4 +1,5 @@
-"""The short form of a rehearsal: of all rows, those without which a rule or a kind of work would not run."""
+"""The short form of a rehearsal: of all rows, those without which a rule or a kind of work would
+not run."""
 
 from __future__ import annotations
 
@@ -20,32 +21,59 @@ _POINTS = 2  # of the line of a figure
 
 
 def cut_rows(plan: RunPlan) -> dict[str, Any]:
-    """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the profile for the rest.
+    """Cut rows out of the tables of a plan's copied parameter files, and return the keys of the
+    profile for the rest.
 
-    So few rows stay that there still is each data set, kind of features, kind of model, stage and kind of figure, an
-    ensemble, a choice on validation, a claim, and the rows of one study and of one figure over a setting.
+    So few rows stay that there still is each data set, kind of features, kind of model, stage and
+    kind of figure, an ensemble, a choice on validation, a claim, and the rows of one study and of
+    one figure over a setting.
     """
-    study = min(plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None)
+    study = min(
+        plan.profile.studies, key=lambda name: len(_rows_of_study(plan, name)), default=None
+    )
     # A line over the rows of one table needs fewer rows than one over several tables.
-    lines = {name: load_named(plan.params, "figures", name).line_of for name in plan.profile.figures}
+    lines = {
+        name: load_named(plan.params, "figures", name).line_of for name in plan.profile.figures
+    }
     figure = min(lines, key=lambda name: lines[name] == "row", default=None)
     needed = _rows_of_study(plan, study) if study else set()
     if figure:
         needed |= _cut_figure(plan, figure)
     kept = _chosen(plan, needed)
     _cut_claims(plan.params, _cut_tables(plan.params, kept))
-    return {"tables": list(kept), "figures": [figure] if figure else [], "studies": [study] if study else []}
+    return {
+        "tables": list(kept),
+        "figures": [figure] if figure else [],
+        "studies": [study] if study else [],
+    }
 
 
 def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the rows that stay by table: the needed, then the one that is first in most things, and costs least."""
-    rows = {(table_id, row.id): row for table_id, table in plan.tables.items() for row in table.rows}
-    claims = [claim for paper in papers_with_claims(plan.params) for claim in read_claims(plan.params, paper)]
+    """Return the rows that stay by table: the needed, then the one that is first in most things,
+    and costs least."""
+    rows = {
+        (table_id, row.id): row for table_id, table in plan.tables.items() for row in table.rows
+    }
+    claims = [
+        claim
+        for paper in papers_with_claims(plan.params)
+        for claim in read_claims(plan.params, paper)
+    ]
     # Scores of the server decide the others.
-    checks = [check for claim in claims for check in claim.checks if not set(check.metrics) <= set(server_names())]
+    checks = [
+        check
+        for claim in claims
+        for check in claim.checks
+        if not set(check.metrics) <= set(server_names())
+    ]
     work = {key: set(_kinds_of_work(plan, key[0], row, checks)) for key, row in rows.items()}
     trained = {
-        key: {stage for run in row_runs(row, plan.seeds[key[0]]) for part in run.parts() for stage in plan.stages(part)}
+        key: {
+            stage
+            for run in row_runs(row, plan.seeds[key[0]])
+            for part in run.parts()
+            for stage in plan.stages(part)
+        }
         for key, row in rows.items()
     }
     kept: dict[tuple[str, str], None] = {}
@@ -63,7 +91,10 @@ def _chosen(plan: RunPlan, needed: Iterable[tuple[str, str]]) -> dict[str, list[
         keep(key)
     while gain(best := max(rows, key=gain))[0]:
         keep(best)
-    return {table: [row for each, row in rows if each == table and (each, row) in kept] for table, _ in kept}
+    return {
+        table: [row for each, row in rows if each == table and (each, row) in kept]
+        for table, _ in kept
+    }
 
 
 def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
@@ -72,7 +103,9 @@ def _rows_of_study(plan: RunPlan, name: str) -> set[tuple[str, str]]:
     return {(table, row) for table, _, row in (row.rpartition("/") for row in rows)}
 
 
-def _kinds_of_work(plan: RunPlan, table_id: str, row: Row, checks: Sequence[Check]) -> Iterator[object]:
+def _kinds_of_work(
+    plan: RunPlan, table_id: str, row: Row, checks: Sequence[Check]
+) -> Iterator[object]:
     """Yield what a row may be the first to need."""
     yield "dataset", row.dataset
     yield "model", plan.get("models", row.model).kind
@@ -97,7 +130,9 @@ def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
     values, figure = read_mapping(path), load_named(plan.params, "figures", name)
     first, *_ = figure.labels
     if figure.line_of == "row":
-        tables = [table for table in plan.tables if file_and_part(plan.params, table)[0] in figure.tables][:_POINTS]
+        tables = [
+            table for table in plan.tables if file_and_part(plan.params, table)[0] in figure.tables
+        ][:_POINTS]
         points = {(table, first) for table in tables}
     else:
         tables, values["rows"] = [first], figure.rows[:_POINTS]
@@ -107,7 +142,8 @@ def _cut_figure(plan: RunPlan, name: str) -> set[tuple[str, str]]:
 
 
 def _cut_tables(params: Path, kept: dict[str, list[str]]) -> dict[str, set[str]]:
-    """Write the tables' files with the rows that stay, and return the dropped rows by file, of all its parts."""
+    """Write the tables' files with the rows that stay, and return the dropped rows by file, of all
+    its parts."""
     dropped = {}
     by_file: defaultdict[str, set[str]] = defaultdict(set)
     for table_id, rows in kept.items():
@@ -129,19 +165,27 @@ def _cut_mentions(values: dict[str, Any], rows_kept: set[str]) -> None:
     if "figures" in values:
         values["figures"] = list(_figures(values["figures"], rows_kept))
     if "selections" in values:
-        chosen = ({**each, "over": [row for row in each["over"] if row in rows_kept]} for each in values["selections"])
+        chosen = (
+            {**each, "over": [row for row in each["over"] if row in rows_kept]}
+            for each in values["selections"]
+        )
         values["selections"] = [each for each in chosen if len(each["over"]) > 1]
     if "examples" in values and values["examples"]["row"] not in rows_kept:
         del values["examples"]
     if not_sent := values.get("server", {}).get("not_sent"):
-        values["server"]["not_sent"] = {key: text for key, text in not_sent.items() if key in rows_kept}
+        values["server"]["not_sent"] = {
+            key: text for key, text in not_sent.items() if key in rows_kept
+        }
 
 
 def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
-    """Leave out checks of claims that name dropped rows, which are given by file, and claims without a check left."""
+    """Leave out checks of claims that name dropped rows, which are given by file, and claims
+    without a check left."""
 
     def stays(check: Check) -> bool:
-        files_read = [file_and_part(params, name)[0] for name in (check.table, check.in_place) if name]
+        files_read = [
+            file_and_part(params, name)[0] for name in (check.table, check.in_place) if name
+        ]
         return not any({check.row, *check.rows} & dropped.get(file, set()) for file in files_read)
 
     for paper in papers_with_claims(params):
@@ -149,10 +193,19 @@ def _cut_claims(params: Path, dropped: Mapping[str, set[str]]) -> None:
             claim.model_copy(update={"checks": [check for check in claim.checks if stays(check)]})
             for claim in read_claims(params, paper)
         ]
-        claims = [claim for claim in claims if claim.checks or claim.settled or claim.not_for_a_program]
+        claims = [
+            claim for claim in claims if claim.checks or claim.settled or claim.not_for_a_program
+        ]
         path = params / paper / CLAIMS_FILE
         if claims:
-            write_yaml(path, {"claims": [claim.model_dump(mode="json", exclude_defaults=True) for claim in claims]})
+            write_yaml(
+                path,
+                {
+                    "claims": [
+                        claim.model_dump(mode="json", exclude_defaults=True) for claim in claims
+                    ]
+                },
+            )
         else:
             path.unlink()
 

@@ -48,10 +48,16 @@ _WRITERS: dict[str, Callable[[World, Path], None]] = {
 
 
 def write_outside_file(name: str, world: World, folder: Path) -> Path:
-    """Write the miniature of a file of the list below a folder, unless it is there, and return its path."""
-    writer = next((write for pattern, write in _WRITERS.items() if fnmatch.fnmatchcase(name, pattern)), None)
+    """Write the miniature of a file of the list below a folder, unless it is there, and return its
+    path."""
+    writer = next(
+        (write for pattern, write in _WRITERS.items() if fnmatch.fnmatchcase(name, pattern)), None
+    )
     if writer is None:
-        raise ConfigError(f"{name}: a rehearsal has no miniature of this file; add one to tests/rehearsal/files.py")
+        raise ConfigError(
+            f"{name}: a rehearsal has no miniature of this file; add one to "
+            "tests/rehearsal/files.py"
+        )
     path = folder / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +67,8 @@ def write_outside_file(name: str, world: World, folder: Path) -> Path:
 
 
 def write_repository(name: str, folder: Path, gpt2: hub.Gpt2Sizes | None) -> None:
-    """Write the miniature of a repository of the hub, ``OWNER/NAME``, below a folder, unless it is there."""
+    """Write the miniature of a repository of the hub, ``OWNER/NAME``, below a folder, unless it is
+    there."""
     owner, _, backbone = name.partition("/")
     if (folder / name / "config.json").exists():  # written last
         return
@@ -70,13 +77,18 @@ def write_repository(name: str, folder: Path, gpt2: hub.Gpt2Sizes | None) -> Non
     elif backbone == "gpt2" and gpt2 is not None:
         hub.write_gpt2(folder / name, gpt2)
     else:
-        raise ConfigError(f"hub:{name}: a rehearsal has no miniature of this repository; add one to tests/rehearsal")
+        raise ConfigError(
+            f"hub:{name}: a rehearsal has no miniature of this repository; add one to "
+            "tests/rehearsal"
+        )
 
 
 def write_list(source: Path, out: Path, *, served: Mapping[str, Path], url: str) -> None:
-    """Write a list of outside files whose addresses are on this machine; files that are not served have no line.
+    """Write a list of outside files whose addresses are on this machine; files that are not served
+    have no line.
 
-    Hashes and sizes are those of the miniatures where the list has any, so that the first fetch records the others.
+    Hashes and sizes are those of the miniatures where the list has any, so that the first fetch
+    records the others.
     """
     with source.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)

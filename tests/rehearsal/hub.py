@@ -1,4 +1,5 @@
-"""Miniatures of repositories of the HuggingFace hub: small networks of timm, a small GPT-2 and its byte pairs."""
+"""Miniatures of repositories of the HuggingFace hub: small networks of timm, a small GPT-2 and its
+byte pairs."""
 
 from __future__ import annotations
 
@@ -36,24 +37,36 @@ def write_timm(backbone: str, folder: Path) -> None:
         torch.manual_seed(0)
         model = timm_library().create_model(backbone, pretrained=False)
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / "model.safetensors")
+    save_file(
+        {name: value.contiguous() for name, value in model.state_dict().items()},
+        folder / "model.safetensors",
+    )
     name, _, tag = backbone.partition(".")
-    (folder / "config.json").write_text(json.dumps({"architecture": name, "pretrained_cfg": {"tag": tag}}))
+    (folder / "config.json").write_text(
+        json.dumps({"architecture": name, "pretrained_cfg": {"tag": tag}})
+    )
 
 
 def write_gpt2(folder: Path, sizes: Gpt2Sizes) -> None:
-    """Write weights, byte pairs and configuration of a small GPT-2, under the names of the released files."""
+    """Write weights, byte pairs and configuration of a small GPT-2, under the names of the released
+    files."""
     from safetensors.numpy import save_file
 
     write_byte_pairs(folder, (sentence(number).lower() for number in range(_TEXTS)), pieces=400)
     words = save_tokenizer(folder, folder / "tokenizer.json")
     save_file(gpt2_tensors(words, sizes), folder / "model.safetensors")
-    known = {"n_embd": sizes.width, "n_layer": sizes.layers, "n_positions": sizes.positions, "vocab_size": words}
+    known = {
+        "n_embd": sizes.width,
+        "n_layer": sizes.layers,
+        "n_positions": sizes.positions,
+        "vocab_size": words,
+    }
     (folder / "config.json").write_text(json.dumps({"model_type": "gpt2", **known}))
 
 
 def write_byte_pairs(folder: Path, lines: Iterable[str], *, pieces: int = 290) -> Path:
-    """Write byte pairs learned from lines, in GPT-2's two files: all 256 bytes, merges, then the special pieces."""
+    """Write byte pairs learned from lines, in GPT-2's two files: all 256 bytes, merges, then the
+    special pieces."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -71,10 +84,15 @@ def write_byte_pairs(folder: Path, lines: Iterable[str], *, pieces: int = 290) -
 
 
 def save_tokenizer(pairs: Path, out: Path) -> int:
-    """Write GPT-2's two files of byte pairs as one, as its release has it beside them; return the number of pieces."""
+    """Write GPT-2's two files of byte pairs as one, as its release has it beside them.
+
+    Return the number of pieces.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    tokenizer = Tokenizer(models.BPE.from_file(str(pairs / "vocab.json"), str(pairs / "merges.txt")))
+    tokenizer = Tokenizer(
+        models.BPE.from_file(str(pairs / "vocab.json"), str(pairs / "merges.txt"))
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(out))
@@ -89,7 +107,10 @@ def gpt2_tensors(words: int, sizes: Gpt2Sizes) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     tensors = {
         name: 0.02 * random.standard_normal(shape)
-        for name, shape in {"wte.weight": (words, width), "wpe.weight": (sizes.positions, width)}.items()
+        for name, shape in {
+            "wte.weight": (words, width),
+            "wpe.weight": (sizes.positions, width),
+        }.items()
     }
     norms = ["ln_f"]
     for layer in range(sizes.layers):

@@ -1,4 +1,5 @@
-"""What a rehearsal needs before its first job: small parameter files, miniatures, a list of local addresses."""
+"""What a rehearsal needs before its first job: small parameter files, miniatures, a list of local
+addresses."""
 
 from __future__ import annotations
 
@@ -50,22 +51,35 @@ def rehearsable(params: Path) -> list[str]:
 
 
 def prepare(paper: str, params: Path, *, url: str, short: bool) -> Prepared:
-    """Write all that a paper's workflow needs into the working folder, where it is not there; ``short`` cuts rows."""
+    """Write all that a paper's workflow needs into the working folder, where it is not there.
+
+    ``short`` cuts rows.
+    """
     copy = Path(COPY)
     settings = write_small(params, copy, detectron2=find_spec("detectron2") is not None)
     configfile = copy / paper / "profile.yaml"
-    changes: dict[str, Any] = {"scale": PAPER_SCALE, "inputs": INPUTS, "fetch": True, "execution": {"threads": 1}}
+    changes: dict[str, Any] = {
+        "scale": PAPER_SCALE,
+        "inputs": INPUTS,
+        "fetch": True,
+        "execution": {"threads": 1},
+    }
     plan = _plan(configfile, changes)
     if short:
         plan = _plan(configfile, cut_rows(plan))
     by_hand = _write_files(requirements(Paths(plan)), _world(plan, settings, url), plan, url)
     features = sorted({name for run in plan.scored() for name in plan.feature_names(run.features)})
-    stand_ins = [name for name in features if plan.get("features", name).kind.startswith("stand_in")]
+    stand_ins = [
+        name for name in features if plan.get("features", name).kind.startswith("stand_in")
+    ]
     return Prepared(configfile, plan, by_hand, stand_ins)
 
 
 def _plan(configfile: Path, changes: dict[str, Any]) -> RunPlan:
-    """Return the plan of a profile whose file gets changes; an error names the file of a scale that was copied."""
+    """Return the plan of a profile whose file gets changes.
+
+    An error names the file of a scale that was copied.
+    """
     values = read_mapping(configfile) | changes
     write_yaml(configfile, values)
     try:
@@ -88,12 +102,19 @@ def _world(plan: RunPlan, settings: dict[str, Any], url: str) -> World:
     datasets = [plan.get("datasets", name) for name in plan.datasets()]
     web += sum(dataset.val_pairs for dataset in datasets if dataset.kind == "conceptual")
     return World(
-        train=train, held_out=settings["held_out_images"], web=web, studies=settings["train_images"], address=url
+        train=train,
+        held_out=settings["held_out_images"],
+        web=web,
+        studies=settings["train_images"],
+        address=url,
     )
 
 
-def _write_files(needed: Sequence[Requirement], world: World, plan: RunPlan, url: str) -> dict[str, str]:
-    """Write the miniatures of all outside files and their list, and return those that a person would bring."""
+def _write_files(
+    needed: Sequence[Requirement], world: World, plan: RunPlan, url: str
+) -> dict[str, str]:
+    """Write the miniatures of all outside files and their list, and return those that a person
+    would bring."""
     site, by_hand = Path(SITE), {}
     for each in needed:
         if each.how == "hub":
@@ -113,7 +134,8 @@ def _write_files(needed: Sequence[Requirement], world: World, plan: RunPlan, url
 
 
 def _gpt2_sizes(plan: RunPlan) -> Gpt2Sizes | None:
-    """Return the sizes of a GPT-2 that all models of a plan can begin with, which begin with one of the hub."""
+    """Return the sizes of a GPT-2 that all models of a plan can begin with, which begin with one of
+    the hub."""
     models = [plan.get("models", run.model) for run in plan.trained()]
     models = [model for model in models if (model.pretrained_weights() or "").startswith(HUB)]
     if not models:

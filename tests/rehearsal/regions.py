@@ -1,4 +1,7 @@
-"""Files of published features, from arrays, in the forms of docs/reference/feature_files.md; and miniatures of them."""
+"""Files of published features, from arrays, in the forms of docs/reference/feature_files.md.
+
+And miniatures of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ _WIDTH = 2048
 _CLASSES = 1601  # of Visual Genome, and the background
 _SPREAD = 5  # adaptive files have this many different numbers of regions, from the least on
 _LEAST = 10
-_DETECTOR = {  # a few tensors under the published names, which are fetched and hashed, and not loaded
+# a few tensors under the published names, which are fetched and hashed, and not loaded
+_DETECTOR = {
     "backbone.stem.conv1.weight": (4, 3, 7, 7),
     "proposal_generator.rpn_head.conv.weight": (4, 4, 3, 3),
     "roi_heads.box_predictor.cls_score.weight": (5, 8),
@@ -34,32 +38,44 @@ def encoded(array: np.ndarray) -> bytes:
 
 def fields(*values: object) -> bytes:
     """Return a line of a TSV without its end."""
-    return b"\t".join(value if isinstance(value, bytes) else str(value).encode() for value in values)
+    return b"\t".join(
+        value if isinstance(value, bytes) else str(value).encode() for value in values
+    )
 
 
 def lines(each: Iterable[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in each)
 
 
-def bottom_up_line(name: object, size: tuple[int, int], corners: np.ndarray, values: np.ndarray) -> bytes:
+def bottom_up_line(
+    name: object, size: tuple[int, int], corners: np.ndarray, values: np.ndarray
+) -> bytes:
     """Return image_id, image_w, image_h, num_boxes, boxes and features of an image."""
     return fields(name, *size, len(values), encoded(corners), encoded(values))
 
 
 def vinvl_line(name: object, values: np.ndarray, *, packed: bool = False) -> bytes:
-    """Return a line of VinVL's features; ``packed`` in the form of the packs for captioning, whose end is a JSON."""
+    """Return a line of VinVL's features.
+
+    ``packed`` in the form of the packs for captioning, whose end is a JSON.
+    """
     if packed:
-        return fields(name, json.dumps({"num_boxes": len(values), "features": encoded(values).decode()}))
+        return fields(
+            name, json.dumps({"num_boxes": len(values), "features": encoded(values).decode()})
+        )
     return fields(name, len(values), encoded(values))
 
 
 def line_index(each: Iterable[bytes]) -> str:
     """Return the content of a ``.lineidx``: the first byte of each line."""
-    return "".join(f"{start}\n" for start in list(accumulate((len(line) + 1 for line in each), initial=0))[:-1])
+    return "".join(
+        f"{start}\n" for start in list(accumulate((len(line) + 1 for line in each), initial=0))[:-1]
+    )
 
 
 def shares(corners: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return x1/W, y1/H, x2/W, y2/H, w/W and h/H of boxes, float32 [count, 6], as vectors of VinVL end."""
+    """Return x1/W, y1/H, x2/W, y2/H, w/W and h/H of boxes, float32 [count, 6], as vectors of VinVL
+    end."""
     relative = corners / np.array([*size, *size], np.float32)
     return np.concatenate([relative, relative[:, 2:] - relative[:, :2]], 1).astype(np.float32)
 
@@ -84,7 +100,8 @@ def torch_bytes(values: object) -> bytes:
 
 
 def write_bottom_up(fixed: int | None, world: World, path: Path) -> None:
-    """Write ``trainval.zip`` (10 to 100 regions, four files) or ``trainval_36.zip`` (a fixed number, one file)."""
+    """Write ``trainval.zip`` (10 to 100 regions, four files) or ``trainval_36.zip`` (a fixed
+    number, one file)."""
     stem = "resnet101_faster_rcnn_genome"
     if fixed:
         files = {f"trainval_{fixed}/trainval_{stem}_{fixed}.tsv": world.photos}
@@ -107,7 +124,9 @@ def write_bottom_up_test(world: World, path: Path) -> None:
 
 
 def _bottom_up(photos: Sequence[Photo], fixed: int | None = None) -> bytes:
-    return lines(bottom_up_line(each.image_id, each.size, *_regions(each, fixed)) for each in photos)
+    return lines(
+        bottom_up_line(each.image_id, each.size, *_regions(each, fixed)) for each in photos
+    )
 
 
 def _regions(photo: Photo, fixed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -146,18 +165,22 @@ def _vinvl(photos: Sequence[Photo], *, packed: bool = False) -> list[bytes]:
 
 
 def write_detections(world: World, path: Path) -> None:
-    """Write ``coco_detections.hdf5``: ``<id>_features``, ``<id>_boxes`` and ``<id>_cls_prob`` of each photo."""
+    """Write ``coco_detections.hdf5``: ``<id>_features``, ``<id>_boxes`` and ``<id>_cls_prob`` of
+    each photo."""
     arrays = {}
     for photo in world.photos:
         corners, values = _regions(photo)
         arrays[f"{photo.image_id}_features"] = values
         arrays[f"{photo.image_id}_boxes"] = corners
-        arrays[f"{photo.image_id}_cls_prob"] = np.full((len(values), _CLASSES), 1 / _CLASSES, np.float32)
+        arrays[f"{photo.image_id}_cls_prob"] = np.full(
+            (len(values), _CLASSES), 1 / _CLASSES, np.float32
+        )
     write_hdf5(path, arrays)
 
 
 def write_grid_feats(world: World, path: Path) -> None:
-    """Write ``X-101-features.tgz``: a tensor [1, 2048, h, w] a photo, in folders by part of the pictures."""
+    """Write ``X-101-features.tgz``: a tensor [1, 2048, h, w] a photo, in folders by part of the
+    pictures."""
     import torch
 
     files = {}
@@ -170,7 +193,8 @@ def write_grid_feats(world: World, path: Path) -> None:
 
 
 def write_detector_pickle(world: World, path: Path) -> None:
-    """Write a pickle of arrays by name below ``model``, as detectron2's model zoo and its converters do."""
+    """Write a pickle of arrays by name below ``model``, as detectron2's model zoo and its
+    converters do."""
     arrays = {name: np.zeros(shape, np.float32) for name, shape in _DETECTOR.items()}
     path.write_bytes(pickle.dumps({"model": arrays, "__author__": "a rehearsal"}, protocol=2))
 
@@ -179,4 +203,6 @@ def write_detector_checkpoint(world: World, path: Path) -> None:
     """Write a checkpoint of torch with tensors below ``model``, as grid-feats-vqa does."""
     import torch
 
-    path.write_bytes(torch_bytes({"model": {name: torch.zeros(shape) for name, shape in _DETECTOR.items()}}))
+    path.write_bytes(
+        torch_bytes({"model": {name: torch.zeros(shape) for name, shape in _DETECTOR.items()}})
+    )

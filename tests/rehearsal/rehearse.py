@@ -1,4 +1,5 @@
-"""One rehearsal: a paper's workflow from an empty folder to tables, figures, studies, a report and MLflow."""
+"""One rehearsal: a paper's workflow from an empty folder to tables, figures, studies, a report and
+MLflow."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class State:
 
 @dataclass(frozen=True)
 class TrainedRow:
-    """A row of a table, the optimizer steps of its stages (of its first seed), and the command that trains it alone."""
+    """A row of a table, the optimizer steps of its stages (of its first seed), and the command that
+    trains it alone."""
 
     row: str
     steps: tuple[int, ...]
@@ -71,12 +73,19 @@ class Rehearsed:
         return Counter(self.state.planned)
 
 
-def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int) -> Rehearsed:
-    """Rehearse a paper in a folder, new or of an unfinished rehearsal; the short form has not all rows, and no DVC."""
+def rehearse(
+    paper: str, *, params: Path, snakefile: Path, folder: Path, short: bool, cores: int
+) -> Rehearsed:
+    """Rehearse a paper in a folder, new or of an unfinished rehearsal.
+
+    The short form has not all rows, and no DVC.
+    """
     start = time.monotonic()
     params, snakefile = params.absolute(), snakefile.absolute()
     if paper not in rehearsable(params):
-        raise ConfigError(f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}")
+        raise ConfigError(
+            f"there is no paper {paper!r} to rehearse; {nearest(paper, rehearsable(params))}"
+        )
     state = open_folder(folder, paper, short)
     with chdir(folder), _served(state.port) as url:
         state.port = int(url.rpartition(":")[2])
@@ -99,7 +108,11 @@ def rehearse(paper: str, *, params: Path, snakefile: Path, folder: Path, short: 
             run=Counter(state.planned) - left,
             stand_ins=prepared.stand_ins,
             # A GPU is not needed for a rehearsal.
-            tools=[tool for tool in plan_tools(prepared.plan) if not tool.version and tool.name != "GPU"],
+            tools=[
+                tool
+                for tool in plan_tools(prepared.plan)
+                if not tool.version and tool.name != "GPU"
+            ],
             rows=_trained_rows(prepared.plan),
         )
 
@@ -112,7 +125,9 @@ def _trained_rows(plan: RunPlan) -> list[TrainedRow]:
             folders = [Path(paths.weights(stage)).parent for stage in plan.stages(first)]
             steps = tuple(read_json(folder / "training.json")["steps"] for folder in folders)
             name = f"{table_id}/{row.id}"
-            rows.append(TrainedRow(name, steps, f"recap train --row {name} --scale {plan.profile.scale}"))
+            rows.append(
+                TrainedRow(name, steps, f"recap train --row {name} --scale {plan.profile.scale}")
+            )
     return rows
 
 
@@ -121,7 +136,9 @@ def open_folder(folder: Path, paper: str, short: bool) -> State:
     file = folder / STATE
     if not file.exists():
         if folder.exists() and any(folder.iterdir()):
-            raise ConfigError(f"{folder}: is not empty, and no rehearsal is in it; name a new folder")
+            raise ConfigError(
+                f"{folder}: is not empty, and no rehearsal is in it; name a new folder"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         return State(paper, short)
     state: State = read_json(file, State)
@@ -140,12 +157,14 @@ def _served(port: int) -> Iterator[str]:
         if error.errno != errno.EADDRINUSE:
             raise
         raise ConfigError(
-            f"port {port} of this rehearsal is in use; stop what listens there, or name a new folder"
+            f"port {port} of this rehearsal is in use; stop what listens there, or name a new "
+            "folder"
         ) from error
 
 
 def _load_stand_ins() -> None:
-    """Make the stand-ins known to this process, as the environment of the workflow makes them known to its jobs."""
+    """Make the stand-ins known to this process, as the environment of the workflow makes them known
+    to its jobs."""
     plugins = os.environ.get(VARIABLE, "").split(",")
     os.environ[VARIABLE] = ",".join(dict.fromkeys(filter(None, [*plugins, PLUGIN])))
     load_plugins()
@@ -164,15 +183,22 @@ def summary(done: Rehearsed) -> str:
 def _lines(done: Rehearsed) -> Iterator[str]:
     state, planned = done.state, done.planned
     jobs = f"{done.run.total()} of {planned.total()} jobs"
-    yield f"{state.paper}: {len(done.run)} of {len(planned)} rules run, {jobs}, {state.minutes:.1f} minutes"
+    yield (
+        f"{state.paper}: {len(done.run)} of {len(planned)} rules run, {jobs}, {state.minutes:.1f} "
+        "minutes"
+    )
     for rule, count in sorted(planned.items()):
         yield f"  {rule:32} {done.run[rule]:4} of {count}"
     if done.stand_ins:
         yield (
-            f"detectron2 is not installed: stand-ins made {', '.join(done.stand_ins)}, in the form of the detectors' "
+            f"detectron2 is not installed: stand-ins made {', '.join(done.stand_ins)}, in the form "
+            "of the detectors' "
             "stores; no detector was tried"
         )
-    yield f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row alone:"
+    yield (
+        f"{len(done.rows)} rows trained; steps of each stage, and the command that trains the row "
+        "alone:"
+    )
     for row in done.rows:
         yield f"  {row.row:40} {' + '.join(map(str, row.steps)):>8}  {row.command}"
     left = [f"{name}: {steps}" for name, steps in sorted(state.by_hand.items())]

@@ -1,4 +1,5 @@
-"""Web servers on 127.0.0.1; that of a rehearsal has files of a folder, and repositories as the HuggingFace hub has."""
+"""Web servers on 127.0.0.1; that of a rehearsal has files of a folder, and repositories as the
+HuggingFace hub has."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ class Handler(BaseHTTPRequestHandler):
         length: int | None = None,
         sent: int | None = None,
     ) -> None:
-        """Answer with a body, or its first ``sent`` bytes; the Content-Length may be another than its own."""
+        """Answer with a body, or its first ``sent`` bytes.
+
+        The Content-Length may be another than its own.
+        """
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
@@ -60,7 +64,9 @@ class Server(ThreadingHTTPServer):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         thread.start()
         try:
             yield
@@ -95,9 +101,16 @@ class _Files(Handler):
         """Answer what the hub says of a repository."""
         folder = self.server.folder / HUB / repository
         names = [{"rfilename": path.name} for path in folder.iterdir()] if folder.is_dir() else []
-        said: dict[str, Any] = {"_id": _COMMIT, "id": repository, "modelId": repository, "sha": _commit(revision)}
+        said: dict[str, Any] = {
+            "_id": _COMMIT,
+            "id": repository,
+            "modelId": repository,
+            "sha": _commit(revision),
+        }
         said |= {"private": False, "tags": [], "downloads": 0, "likes": 0, "siblings": names}
-        self.answer(200 if names else 404, json.dumps(said).encode(), {"Content-Type": "application/json"})
+        self.answer(
+            200 if names else 404, json.dumps(said).encode(), {"Content-Type": "application/json"}
+        )
 
     def _file(self, name: str, headers: Mapping[str, str]) -> None:
         """Answer with a whole file."""
@@ -123,7 +136,8 @@ class _FileServer(Server):
 
 @contextmanager
 def serve(folder: Path, *, made: Made = lambda _: None, port: int = 0) -> Iterator[str]:
-    """Serve a folder, ``hub/OWNER/NAME/FILE`` of it also as the HuggingFace hub would, and yield the address."""
+    """Serve a folder, ``hub/OWNER/NAME/FILE`` of it also as the HuggingFace hub would, and yield
+    the address."""
     server = _FileServer(port, folder, made)
     with server.running():
         yield server.address

@@ -1,4 +1,5 @@
-"""Stand-ins for detectors without detectron2, a plug-in of rehearsals: same settings and stores, made-up numbers."""
+"""Stand-ins for detectors without detectron2, a plug-in of rehearsals: same settings and stores,
+made-up numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def extract(spec: StandInRegions | StandInSegments, job: ExtractionJob) -> None:
     made_with = "a stand-in for detectron2, whose numbers mean nothing"
 
     class StandIn(Encoder):
-        attributes = describe(spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=made_with)
+        attributes = describe(
+            spec, weights_sha256=sha256_file(job.inputs / spec.weights), made_with=made_with
+        )
         streams = spec.streams() if isinstance(spec, StandInRegions) else (SEGMENT,)
 
         def __call__(self, pictures: Sequence[Picture]) -> Iterator[ImageFeatures]:
@@ -67,7 +70,10 @@ def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
     count = int(random.integers(spec.min_boxes, min(spec.max_boxes, spec.min_boxes + 5) + 1))
     width = 2048 if spec.vectors == "pooled" else 1024
     low = random.uniform(0, 0.5, (count, 2))
-    corners = np.concatenate([low, low + random.uniform(0.2, 0.5, (count, 2))], 1) * (*picture.size, *picture.size)
+    corners = np.concatenate([low, low + random.uniform(0.2, 0.5, (count, 2))], 1) * (
+        *picture.size,
+        *picture.size,
+    )
     arrays: dict[str, np.ndarray] = {
         REGION: np.maximum(random.standard_normal((count, width)), 0).astype(np.float32),
         f"{REGION}/boxes": corners.astype(np.float32),
@@ -78,15 +84,22 @@ def found_regions(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
         arrays[f"{REGION}/attributes"] = random.integers(spec.attributes, size=count)
         arrays[f"{REGION}/attribute_scores"] = random.random(count).astype(np.float32)
     if spec.grid:
-        arrays[GRID] = np.maximum(random.standard_normal((spec.grid**2, 2048)), 0).astype(np.float32)
+        arrays[GRID] = np.maximum(random.standard_normal((spec.grid**2, 2048)), 0).astype(
+            np.float32
+        )
     own = {name: array for name, array in arrays.items() if name.split("/")[0] in spec.streams()}
     return ImageFeatures(image_id, picture.size, own)
 
 
 def occupancy(image_id: int, picture: Image, spec: Any) -> ImageFeatures:
-    """Return shares of classes in cells, float32 [grid * grid, 133], as `recap.features.detectors.Segmenter` does."""
+    """Return shares of classes in cells, float32 [grid * grid, 133], as
+    `recap.features.detectors.Segmenter` does."""
     from recap.features.detectors import CLASSES
     from recap.features.records import SEGMENT, ImageFeatures
 
-    shares = np.random.default_rng(image_id).dirichlet(np.full(CLASSES, 0.05), spec.grid**2).astype(np.float32)
+    shares = (
+        np.random.default_rng(image_id)
+        .dirichlet(np.full(CLASSES, 0.05), spec.grid**2)
+        .astype(np.float32)
+    )
     return ImageFeatures(image_id, picture.size, {SEGMENT: shares})

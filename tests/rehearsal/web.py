@@ -1,4 +1,5 @@
-"""Miniatures of texts of the web: Conceptual Captions, with addresses of pictures and the pictures, and WikiText."""
+"""Miniatures of texts of the web: Conceptual Captions, with addresses of pictures and the pictures,
+and WikiText."""
 
 from __future__ import annotations
 
@@ -25,13 +26,19 @@ def write_validation(world: World, path: Path) -> None:
 
 def write_articles(world: World, path: Path) -> None:
     """Write ``wikitext-2-v1.zip``: three splits of an article, words and marks parted by spaces."""
-    body = "".join(f" {sentence(number)} , <unk> and 3 @-@ storey . \n" for number in range(world.held_out))
+    body = "".join(
+        f" {sentence(number)} , <unk> and 3 @-@ storey . \n" for number in range(world.held_out)
+    )
     article = f" \n = Article = \n \n{body} \n"
-    write_zip(path, {f"wikitext-2/wiki.{split}.tokens": article for split in ("train", "valid", "test")})
+    write_zip(
+        path, {f"wikitext-2/wiki.{split}.tokens": article for split in ("train", "valid", "test")}
+    )
 
 
 def _write(world: World, path: Path, numbers: range) -> None:
-    lines = (f"{sentence(number).lower()}\t{world.address}/{FOLDER}/{number}.jpg\n" for number in numbers)
+    lines = (
+        f"{sentence(number).lower()}\t{world.address}/{FOLDER}/{number}.jpg\n" for number in numbers
+    )
     path.write_text("".join(lines))
 
 

@@ -15,9 +15,19 @@ from pathlib import Path
 from recap.core.errors import RecapError
 
 PLUGIN = "rehearsal.stand_in"
-# Without compiled modules, which some machines tell Python not to keep, each job compiles torch again.
+# Without compiled modules, which some machines tell Python not to keep, each job compiles torch
+# again.
 _NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN")
-_PROJECT = ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", "workflow", "profiles", "src")
+_PROJECT = (
+    "Snakefile",
+    "dvc.yaml",
+    ".dvcignore",
+    ".gitignore",
+    ".dvc/config",
+    "workflow",
+    "profiles",
+    "src",
+)
 _GIT = ("git", "-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
 
 
@@ -40,7 +50,10 @@ class Workflow:
             process.wait()
             raise
         if status:
-            raise RecapError(f"the rehearsal failed; the messages above say which job, and {Path.cwd()} has it all")
+            raise RecapError(
+                f"the rehearsal failed; the messages above say which job, and {Path.cwd()} has it "
+                "all"
+            )
 
     def planned(self) -> Counter[str]:
         """Return how many jobs of each rule are due."""
@@ -54,7 +67,8 @@ class Workflow:
         return counts
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of Snakemake and of its jobs: the hub is on this machine, its cache in this folder."""
+        """Return the environment of Snakemake and of its jobs: the hub is on this machine, its
+        cache in this folder."""
         inherited = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
         paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
@@ -82,7 +96,10 @@ def job_counts(said: str) -> Counter[str]:
 
 
 def repro(workflow: Workflow) -> None:
-    """Run `dvc repro` in the working folder, a repository of its own; everything in its stages is made already."""
+    """Run `dvc repro` in the working folder, a repository of its own.
+
+    Everything in its stages is made already.
+    """
     from recap.share.dvc import add_profile
 
     project = workflow.snakefile.parent
@@ -90,15 +107,25 @@ def repro(workflow: Workflow) -> None:
         source, copy = project / place, Path(place)
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                source, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(source, copy)
     name = add_profile(workflow.configfile, scale=None, inputs=None, fetch=False, conda=False)
-    environment = workflow.environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = workflow.environment() | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    }
     commands = [[sys.executable, "-P", "-m", "dvc", "repro", "--quiet", f"report@{name}"]]
     if not Path(".git").exists():
         files = ("Snakefile", "dvc.yaml", ".gitignore")
-        commands[:0] = [[*_GIT, "init", "-q"], [*_GIT, "add", *files], [*_GIT, "commit", "-q", "-m", name]]
+        commands[:0] = [
+            [*_GIT, "init", "-q"],
+            [*_GIT, "add", *files],
+            [*_GIT, "commit", "-q", "-m", name],
+        ]
     for command in commands:
         if subprocess.run(command, stdout=2, env=environment).returncode:
-            raise RecapError(f"the rehearsal ({' '.join(command[-3:])}) failed; the messages above say why")
+            raise RecapError(
+                f"the rehearsal ({' '.join(command[-3:])}) failed; the messages above say why"
+            )

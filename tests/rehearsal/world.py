@@ -67,7 +67,9 @@ class World:
         rest = ceil(self.train / 4)
         training = [Photo(9 + number, "train2014", "train") for number in range(self.train - rest)]
         splits = ["restval"] * rest + ["val"] * self.held_out + ["test"] * self.held_out
-        return training + [Photo(_VAL2014 + number, "val2014", split) for number, split in enumerate(splits)]
+        return training + [
+            Photo(_VAL2014 + number, "val2014", split) for number, split in enumerate(splits)
+        ]
 
     @cached_property
     def server_photos(self) -> list[Photo]:
@@ -90,7 +92,10 @@ def sentence(number: int, way: int = 0) -> str:
     """Return a caption of a picture; each ``way`` says something else."""
     draw = _words(number, way)
     place, end = draw(_PLACES), _ENDS[way % len(_ENDS)]
-    return f"A {draw(_COLORS)} {draw(_THINGS)} {draw(_VERBS)} on the {place} near a {draw(_THINGS)} {end}."
+    return (
+        f"A {draw(_COLORS)} {draw(_THINGS)} {draw(_VERBS)} on the {place} near a {draw(_THINGS)} "
+        f"{end}."
+    )
 
 
 def report(number: int) -> str:
@@ -132,6 +137,7 @@ def boxes(photo: Photo, count: int) -> np.ndarray:
 
 
 def vectors(number: int, count: int, width: int) -> np.ndarray:
-    """Return vectors float32 [count, width] like those after a ReLU, of which many numbers are zero."""
+    """Return vectors float32 [count, width] like those after a ReLU, of which many numbers are
+    zero."""
     random = np.random.default_rng((number, count, width))
     return np.maximum(random.standard_normal((count, width)), 0).astype(np.float32)

@@ -26,7 +26,8 @@ def xml(number: int, findings: str, pictures: Sequence[str] | None = None) -> st
         for name in (names(number) if pictures is None else pictures)
     )
     return (
-        f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><meta type="rr"/><uId id="CXR{number}"/>'
+        '<?xml version="1.0" encoding="utf-8"?>\n<eCitation><meta type="rr"/><uId '
+        f'id="CXR{number}"/>'
         f"<MedlineCitation><Article><Abstract>\n"
         f'<AbstractText Label="COMPARISON">None.</AbstractText><AbstractText Label="INDICATION"/>'
         f'<AbstractText Label="FINDINGS">{findings}</AbstractText>'
@@ -37,12 +38,20 @@ def xml(number: int, findings: str, pictures: Sequence[str] | None = None) -> st
 
 def annotation(findings: Mapping[str, Mapping[int, str]]) -> dict[str, list[dict[str, Any]]]:
     """Return the content of ``annotation.json``: split -> number of a study -> its text."""
-    return {split: [_entry(number, split, text) for number, text in each.items()] for split, each in findings.items()}
+    return {
+        split: [_entry(number, split, text) for number, text in each.items()]
+        for split, each in findings.items()
+    }
 
 
 def _entry(number: int, split: str, text: str) -> dict[str, Any]:
     study = f"CXR{number}_IM-{number:04d}"
-    return {"id": study, "report": text, "image_path": [f"{study}/0.png", f"{study}/1.png"], "split": split}
+    return {
+        "id": study,
+        "report": text,
+        "image_path": [f"{study}/0.png", f"{study}/1.png"],
+        "split": split,
+    }
 
 
 def projections(pictures: Iterable[str], path: Path) -> None:
@@ -58,7 +67,11 @@ def projections(pictures: Iterable[str], path: Path) -> None:
 def _splits(world: World) -> dict[str, range]:
     """Return the numbers of the studies of each split."""
     val, test = world.studies + 1, world.studies + world.held_out + 1
-    return {"train": range(1, val), "val": range(val, test), "test": range(test, test + world.held_out)}
+    return {
+        "train": range(1, val),
+        "val": range(val, test),
+        "test": range(test, test + world.held_out),
+    }
 
 
 def _studies(world: World) -> list[int]:
@@ -68,17 +81,29 @@ def _studies(world: World) -> list[int]:
 def write_pictures(world: World, path: Path) -> None:
     """Write ``NLMCXR_png.tgz``: gray pictures, in no folder."""
     numbered = enumerate(name for number in _studies(world) for name in names(number))
-    write_tgz(path, {f"{name}.png": picture(place, _SIZE, kind="PNG", gray=True) for place, name in numbered})
+    write_tgz(
+        path,
+        {f"{name}.png": picture(place, _SIZE, kind="PNG", gray=True) for place, name in numbered},
+    )
 
 
 def write_reports(world: World, path: Path) -> None:
     """Write ``NLMCXR_reports.tgz``: ``ecgen-radiology/<number>.xml``."""
-    write_tgz(path, {f"ecgen-radiology/{number}.xml": xml(number, report(number)) for number in _studies(world)})
+    write_tgz(
+        path,
+        {
+            f"ecgen-radiology/{number}.xml": xml(number, report(number))
+            for number in _studies(world)
+        },
+    )
 
 
 def write_annotation(world: World, path: Path) -> None:
     """Write ``annotation.json``."""
-    texts = {split: {number: report(number) for number in numbers} for split, numbers in _splits(world).items()}
+    texts = {
+        split: {number: report(number) for number in numbers}
+        for split, numbers in _splits(world).items()
+    }
     path.write_text(json.dumps(annotation(texts)))
 
 

@@ -1,4 +1,7 @@
-"""Without its extras, recap captions a photo; a command that needs one of them says so in a sentence."""
+"""Without its extras, recap captions a photo.
+
+A command that needs one of them says so in a sentence.
+"""
 
 import re
 import subprocess
@@ -17,7 +20,9 @@ def needed(distribution, extra=""):
     """Return the names of what a distribution requires, without extras or for one of them."""
     markers = [text.partition(";") for text in requires(distribution) or []]
     chosen = [
-        name for name, _, marker in markers if (f'extra == "{extra}"' in marker if extra else "extra" not in marker)
+        name
+        for name, _, marker in markers
+        if (f'extra == "{extra}"' in marker if extra else "extra" not in marker)
     ]
     return {plain(re.match(r"[\w.-]+", name)[0]) for name in chosen}
 
@@ -29,13 +34,19 @@ def plain(name):
 @pytest.fixture(scope="module")
 def without():
     """The beginning of a script in which nothing but the base install can be imported."""
-    modules = {module: {plain(name) for name in names} for module, names in packages_distributions().items()}
+    modules = {
+        module: {plain(name) for name in names}
+        for module, names in packages_distributions().items()
+    }
     installed = set().union(*modules.values())
     base, todo = set(), needed("recap")
     while todo:
         base |= todo
         todo = {name for each in todo & installed for name in needed(each)} - base
-    extras = set().union(*(needed("recap", extra) for extra in ("workflow", "tracking", "studies"))) - base
+    extras = (
+        set().union(*(needed("recap", extra) for extra in ("workflow", "tracking", "studies")))
+        - base
+    )
     missing = {module for module, names in modules.items() if names & extras and not names & base}
     assert {"snakemake", "dvc", "mlflow", "statsmodels", "pyarrow"} <= missing
     return WITHOUT.format(missing=missing)
@@ -55,7 +66,9 @@ for config in MODELS.classes().values():
 
 
 def test_every_model_is_built_and_a_photo_captioned(without, results, photo, captioner):
-    done = run(f"{without}{CODE}print(recap.load({str(results.run)!r}, device='cpu')({str(photo)!r}))\n")
+    done = run(
+        f"{without}{CODE}print(recap.load({str(results.run)!r}, device='cpu')({str(photo)!r}))\n"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == captioner(photo)
 

@@ -17,4 +17,9 @@ def test_stages_follow_each_other(tmp_path):
     items = {name: STAGES[name](folder, nullcontext) for name in light}
     assert items["corpus"] == items["card"] == 72 * 5
     assert items["captions_as_ids"] == items["document_frequencies"] == 60 * 5
-    assert (items["thin_store"], items["start_xe"], items["start_scst"], items["validation"]) == (72, 60, 60, 6)
+    assert (items["thin_store"], items["start_xe"], items["start_scst"], items["validation"]) == (
+        72,
+        60,
+        60,
+        6,
+    )

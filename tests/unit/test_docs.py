@@ -1,4 +1,5 @@
-"""The reference is made of the settings and commands themselves, and diagrams of pages are drawn without a network."""
+"""The reference is made of the settings and commands themselves, and diagrams of pages are drawn
+without a network."""
 
 import sys
 from enum import Enum
@@ -46,7 +47,12 @@ def test_a_page_of_settings_has_a_line_for_each_key_with_type_default_and_meanin
 def test_every_kind_of_parameter_file_and_every_command_has_its_place(tmp_path):
     write_reference(tmp_path)
     page = (tmp_path / "commands.md").read_text()
-    for command in ("recap caption", "recap data fetch", "recap report make", "recap import-checkpoint"):
+    for command in (
+        "recap caption",
+        "recap data fetch",
+        "recap report make",
+        "recap import-checkpoint",
+    ):
         assert f"# {command}\n" in page
     assert {path.stem for path in (tmp_path / "settings").iterdir()} == set(FILES)
     assert {path.stem for path in (tmp_path / "api").iterdir()} == set(packages())

@@ -6,12 +6,15 @@ import torch
 from helpers.training import CONFIG, training
 from recap.settings import CrossEntropy
 
-# Dropout draws other numbers on a GPU; a large epsilon keeps Adam from enlarging the rounding of gradients near 0.
+# Dropout draws other numbers on a GPU; a large epsilon keeps Adam from enlarging the rounding of
+# gradients near 0.
 STILL = {**CONFIG, "dropout": 0.0, "feature_dropout": 0.0}
 
 
 def trained_on(device, folder, optimizer):
-    stage = CrossEntropy(epochs=2, learning_rate=0.01, images_per_batch=5, epsilon=1e-2, optimizer=optimizer)
+    stage = CrossEntropy(
+        epochs=2, learning_rate=0.01, images_per_batch=5, epsilon=1e-2, optimizer=optimizer
+    )
     loop = training(folder, stage=stage, config=STILL, device=device)
     before = {name: value.cpu().clone() for name, value in loop.model.state_dict().items()}
     loop.run()

@@ -1,6 +1,8 @@
-"""What a GPU would meet, played on one that computes nothing: tensors on another device, waits, collectives.
+"""What a GPU would meet, played on one that computes nothing: tensors on another device, waits,
+collectives.
 
-The CPU build of torch plays it, with the guard of `helpers/fake_cuda`. Numbers, kernels and time are not played.
+The CPU build of torch plays it, with the guard of `helpers/fake_cuda`. Numbers, kernels and time
+are not played.
 """
 
 import json
@@ -21,7 +23,8 @@ KINDS = list(MODELS.classes())
 DRAWN = 4  # tokens of a caption in a self-critical step
 WORDS = 6  # in the other searches
 
-# The waits that are meant: what is read, or copied to the GPU from memory that is not pinned, and why it may be.
+# The waits that are meant: what is read, or copied to the GPU from memory that is not pinned, and
+# why it may be.
 LOSS = ("read", "training/loop.py", "OptimizerStep.__call__")
 TOKEN = ("read", "decoding/step.py", "any_leave")
 LEAVE_SAMPLE = ("length", "decoding/sampling.py", "sample")
@@ -38,7 +41,10 @@ PICTURES = ("copy", "features/backbones.py", "TimmEncoder.normalised")
 SCALE = ("copy", "features/backbones.py", "TimmEncoder.normalised.<locals>.<genexpr>")
 MAPS = ("read", "features/grid.py", "Backbone.rows")
 MEANT = {
-    LOSS: "loss, gradient's norm and the policy's numbers, once a step, when the whole backward pass is queued",
+    LOSS: (
+        "loss, gradient's norm and the policy's numbers, once a step, when the whole backward pass "
+        "is queued"
+    ),
     TOKEN: "once a token: is an image finished, is anything NaN",
     LEAVE_SAMPLE: "an image leaves the batch, so that the rest of the search is smaller",
     LEAVE_SEARCH: "the same; its captions and sums are picked by masks",
@@ -60,7 +66,10 @@ KEPT = {
     ("copy", "papers/fusion/model.py", "direction_vectors"): "directions between cells",
     ("copy", "papers/fusion/model.py", "cell_geometry"): "geometry of a grid's cells",
 }
-SAMPLE = {TOKEN: DRAWN, LEAVE_SAMPLE: DRAWN // 2}  # the GPU that is played lets an image go at every second token
+SAMPLE = {
+    TOKEN: DRAWN,
+    LEAVE_SAMPLE: DRAWN // 2,
+}  # the GPU that is played lets an image go at every second token
 SEARCH = {TOKEN: DRAWN, LEAVE_SEARCH: 5 * (DRAWN // 2)}
 SELF_CRITICAL = {LONGEST: 1, INDEX: 1, ADVANTAGE: 1}
 LONG_SEARCH = {TOKEN: WORDS, LEAVE_SEARCH: 5 * (WORDS // 2), CAPTIONS: 3}
@@ -84,7 +93,8 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    """Build the guard, play all scenes in a process of its own, and return what happened in each."""
+    """Build the guard, play all scenes in a process of its own, and return what happened in
+    each."""
     if shutil.which("g++") is None:
         pytest.skip("there is no g++ to build the guard of the played GPU")
     import torch
@@ -95,7 +105,18 @@ def scenes(tmp_path_factory):
     headers = [f"-I{path}" for path in include_paths()]
     linked = [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-ltorch_cpu", "-lc10"]
     guard, notes = folder / "guard.so", folder / "played.json"
-    built = ["g++", "-std=c++20", "-shared", "-fPIC", abi, *headers, str(GUARD), *linked, "-o", str(guard)]
+    built = [
+        "g++",
+        "-std=c++20",
+        "-shared",
+        "-fPIC",
+        abi,
+        *headers,
+        str(GUARD),
+        *linked,
+        "-o",
+        str(guard),
+    ]
     subprocess.run(built, check=True, capture_output=True, text=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "LD_PRELOAD": str(guard)}
     played = [sys.executable, "-m", "helpers.fake_cuda.play", str(notes)]
@@ -145,7 +166,10 @@ def test_each_wait_that_is_meant_has_a_reason_and_happens(scenes):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stage", ["cross-entropy", "self-critical"])
 def test_autocast_is_on_in_bf16_and_off_in_float32(scenes, stage, kind):
-    plain, mixed = scenes[f"{stage}, {kind}"]["products"], scenes[f"{stage} in bf16, {kind}"]["products"]
+    plain, mixed = (
+        scenes[f"{stage}, {kind}"]["products"],
+        scenes[f"{stage} in bf16, {kind}"]["products"],
+    )
     assert plain["float32"] > 0 and "bfloat16" not in plain
     assert mixed["bfloat16"] > mixed.get("float32", 0)
 

@@ -19,10 +19,14 @@ def test_python_starts_in_a_clone_with_an_umlaut_where_the_locale_is_not_there(t
 
     def start():
         locale = {**os.environ, "LC_ALL": "xx_XX.UTF-8"}  # no machine has it
-        return subprocess.run([clone / ".venv/bin/python", "-c", "import recap"], env=locale, capture_output=True)
+        return subprocess.run(
+            [clone / ".venv/bin/python", "-c", "import recap"], env=locale, capture_output=True
+        )
 
     if sys.version_info < (3, 13):
         assert b"UnicodeDecodeError" in start().stderr
-    subprocess.run([sys.executable, ROOT / "requirements/relative_pth.py", ".venv"], cwd=clone, check=True)
+    subprocess.run(
+        [sys.executable, ROOT / "requirements/relative_pth.py", ".venv"], cwd=clone, check=True
+    )
     assert pth.read_bytes().isascii()
     assert (start().returncode, start().stderr) == (0, b"")

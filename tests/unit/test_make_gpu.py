@@ -1,4 +1,5 @@
-"""`make gpu` on the CPU: what its file says where all is right, where numbers differ, and where a row fails."""
+"""`make gpu` on the CPU: what its file says where all is right, where numbers differ, and where a
+row fails."""
 
 import json
 from dataclasses import replace
@@ -19,7 +20,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "other_rows", lambda *_, **__: None)
 
     def of(*arguments, kind="transformer"):
-        status = gpu.main([*TINY, "--plain", "--kinds", kind, "--out", str(tmp_path / "gpu.json"), *arguments])
+        status = gpu.main(
+            [*TINY, "--plain", "--kinds", kind, "--out", str(tmp_path / "gpu.json"), *arguments]
+        )
         return status, json.loads((tmp_path / "gpu.json").read_text())
 
     return of
@@ -30,14 +33,21 @@ def test_losses_of_twenty_steps_are_those_of_the_cpu_in_float64(run):
     assert status == 0 and file["finished"] and file["does_not_hold"] == file["not_reached"] == []
     full, half = file["steps"]
     assert (full["precision"], half["precision"]) == ("float32", "bf16")
-    assert len(full["losses"]) == len(full["exact"]) == 20 and full["exact"][-1] < 0.95 * full["exact"][0]
+    assert (
+        len(full["losses"]) == len(full["exact"]) == 20
+        and full["exact"][-1] < 0.95 * full["exact"][0]
+    )
     assert full["difference"] < 1e-6 < 1e-5 < half["difference"]  # it was computed in bf16
     assert full["equal_captions"] == 1 and full["seconds"] > 0
 
 
-def test_a_model_that_computes_something_else_is_named_and_the_status_is_1(run, monkeypatch, capsys):
+def test_a_model_that_computes_something_else_is_named_and_the_status_is_1(
+    run, monkeypatch, capsys
+):
     exact = gpu.double
-    monkeypatch.setattr(gpu, "double", lambda stream: replace(exact(stream), values=1.1 * exact(stream).values))
+    monkeypatch.setattr(
+        gpu, "double", lambda stream: replace(exact(stream), values=1.1 * exact(stream).values)
+    )
     status, file = run()
     assert status == 1
     assert "steps, kind transformer, precision float32, compiled False" in file["does_not_hold"]
@@ -71,4 +81,8 @@ def test_every_kind_agrees_with_float64(run, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["xe", "scst"])
 def test_a_killed_training_continues_to_the_bit(stage):
-    assert gpu.resumed(stage, torch.device("cpu")) == {"repeats": True, "resumes": True, "holds": True}
+    assert gpu.resumed(stage, torch.device("cpu")) == {
+        "repeats": True,
+        "resumes": True,
+        "holds": True,
+    }

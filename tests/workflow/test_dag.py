@@ -34,7 +34,10 @@ STORE = {"used_images": 1, "extractor": 1, "features": 1}
 
 def test_equal_work_is_planned_once(workspace):
     planned = workspace.planned(config=("seeds=[1, 2, 3]",))
-    assert {rule for rule, jobs in planned.items() if jobs == 1} == ONE_OF_EACH | {"track_init", "all"}
+    assert {rule for rule, jobs in planned.items() if jobs == 1} == ONE_OF_EACH | {
+        "track_init",
+        "all",
+    }
     rest = {rule: jobs for rule, jobs in planned.items() if jobs > 1}
     assert rest == {"subset": 3, "train_xe": 6, "train_scst": 3, "evaluate": 6}
 
@@ -52,10 +55,21 @@ def test_a_home_that_cannot_be_written_is_not_needed(workspace, monkeypatch):
             "tables/tiny.yaml",
             "model: zodiac",
             "model: zodiak",
-            "params: there is no 'zodiak' in models; did you mean 'zodiac'? (asked for by row 'zodiac' of",
+            "params: there is no 'zodiak' in models; did you mean 'zodiac'? (asked for by row "
+            "'zodiac' of",
         ),
-        ("recipes/short.yaml", "beam: 2", "split: val", "evaluation.split is 'val', but tables have test"),
-        ("tiny.yaml", "[tiny]", "[photos]", "inputs/captions.json: no such file or folder; datasets/tiny_photos.yaml"),
+        (
+            "recipes/short.yaml",
+            "beam: 2",
+            "split: val",
+            "evaluation.split is 'val', but tables have test",
+        ),
+        (
+            "tiny.yaml",
+            "[tiny]",
+            "[photos]",
+            "inputs/captions.json: no such file or folder; datasets/tiny_photos.yaml",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_before_any_job(workspace, file, old, new, sentence):
@@ -75,18 +89,30 @@ def test_a_claim_of_a_row_that_is_nowhere_is_refused_before_any_job(workspace):
     check = {"table": "tiny", "row": "zodiak", "against": "transformer"}
     claims = [{"id": "mine.c1", "sentence": "s", "where": "1", "checks": [check]}]
     (workspace.folder / "params" / "mine").mkdir()
-    (workspace.folder / "params" / "mine" / "claims.yaml").write_text(json.dumps({"claims": claims}))
+    (workspace.folder / "params" / "mine" / "claims.yaml").write_text(
+        json.dumps({"claims": claims})
+    )
     done = workspace.snakemake("--dry-run", config=("inputs=inputs",))
     (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("recap: ")]
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert all(part in sentence for part in ("params/mine/claims.yaml", "mine.c1", "'zodiak'", "'zodiac'"))
+    assert all(
+        part in sentence for part in ("params/mine/claims.yaml", "mine.c1", "'zodiak'", "'zodiac'")
+    )
 
 
 @pytest.mark.parametrize(
     "old, new, sentence",
     [
-        (", zodiac: tiny/zodiac", "", "setup 'tiny' has no row for system 'zodiac'; name it in `rows`"),
-        ("responses: simulated", "responses: people\ncontact: Ada", "inputs/people: no responses to study tiny"),
+        (
+            ", zodiac: tiny/zodiac",
+            "",
+            "setup 'tiny' has no row for system 'zodiac'; name it in `rows`",
+        ),
+        (
+            "responses: simulated",
+            "responses: people\ncontact: Ada",
+            "inputs/people: no responses to study tiny",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_made_is_refused_before_any_job(workspace, old, new, sentence):
@@ -96,15 +122,24 @@ def test_a_study_that_cannot_be_made_is_refused_before_any_job(workspace, old, n
     assert not (workspace.folder / "results").exists()
 
 
-def test_a_study_without_responses_stops_at_its_forms_and_takes_those_of_people_when_they_are_there(workspace):
+def test_a_study_without_responses_stops_at_its_forms_and_takes_those_of_people_when_they_are_there(
+    workspace,
+):
     workspace.change("studies/tiny.yaml", "responses: simulated", "responses: null\ncontact: Ada")
     planned = workspace.planned(config=("studies=[tiny]",))
-    assert planned["study_sheets"] == 1 and not {"study_simulate", "study_import", "study_analysis"} & set(planned)
+    assert planned["study_sheets"] == 1 and not {
+        "study_simulate",
+        "study_import",
+        "study_analysis",
+    } & set(planned)
     workspace.change("studies/tiny.yaml", "responses: null", "responses: people")
     (workspace.folder / "inputs" / "people").mkdir(parents=True)
     (workspace.folder / "inputs" / "people" / "response-001.json").write_text("{}")
     planned = workspace.planned(config=("inputs=inputs", "studies=[tiny]"))
-    assert planned["study_import"] == planned["study_analysis"] == 1 and "study_simulate" not in planned
+    assert (
+        planned["study_import"] == planned["study_analysis"] == 1
+        and "study_simulate" not in planned
+    )
 
 
 def test_outside_files_are_found_by_parameter(workspace):
@@ -119,7 +154,8 @@ def test_outside_files_are_found_by_parameter(workspace):
 
 
 def inputs_of_row(workspace, row, *options):
-    """Return the jobs that `recap train --row` has Snakemake run for its inputs, and what both print."""
+    """Return the jobs that `recap train --row` has Snakemake run for its inputs, and what both
+    print."""
     code = "import sys; from recap.cli import main, train\n"
     code += "whole = train._snakemake\n"
     code += "train._snakemake = lambda *words: whole(*words, '--dry-run') or 1\n"
@@ -131,7 +167,11 @@ def inputs_of_row(workspace, row, *options):
 
 
 def test_a_row_needs_the_inputs_of_its_rule_and_nothing_of_other_rows(workspace):
-    workspace.change("tables/tiny.yaml", "features: tiny_grid, model: zodiac", "features: tiny_imported, model: zodiac")
+    workspace.change(
+        "tables/tiny.yaml",
+        "features: tiny_grid, model: zodiac",
+        "features: tiny_imported, model: zodiac",
+    )
     workspace.change("tables/tiny.yaml", "{kind: clusters, count: 1}, ", "")  # of both rows
     workspace.change("features/tiny_grid.yaml", "grid: 2", "grid: 2\nword_tuning: {words: 5}")
     data = {"corpus_with_images_boxes": 1, "vocabulary": 1, "subset": 1}
@@ -141,10 +181,15 @@ def test_a_row_needs_the_inputs_of_its_rule_and_nothing_of_other_rows(workspace)
     assert planned == {**data, "tune": 1, **STORE, "train_xe": 1}
     planned, printed = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in")
     assert not planned
-    assert "recap: in/regions.tsv: no such file or folder; features/tiny_imported.yaml names it" in printed
+    assert (
+        "recap: in/regions.tsv: no such file or folder; features/tiny_imported.yaml names it"
+        in printed
+    )
     (workspace.folder / "in").mkdir()
     (workspace.folder / "in" / "regions.tsv").write_text("")
-    planned, _ = inputs_of_row(workspace, "tiny/zodiac", "--inputs", "in", "--profile", "params/tiny.yaml")
+    planned, _ = inputs_of_row(
+        workspace, "tiny/zodiac", "--inputs", "in", "--profile", "params/tiny.yaml"
+    )
     assert planned == {**data, **STORE}
 
 
@@ -153,20 +198,35 @@ def spec(workspace, job):
     return json.loads((workspace.folder / re.search(r"--spec (\S+)", job).group(1)).read_text())
 
 
-def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alone(workspace, monkeypatch):
+def test_a_recipe_of_two_processes_asks_for_both_and_says_so_to_the_training_alone(
+    workspace, monkeypatch
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     workspace.change("recipes/other.yaml", "base: short", "base: short\nprocesses: 2")
     words = ("--printshellcmds", "--quiet", "host", "--cores", "2")
-    said = workspace.snakemake("train_all", "--dry-run", *words, config=("execution={device: cuda}",)).stdout
+    said = workspace.snakemake(
+        "train_all", "--dry-run", *words, config=("execution={device: cuda}",)
+    ).stdout
     jobs = [job for job in said.split("rule ")[1:] if job.startswith("train_xe")]
     together = [job for job in jobs if "model=zodiac" in job]
     alone = [job for job in jobs if "model=transformer" in job]
     assert len(together) == len(alone) == 1
-    assert spec(workspace, together[0])["processes"] == 2 and "gpu=2" in together[0] and "threads: 2" in together[0]
-    assert "processes" not in spec(workspace, alone[0]) and "gpu=1" in alone[0] and " threads: " not in alone[0]
+    assert (
+        spec(workspace, together[0])["processes"] == 2
+        and "gpu=2" in together[0]
+        and "threads: 2" in together[0]
+    )
+    assert (
+        "processes" not in spec(workspace, alone[0])
+        and "gpu=1" in alone[0]
+        and " threads: " not in alone[0]
+    )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     done = workspace.snakemake("--dry-run", config=("execution={device: auto}",))
-    assert "recap: recipe 'other': 2 processes want a GPU each of 1; set `processes` lower" in done.stderr
+    assert (
+        "recap: recipe 'other': 2 processes want a GPU each of 1; set `processes` lower"
+        in done.stderr
+    )
 
 
 def test_only_trainings_of_several_processes_ask_for_several_nodes(workspace):
@@ -174,8 +234,12 @@ def test_only_trainings_of_several_processes_ask_for_several_nodes(workspace):
     words = ("train_all", "--dry-run", "--quiet", "host")
     said = workspace.snakemake(*words, config=("execution={device: cpu, nodes: 2}",)).stdout
     jobs = [job for job in said.split("rule ")[1:] if job.startswith("train_xe")]
-    (together,), (alone,) = ([job for job in jobs if f"model={kind}" in job] for kind in ("zodiac", "transformer"))
-    assert "nodes=2, tasks=2, tasks_per_gpu=0, cpus_per_task=2" in together and "mpi=srun" in together
+    (together,), (alone,) = (
+        [job for job in jobs if f"model={kind}" in job] for kind in ("zodiac", "transformer")
+    )
+    assert (
+        "nodes=2, tasks=2, tasks_per_gpu=0, cpus_per_task=2" in together and "mpi=srun" in together
+    )
     assert "nodes" not in alone and "mpi" not in alone
     done = workspace.snakemake(*words, config=("execution={device: cpu, nodes: 3}",))
     assert "recap: execution.nodes: 3 nodes cannot share 4 processes equally" in done.stderr
@@ -188,7 +252,10 @@ def test_how_jobs_are_computed_reaches_them_by_a_file_that_nothing_follows(works
     assert "device: cpu\nthreads: 1\n" in file.read_text()
     after = workspace.dry_run(*words, config=("execution={threads: 2, compile: true}",))
     assert "threads: 2\nnodes: 1\ntf32: true\ncompile: true\n" in file.read_text()
-    commands = [sorted(line for line in said.splitlines() if " train --spec " in line) for said in (before, after)]
+    commands = [
+        sorted(line for line in said.splitlines() if " train --spec " in line)
+        for said in (before, after)
+    ]
     assert len(commands[0]) == 3 and commands[0] == commands[1]
     assert all("--spec work/tiny/specs/" in line and "{" not in line for line in commands[0])
 
@@ -203,7 +270,10 @@ def test_a_model_that_begins_with_a_language_model_has_it_trained_first(workspac
     (folder / "models" / "visual_gpt.yaml").write_text(json.dumps(model))
     workspace.change("tables/tiny.yaml", "model: zodiac", "model: visual_gpt")
     done = workspace.snakemake("--dry-run", config=("inputs=inputs",))
-    assert "inputs/texts/others.txt: no such file or folder; language_models/others.yaml names it" in done.stderr
+    assert (
+        "inputs/texts/others.txt: no such file or folder; language_models/others.yaml names it"
+        in done.stderr
+    )
     (workspace.folder / "inputs" / "texts").mkdir(parents=True)
     (workspace.folder / "inputs" / "texts" / "others.txt").write_text("a dog")
     assert workspace.planned("train_all", config=("inputs=inputs",))["language_model"] == 1

@@ -26,7 +26,8 @@ def listing(workspace, rows, *, captions, photos):
 
 @pytest.fixture
 def listed(workspace):
-    """A workspace whose photographs lie on a local server and stand in its list of outside files."""
+    """A workspace whose photographs lie on a local server and stand in its list of outside
+    files."""
     site = write_flickr(workspace.folder / "site")
     files = {name: (site / name).read_bytes() for name in ("dataset.json", "images.zip")}
     with serve(files) as web:
@@ -54,9 +55,13 @@ def test_files_of_the_list_are_fetched_when_the_profile_says_so(listed):
 
 @pytest.fixture
 def packed(workspace):
-    """A workspace whose photographs lie in an archive on a local server, with what nothing needs beside them."""
+    """A workspace whose photographs lie in an archive on a local server, with what nothing needs
+    beside them."""
     site = write_flickr(workspace.folder / "site")
-    with zipfile.ZipFile(site / "images.zip") as images, zipfile.ZipFile(site / "pack.zip", "w") as pack:
+    with (
+        zipfile.ZipFile(site / "images.zip") as images,
+        zipfile.ZipFile(site / "pack.zip", "w") as pack,
+    ):
         pack.write(site / "dataset.json", "pack/v1/dataset.json")
         pack.writestr("pack/other.bin", b"x")
         for name in images.namelist():
@@ -73,12 +78,21 @@ def packed(workspace):
 @pytest.mark.parametrize("keep", ["true", "false"])
 def test_members_are_unpacked_and_an_archive_that_is_not_to_be_kept_is_removed(packed, keep):
     on = ("inputs=in", "fetch=true", f"keep_archives={keep}")
-    assert set(packed.planned("data_all", config=on)) >= {"unpack_web_pack", "unpack_web_photos", "corpus"}
+    assert set(packed.planned("data_all", config=on)) >= {
+        "unpack_web_pack",
+        "unpack_web_photos",
+        "corpus",
+    }
     done = packed.snakemake("data_all", config=on)
     assert done.returncode == 0, done.stderr
     folder = packed.folder / "in/web"
-    assert (folder / "pack/dataset.json").read_bytes() == (packed.folder / "site/dataset.json").read_bytes()
-    assert sorted(path.suffix for path in (folder / "photos").rglob("*.*") if path.suffix == ".bin") == []
+    assert (folder / "pack/dataset.json").read_bytes() == (
+        packed.folder / "site/dataset.json"
+    ).read_bytes()
+    assert (
+        sorted(path.suffix for path in (folder / "photos").rglob("*.*") if path.suffix == ".bin")
+        == []
+    )
     assert (folder / "pack.zip").exists() == (keep == "true")
     assert packed.planned("data_all", config=on) == {}
 

@@ -1,4 +1,5 @@
-"""The guides in docs/ work as they stand: files are written and commands run, beside a clone with tiny data."""
+"""The guides in docs/ work as they stand: files are written and commands run, beside a clone with
+tiny data."""
 
 import os
 import re
@@ -21,12 +22,16 @@ from notebooks import as_markdown  # noqa: E402
 GUIDES = sorted((ROOT / "docs" / "guides").glob("add_*.md"))
 PAGES = [*GUIDES, ROOT / "docs" / "tutorial" / "fifty_photos.ipynb"]
 WEIGHTS = "tiny.safetensors"
-BLOCK = re.compile(r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?P<above>[^\n]*)\n\n```(?P<language>\w+)(?P<slow> slow)?\n(?P<text>.*?)^```$", re.M | re.S
+)
 RUN = {"sh": "{}", "python": "python - <<'END'\n{}END"}  # a cell of Python needs no cell before it
 GRID = "kind: grid, backbone: test_resnet, image_size: 64, grid: 2"
 # What guides name, so small that it is made in seconds.
 TINY = {
-    "datasets/scenes.yaml": "{kind: scenes, train: 20, val: 4, test: 4, size: 64, vocabulary: {min_count: 1}}",
+    "datasets/scenes.yaml": (
+        "{kind: scenes, train: 20, val: 4, test: 4, size: 64, vocabulary: {min_count: 1}}"
+    ),
     "features/scenes_grid.yaml": f"{{{GRID}, weights: random}}",
     "features/imagenet_grid.yaml": f"{{{GRID}, weights: {WEIGHTS}}}",
 }
@@ -34,7 +39,8 @@ TINY = {
 
 @dataclass
 class Block:
-    """A block of code: a file with its path, commands (`sh`), or what the commands before it print (`text`)."""
+    """A block of code: a file with its path, commands (`sh`), or what the commands before it print
+    (`text`)."""
 
     language: str
     slow: bool
@@ -75,7 +81,10 @@ class Guide:
         save_file(tensors_of(backbone()), self.folder / "resources" / WEIGHTS)
 
     def follow(self, page, *, slow):
-        """Write files and run commands in their order; return pairs of what the guide shows and what was printed."""
+        """Write files and run commands in their order.
+
+        Return pairs of what the guide shows and what was printed.
+        """
         if "RECAP_CLIP" in text_of(page):
             save_clip(self.folder / "clip")
         script, shown, last = ["set -e -o pipefail"], {}, 0

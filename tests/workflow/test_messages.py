@@ -17,14 +17,29 @@ from recap.core.errors import listed
 from recap.core.log import FAILURES_VARIABLE, failure_file
 from recap.plan.run import job_label
 
-RUN = {"dataset": "coco", "subset": "full", "features": "grid", "model": "zodiac", "recipe": "demo", "seed": "2"}
-LABELS = {"coco/full/grid/zodiac@demo/xe": "ZoDIAC", "coco/full/grid/zodiac@demo/scst": "ZoDIAC (long)"}
-TRAIN = "set -euo pipefail;  /my/python -m recap train --stage xe --spec '{\"a\": 1}' --out 'a folder'"
+RUN = {
+    "dataset": "coco",
+    "subset": "full",
+    "features": "grid",
+    "model": "zodiac",
+    "recipe": "demo",
+    "seed": "2",
+}
+LABELS = {
+    "coco/full/grid/zodiac@demo/xe": "ZoDIAC",
+    "coco/full/grid/zodiac@demo/scst": "ZoDIAC (long)",
+}
+TRAIN = (
+    "set -euo pipefail;  /my/python -m recap train --stage xe --spec '{\"a\": 1}' --out 'a folder'"
+)
 
 
 def recorded(**changed):
     """Return parameters as Snakemake records them."""
-    spec = {"stage_settings": {"learning_rate": 0.0003, "schedule": {"kind": "noam"}}, "model_settings": {"heads": 8}}
+    spec = {
+        "stage_settings": {"learning_rate": 0.0003, "schedule": {"kind": "noam"}},
+        "model_settings": {"heads": 8},
+    }
     for key, value in changed.items():
         spec[key] = {**spec.get(key, {}), **value}
     return repr(json.dumps(spec, sort_keys=True))
@@ -44,12 +59,20 @@ def test_a_changed_parameter_is_named_by_its_key(new, said):
 
 def test_of_a_long_text_that_changed_both_sides_show_where_they_differ():
     text = "one sentence after another, " * 10
-    said = changes({recorded(model_settings={"note": text})}, {recorded(model_settings={"note": text + "new"})}, "xe")
+    said = changes(
+        {recorded(model_settings={"note": text})},
+        {recorded(model_settings={"note": text + "new"})},
+        "xe",
+    )
     old, new = said.removeprefix("model.note ").split(" -> ")
     assert old.endswith('another, "') and new.endswith('another, new"')
     longer = {recorded(model_settings={"note": "other" + text})}
     said = changes({recorded(model_settings={"note": text})}, longer, "xe")
-    assert said.startswith('model.note "one sentence') and '-> "otherone sentence' in said and len(said) < 200
+    assert (
+        said.startswith('model.note "one sentence')
+        and '-> "otherone sentence' in said
+        and len(said) < 200
+    )
 
 
 def test_changed_code_and_plain_parameters_are_told_apart():
@@ -75,13 +98,22 @@ def test_an_input_of_tomorrow_is_named_before_its_job(tmp_path):
 
 def test_a_job_is_called_by_the_label_of_its_run():
     assert job_label("train_xe", RUN, LABELS) == "ZoDIAC seed 2"
-    assert job_label("evaluate", {**RUN, "stage": "xe", "seed": "1, 2"}, LABELS) == "ZoDIAC seeds 1, 2 xe"
+    assert (
+        job_label("evaluate", {**RUN, "stage": "xe", "seed": "1, 2"}, LABELS)
+        == "ZoDIAC seeds 1, 2 xe"
+    )
     assert job_label("evaluate", {**RUN, "stage": "scst"}, LABELS) == "ZoDIAC (long) seed 2 scst"
     assert job_label("table", {"table": "demo"}, LABELS) == "demo"
     assert job_label("summary", {}, LABELS) == ""
-    together = {key: value for key, value in RUN.items() if key != "seed"} | {"seeds": "1+2", "stage": "scst"}
+    together = {key: value for key, value in RUN.items() if key != "seed"} | {
+        "seeds": "1+2",
+        "stage": "scst",
+    }
     assert job_label("evaluate_ensemble", together, LABELS) == "ZoDIAC (long) ensemble 1+2 scst"
-    assert job_label("train_xe", {**RUN, "subset": "pair_5"}, LABELS) == "coco/pair_5/grid/zodiac@demo/xe seed 2"
+    assert (
+        job_label("train_xe", {**RUN, "subset": "pair_5"}, LABELS)
+        == "coco/pair_5/grid/zodiac@demo/xe seed 2"
+    )
 
 
 class Events:
@@ -89,7 +121,9 @@ class Events:
 
     def __init__(self, capsys, **settings):
         self.capsys = capsys
-        off = dict.fromkeys(("quiet", "verbose", "printshellcmds", "debug_dag", "dryrun", "stdout"), False)
+        off = dict.fromkeys(
+            ("quiet", "verbose", "printshellcmds", "debug_dag", "dryrun", "stdout"), False
+        )
         self.handler = messages.LogHandler(SimpleNamespace(**(off | settings)), None)
         self.shown = ""
 
@@ -118,7 +152,12 @@ def told(monkeypatch, tmp_path, capsys):
 
 def begin(tell):
     return tell(
-        LogEvent.JOB_INFO, jobid=7, rule_name="train_xe", wildcards=RUN, output=["model.safetensors"], shellcmd=TRAIN
+        LogEvent.JOB_INFO,
+        jobid=7,
+        rule_name="train_xe",
+        wildcards=RUN,
+        output=["model.safetensors"],
+        shellcmd=TRAIN,
     )
 
 
@@ -129,7 +168,8 @@ def test_a_job_says_when_it_begins_and_ends(told):
     told(LogEvent.JOB_STARTED, "Execute 1 jobs...")
     said = told(LogEvent.PROGRESS, done=3, total=9)
     assert re.sub(r"\d\d:\d\d:\d\d", "CLOCK", said) == (
-        "CLOCK begin   train_xe ZoDIAC seed 2\nCLOCK end     train_xe ZoDIAC seed 2, 0 s (3 of 9 jobs)\n"
+        "CLOCK begin   train_xe ZoDIAC seed 2\nCLOCK end     train_xe ZoDIAC seed 2, 0 s (3 of 9 "
+        "jobs)\n"
     )
 
 
@@ -140,9 +180,13 @@ def test_a_workflow_that_was_stopped_speaks_of_no_failure(told, monkeypatch):
     assert told.end() == ""
 
 
-@pytest.mark.parametrize("left, reason", [("the loss is nan", "the loss is nan"), (None, "killed, or out of memory?")])
+@pytest.mark.parametrize(
+    "left, reason", [("the loss is nan", "the loss is nan"), (None, "killed, or out of memory?")]
+)
 def test_a_failed_job_says_why_and_again_at_the_end(told, tmp_path, left, reason):
-    file = failure_file(tmp_path, ["train", "--stage", "xe", "--spec", '{"a": 1}', "--out", "a folder"])
+    file = failure_file(
+        tmp_path, ["train", "--stage", "xe", "--spec", '{"a": 1}', "--out", "a folder"]
+    )
     file.write_text("of an earlier try")
     begin(told)
     assert not file.exists()
@@ -164,7 +208,15 @@ def test_a_job_that_no_command_of_ours_ended_says_what_the_cluster_says(told):
     begin(told)
     logs, job = ["train.log", str(Path.cwd() / "slurm_logs/6.log")], {"external_jobid": "6"}
     said = "SLURM-job '6' failed: FAILED. See the log.\n"
-    told(LogEvent.JOB_ERROR, rule_name="train_xe", rule_msg=said, jobid=7, shellcmd=TRAIN, log=logs, aux=job)
+    told(
+        LogEvent.JOB_ERROR,
+        rule_name="train_xe",
+        rule_msg=said,
+        jobid=7,
+        shellcmd=TRAIN,
+        log=logs,
+        aux=job,
+    )
     assert told.end().splitlines()[-1].endswith(f"2: {said.strip()} Its log: slurm_logs/6.log")
 
 

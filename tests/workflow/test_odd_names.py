@@ -1,4 +1,5 @@
-"""Folders, an environment and a data set whose names a shell, or a regular expression, would read otherwise."""
+"""Folders, an environment and a data set whose names a shell, or a regular expression, would read
+otherwise."""
 
 import subprocess
 import sys
@@ -34,7 +35,12 @@ def test_nothing_in_a_name_is_run_as_a_command(odd, tmp_path):
     environment.symlink_to(sys.prefix)
     (tmp_path / f"clone {ODD}").symlink_to(ROOT)
     command = [str(environment / "bin" / "python"), "-m", "snakemake", "data_all", "--cores", "2"]
-    command += ["--snakefile", str(tmp_path / f"clone {ODD}" / "Snakefile"), "--configfile", "params/tiny.yaml"]
+    command += [
+        "--snakefile",
+        str(tmp_path / f"clone {ODD}" / "Snakefile"),
+        "--configfile",
+        "params/tiny.yaml",
+    ]
     done = subprocess.run(command, cwd=odd.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (odd.folder / "results" / "tiny" / "data" / NAME / "corpus.parquet").stat().st_size > 0
@@ -51,4 +57,6 @@ def test_a_name_that_no_path_can_hold_is_refused_in_one_sentence(workspace, name
     (workspace.folder / "params" / "datasets" / "tiny_scenes.yaml").rename(file)
     done = workspace.snakemake("--dry-run")
     assert done.returncode == 1
-    assert f"recap: datasets/{name}.yaml: a name cannot begin with - or ., nor hold / @" in done.stderr
+    assert (
+        f"recap: datasets/{name}.yaml: a name cannot begin with - or ., nor hold / @" in done.stderr
+    )

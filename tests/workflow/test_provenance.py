@@ -1,4 +1,5 @@
-"""Provenance goes with the results: a clone makes nothing again that is right, and what changed there as ever."""
+"""Provenance goes with the results: a clone makes nothing again that is right, and what changed
+there as ever."""
 
 import json
 import os
@@ -88,5 +89,7 @@ def test_results_made_from_an_older_corpus_are_made_again_in_a_clone(finished, t
 def test_provenance_names_no_folder_of_the_machine(finished):
     for file in finished.folder.rglob(".provenance.json"):
         assert str(finished.folder.parent) not in file.read_text()
-    kept = json.loads((finished.folder / "results" / "data" / ".provenance.json").read_text())["files"]
+    kept = json.loads((finished.folder / "results" / "data" / ".provenance.json").read_text())[
+        "files"
+    ]
     assert "<inputs>/captions.txt" in kept[CORPUS]["inputs"]

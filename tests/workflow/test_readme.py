@@ -1,4 +1,5 @@
-"""The README is short, links lead to files, the drawn workflow is current, and every command is one of recap's."""
+"""The README is short, links lead to files, the drawn workflow is current, and every command is one
+of recap's."""
 
 import re
 import shlex
@@ -14,32 +15,57 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_picture_of_the_dag_is_current(tmp_path):
-    command = [sys.executable, "-m", "snakemake", "--rulegraph", "mermaid-js", "--snakefile", str(ROOT / "Snakefile")]
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--rulegraph",
+        "mermaid-js",
+        "--snakefile",
+        str(ROOT / "Snakefile"),
+    ]
     command += ["--directory", str(tmp_path), "--configfile", str(ROOT / "params" / "demo.yaml")]
     done = subprocess.run(
-        [*command, "--config", f"params_dir={ROOT / 'params'}"], capture_output=True, text=True, cwd=ROOT
+        [*command, "--config", f"params_dir={ROOT / 'params'}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
     names = dict(re.findall(r"(id\d+)\[(\w+)\]", done.stdout))
-    edges = {(names[start], names[end]) for start, end in re.findall(r"(id\d+) --> (id\d+)", done.stdout)}
+    edges = {
+        (names[start], names[end]) for start, end in re.findall(r"(id\d+) --> (id\d+)", done.stdout)
+    }
     # `all` asks for every file by name; the picture shows what comes last.
     used = {start for start, end in edges if end != "all"}
     drawn = {(start, end) for start, end in edges if end != "all" or start not in used}
-    picture = (ROOT / "docs" / "development" / "workflow.md").read_text().split("```mermaid")[1].split("```")[0]
+    picture = (
+        (ROOT / "docs" / "development" / "workflow.md")
+        .read_text()
+        .split("```mermaid")[1]
+        .split("```")[0]
+    )
     assert set(re.findall(r"(\w+) --> (\w+)", picture)) == drawn
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.ipynb")], ids=lambda page: page.name
+    "page",
+    [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.ipynb")],
+    ids=lambda page: page.name,
 )
 def test_links_of_the_documentation_lead_to_files(page):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
-    folder = page.parent.parent if page.parent.name == "prose" else page.parent  # prose goes into pages of that folder
+    folder = (
+        page.parent.parent if page.parent.name == "prose" else page.parent
+    )  # prose goes into pages of that folder
     assert [link for link in links if not (folder / link).exists()] == []
 
 
 def blocks(text):
-    """Yield the words after `recap` of every command in a block of code; one may go on over several lines."""
+    """Yield the words after `recap` of every command in a block of code.
+
+    One may go on over several lines.
+    """
     begun = ""
     for line in text.splitlines():
         begun += line.removeprefix("    ").removesuffix("\\") if line.startswith("    ") else ""

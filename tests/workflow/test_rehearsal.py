@@ -1,4 +1,5 @@
-"""The short form of a rehearsal: the workflow of every paper, from nothing, on miniatures of its outside files."""
+"""The short form of a rehearsal: the workflow of every paper, from nothing, on miniatures of its
+outside files."""
 
 from pathlib import Path
 
@@ -18,7 +19,9 @@ PAPERS = cases(["acf", "fusion", "visualgpt", "xlan", "zodiac"], few=["visualgpt
 @pytest.fixture(autouse=True)
 def own_plugins(monkeypatch):
     """Leave other tests without the rehearsal's plug-in."""
-    monkeypatch.setenv(VARIABLE, "")  # is set by the rehearsal; other tests of this process go on without it
+    monkeypatch.setenv(
+        VARIABLE, ""
+    )  # is set by the rehearsal; other tests of this process go on without it
     adapter.cache_clear()  # and may have read settings without its plug-in
 
 
@@ -27,7 +30,9 @@ def rehearsed(tmp_path):
     """Return the function that rehearses a paper in a folder of its own."""
 
     def run(paper, folder=tmp_path / "rehearsal"):
-        return rehearse(paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2)
+        return rehearse(
+            paper, params=PARAMS, snakefile=SNAKEFILE, folder=folder, short=True, cores=2
+        )
 
     return run
 
@@ -40,7 +45,10 @@ def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehear
     assert done.planned["select"] == (paper == "visualgpt")
     assert done.rows and all(min(row.steps) >= 2 for row in done.rows)
     reports = done.folder / "reports" / f"{paper}_paper"
-    assert list(reports.glob("tables/*.paper.tex")) and (reports / "figures" / "curves.png").stat().st_size
+    assert (
+        list(reports.glob("tables/*.paper.tex"))
+        and (reports / "figures" / "curves.png").stat().st_size
+    )
     assert (reports / "report.html").stat().st_size
     assert (done.folder / "mlflow" / f"{paper}_paper.published.json").is_file()
     assert "numbers mean nothing" in next(reports.glob("tables/*.md")).read_text()
@@ -53,8 +61,12 @@ def test_every_rule_of_a_paper_runs_and_every_row_that_is_left_is_trained(rehear
 def test_a_folder_with_something_else_in_it_is_left_alone(rehearsed, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="is not empty, and no rehearsal is in it; name a new folder"):
+    with pytest.raises(
+        ConfigError, match="is not empty, and no rehearsal is in it; name a new folder"
+    ):
         rehearsed("acf", tmp_path / "mine")
-    with pytest.raises(ConfigError, match="there is no paper 'acv' to rehearse; did you mean 'acf'"):
+    with pytest.raises(
+        ConfigError, match="there is no paper 'acv' to rehearse; did you mean 'acf'"
+    ):
         rehearsed("acv")
     assert not (tmp_path / "rehearsal").exists()

@@ -1,4 +1,5 @@
-"""What rules and jobs share: logs, links to a cache, plans that jobs on a cluster take, and their names there."""
+"""What rules and jobs share: logs, links to a cache, plans that jobs on a cluster take, and their
+names there."""
 
 import re
 import stat
@@ -42,14 +43,20 @@ def test_a_job_has_the_runs_and_digests_of_the_process_that_planned_them(tmp_pat
     planned = profile.passed_on()
     assert planned.plan.trained() == plan.trained() and planned.plan.labels() == plan.labels()
     assert planned.needed == [] and planned.parameters == {("a", "b", "c"): 7}
-    assert source.code_digest("somewhere:job") == "0123456789abcdef"  # there is no such module to read
+    assert (
+        source.code_digest("somewhere:job") == "0123456789abcdef"
+    )  # there is no such module to read
 
 
 JOB = "recap_0a1b2c3d-4e5f-6789-abcd-ef0123456789"  # as the plugin names them
 
 
 def test_a_partition_on_the_command_line_leaves_the_signal_before_the_limit(workspace):
-    words = ("train_xe:slurm_partition=gpu", "train_scst:slurm_partition=gpu", "features:slurm_partition=gpu")
+    words = (
+        "train_xe:slurm_partition=gpu",
+        "train_scst:slurm_partition=gpu",
+        "features:slurm_partition=gpu",
+    )
     said = workspace.dry_run("--verbose", "--set-resources", *words)
     asked = re.findall(r"^ +resources: (.*slurm_partition=gpu.*)$", said, re.MULTILINE)
     assert len(asked) == 4  # two trainings, one second stage, one store
@@ -57,7 +64,12 @@ def test_a_partition_on_the_command_line_leaves_the_signal_before_the_limit(work
 
 
 def test_a_users_own_job_in_the_folder_is_not_one_of_the_workflow(tmp_path, monkeypatch):
-    lines = [f"1|{JOB}|{tmp_path}", f"2|recap_main.sh|{tmp_path}", f"3|{JOB}|/elsewhere", f"4|{JOB}.sh|{tmp_path}"]
+    lines = [
+        f"1|{JOB}|{tmp_path}",
+        f"2|recap_main.sh|{tmp_path}",
+        f"3|{JOB}|/elsewhere",
+        f"4|{JOB}.sh|{tmp_path}",
+    ]
     squeue = tmp_path / "squeue"
     squeue.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
     squeue.chmod(0o755)

@@ -1,4 +1,5 @@
-"""Jobs on a real Slurm of two nodes on this machine: limits, GPUs, and the tables of a whole profile."""
+"""Jobs on a real Slurm of two nodes on this machine: limits, GPUs, and the tables of a whole
+profile."""
 
 import itertools
 import json
@@ -30,7 +31,8 @@ def test_a_job_over_its_memory_gets_more_and_each_gpu_has_one_job(small):
     (killed,) = small.folder.glob(f".snakemake/slurm_logs/**/{attempts[0]}.log")
     assert "exceeded memory limit" in killed.read_text()
     limits = [
-        small.cluster.said("squeue", "-h", "--states=all", "-j", each, "-o", "%T %m").split() for each in attempts
+        small.cluster.said("squeue", "-h", "--states=all", "-j", each, "-o", "%T %m").split()
+        for each in attempts
     ]
     assert [memory for _, memory in limits] == ["1000M", "2000M"] and limits[-1][0] == "COMPLETED"
     jobs = [json.loads((small.folder / "out" / f"gpu-{number}").read_text()) for number in range(3)]
@@ -47,7 +49,8 @@ def test_jobs_share_a_gpu_by_shards(small):
     jobs = [json.loads((small.folder / target).read_text()) for target in targets]
     pairs = itertools.combinations(jobs, 2)
     assert any(
-        one["gpu"] == two["gpu"] and one["start"] < two["end"] and two["start"] < one["end"] for one, two in pairs
+        one["gpu"] == two["gpu"] and one["start"] < two["end"] and two["start"] < one["end"]
+        for one, two in pairs
     )
     assert {job["gpu"] for job in jobs} <= {"0", "1"}
 
@@ -67,7 +70,11 @@ def without_origin(file):
 def results_of(folder):
     """Return the files of the results and of the tables that do not say when they were made."""
     files = [*folder.glob("results/tiny/**/*"), *folder.glob("reports/tiny/tables/*")]
-    kept = [file for file in files if file.is_file() and file.name not in (".provenance.json", "SHA256SUMS")]
+    kept = [
+        file
+        for file in files
+        if file.is_file() and file.name not in (".provenance.json", "SHA256SUMS")
+    ]
     return {str(file.relative_to(folder)): without_origin(file) for file in kept}
 
 
@@ -76,11 +83,18 @@ def test_the_tables_of_a_cluster_are_those_of_one_machine(tmp_path, cluster):
     done = local.snakemake()
     assert done.returncode == 0, done.stderr[-4000:]
     words = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "params/tiny.yaml"]
-    run = subprocess.run(snakemake(*words), cwd=remote.folder, env=cluster.environment, capture_output=True, text=True)
+    run = subprocess.run(
+        snakemake(*words),
+        cwd=remote.folder,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr[-4000:]
     one, two = results_of(local.folder), results_of(remote.folder)
     assert len(one) > 30 and one.keys() == two.keys()
     assert [name for name in one if one[name] != two[name]] == []
     assert (
-        shutil.which("sbatch", path=cluster.environment["PATH"]) and (remote.folder / ".snakemake/slurm_logs").is_dir()
+        shutil.which("sbatch", path=cluster.environment["PATH"])
+        and (remote.folder / ".snakemake/slurm_logs").is_dir()
     )

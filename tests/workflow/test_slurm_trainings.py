@@ -1,4 +1,5 @@
-"""Trainings on a real Slurm that are cancelled, preempted, lost or stopped end with the bytes of an unbroken one."""
+"""Trainings on a real Slurm that are cancelled, preempted, lost or stopped end with the bytes of an
+unbroken one."""
 
 import signal
 import time
@@ -46,12 +47,16 @@ def test_a_training_of_a_lost_node_ends_with_the_same_bytes_when_the_node_is_bac
     ends_as_unbroken(training, process)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name
+)
 def test_a_stopped_workflow_goes_on_where_its_job_was_and_never_runs_it_twice(training, how):
     first = training.start("trained")
     at_work(training, first)
     first.send_signal(how)
-    first.communicate(timeout=240)  # the plugin ends when it next asks for states, after three minutes at most
+    first.communicate(
+        timeout=240
+    )  # the plugin ends when it next asks for states, after three minutes at most
     assert first.returncode != 0
     second = training.start("trained")
     while second.poll() is None and not training.run.exists():
@@ -69,10 +74,14 @@ def test_a_preempted_training_goes_back_into_the_queue_and_ends_with_the_same_by
     training.cluster.said("sbatch", *urgent)
     ends_as_unbroken(training, process)
     assert "stopped by SIGTERM" in (training.folder / "said").read_text()
-    assert len(training.mine("COMPLETED")) == len(training.jobs()) == 1  # Slurm repeated it, not Snakemake
+    assert (
+        len(training.mine("COMPLETED")) == len(training.jobs()) == 1
+    )  # Slurm repeated it, not Snakemake
 
 
-def test_trainings_of_two_folders_run_at_once_and_only_their_own_workflow_cancels_them(tmp_path, cluster, prepared):
+def test_trainings_of_two_folders_run_at_once_and_only_their_own_workflow_cancels_them(
+    tmp_path, cluster, prepared
+):
     one, other = (Small(tmp_path / name, cluster) for name in ("one", "other"))
     for name, each in (("one_of_two", one), ("other_of_two", other)):
         trains(each, prepared, name)
@@ -92,7 +101,9 @@ def test_a_training_at_its_wall_limit_saves_in_time_and_continues_in_the_next_jo
     assert done.returncode == 0, done.stderr
     limited = trains(small, prepared, "limited", "unbroken_minutes", stage_settings=MINUTES)
     # As docs/guides/slurm.md has it: what the command line sets leaves the signal of the rule.
-    process = limited.start("train_xe", "--set-resources", "train_xe:runtime=60", "train_xe:slurm_partition=cpu")
+    process = limited.start(
+        "train_xe", "--set-resources", "train_xe:runtime=60", "train_xe:slurm_partition=cpu"
+    )
     at_work(limited, process)
     (number,) = limited.mine("RUNNING")
     so_far = limited.cluster.said("squeue", "-h", "-j", number, "-o", "%M")
@@ -104,7 +115,9 @@ def test_a_training_at_its_wall_limit_saves_in_time_and_continues_in_the_next_jo
     assert len(limited.jobs()) == 2
 
 
-def test_a_training_across_two_nodes_has_the_bytes_of_one_node_also_when_it_is_cancelled(small, prepared):
+def test_a_training_across_two_nodes_has_the_bytes_of_one_node_also_when_it_is_cancelled(
+    small, prepared
+):
     done = prepared.train("two_processes", stage_settings=LONG, processes=2)
     assert done.returncode == 0, done.stderr
     spread = trains(small, prepared, "spread", "two_processes", processes=2, execution=TWO_NODES)

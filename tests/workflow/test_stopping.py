@@ -1,4 +1,5 @@
-"""Killed, told to end, or begun twice: a workflow of two jobs, with what the real one does about it."""
+"""Killed, told to end, or begun twice: a workflow of two jobs, with what the real one does about
+it."""
 
 import os
 import signal
@@ -47,7 +48,8 @@ rule first:
     shell:
         "{{sys.executable:q}} job.py {{output}} {{params.long:q}}"
 """
-# Works until a file says that it may finish; saves and leaves when it is told to end, as a training does.
+# Works until a file says that it may finish; saves and leaves when it is told to end, as a training
+# does.
 JOB = """
 import os, sys, time
 from pathlib import Path
@@ -109,7 +111,9 @@ def two(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["with setpriv", "without setpriv"])
-def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(two, system, monkeypatch):
+def test_a_killed_workflow_takes_its_jobs_along_and_the_same_command_finishes(
+    two, system, monkeypatch
+):
     if system == "without setpriv":
         monkeypatch.setenv("NO_SETPRIV", "yes")
     killed = two.at_work()
@@ -131,7 +135,9 @@ def test_two_folders_whose_results_are_one_place_have_one_workflow_at_a_time(two
     (other.folder / "out").symlink_to(two.folder / "out")
     refused = other.start()
     said = refused.communicate(timeout=60)[1]
-    assert refused.returncode == 1 and "the folder out is in use" in said and "Traceback" not in said
+    assert (
+        refused.returncode == 1 and "the folder out is in use" in said and "Traceback" not in said
+    )
     (two.folder / "finish").write_text("")
     assert living.wait(120) == 0
     other.finish()
@@ -143,7 +149,9 @@ def test_a_living_workflow_is_left_alone(two):
     refused = two.start()
     said = refused.communicate(timeout=60)[1]
     assert refused.returncode == 1
-    assert f"another workflow is running here (process {living.pid}); wait for it, or stop it" in said
+    assert (
+        f"another workflow is running here (process {living.pid}); wait for it, or stop it" in said
+    )
     assert "Traceback" not in said
     dry = two.start("--dry-run")
     assert dry.wait(60) == 0
@@ -155,7 +163,11 @@ def test_a_living_workflow_is_left_alone(two):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("send", "number", "name"),
-    [(os.kill, signal.SIGTERM, "SIGTERM"), (os.kill, signal.SIGINT, "Ctrl-C"), (os.killpg, signal.SIGINT, "Ctrl-C")],
+    [
+        (os.kill, signal.SIGTERM, "SIGTERM"),
+        (os.kill, signal.SIGINT, "Ctrl-C"),
+        (os.killpg, signal.SIGINT, "Ctrl-C"),
+    ],
 )
 def test_a_signal_ends_jobs_and_workflow_in_one_sentence(two, send, number, name):
     process = two.at_work()
@@ -175,7 +187,11 @@ def test_a_signal_ends_jobs_and_workflow_in_one_sentence(two, send, number, name
 @pytest.mark.slow
 def test_a_second_signal_kills_jobs_that_do_not_hear_the_first(two):
     job = two.folder / "job.py"
-    job.write_text(job.read_text().replace("if stop.received:", "if stop.received:\n            time.sleep(600)"))
+    job.write_text(
+        job.read_text().replace(
+            "if stop.received:", "if stop.received:\n            time.sleep(600)"
+        )
+    )
     process = two.at_work()
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -190,11 +206,20 @@ def test_files_that_killed_jobs_had_begun_are_removed_and_no_others(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     # It keeps the lock while its process lives.
     code = "import sys; from workflow.stopping import lock_folder; lock_folder('a', 'none')"
-    begun = [tmp_path / "a" / ".corpus.parquet.12345678.part", tmp_path / "a" / "b" / ".mlflow.db.12345678.part"]
+    begun = [
+        tmp_path / "a" / ".corpus.parquet.12345678.part",
+        tmp_path / "a" / "b" / ".mlflow.db.12345678.part",
+    ]
     begun.append(begun[1].with_name(f"{begun[1].name}-journal"))
-    others = [tmp_path / "a" / "images.zip.part", tmp_path / "a" / "b" / ".lock", tmp_path / ".other.12345678.part"]
+    others = [
+        tmp_path / "a" / "images.zip.part",
+        tmp_path / "a" / "b" / ".lock",
+        tmp_path / ".other.12345678.part",
+    ]
     for file in begun + others:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
-    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
+    )
     assert [file for file in begun + others if file.exists()] == others

@@ -1,4 +1,5 @@
-"""The whole workflow for real, on twenty pictures: every file, nothing twice, and only what depends on a change."""
+"""The whole workflow for real, on twenty pictures: every file, nothing twice, and only what depends
+on a change."""
 
 import json
 import os
@@ -54,7 +55,13 @@ def test_the_report_of_snakemake_has_tables_figures_and_the_page(finished):
     assert done.returncode == 0, done.stderr[-6000:]
     with zipfile.ZipFile(finished.folder / "workflow.zip") as archive:
         results = {Path(name).name for name in archive.namelist() if "/data/" in name}
-    assert {"tiny.html", "tiny.paper.html", "tiny_captions.png", "curves.png", "report.html"} <= results
+    assert {
+        "tiny.html",
+        "tiny.paper.html",
+        "tiny_captions.png",
+        "curves.png",
+        "report.html",
+    } <= results
 
 
 @pytest.mark.smoke
@@ -66,10 +73,14 @@ def test_it_made_what_the_plan_predicted(to_the_table, monkeypatch):
         made = json.loads(Path(paths.results, "runs", run.path, "training.json").read_text())
         assert costs.training(run).steps == made["steps"]
         assert costs.training(run).weights == 4 * made["parameters"]
-        assert Path(paths.weights(run)).stat().st_size == pytest.approx(costs.training(run).weights, rel=0.2)
+        assert Path(paths.weights(run)).stat().st_size == pytest.approx(
+            costs.training(run).weights, rel=0.2
+        )
     (store,) = costs.stores
     made = Path(paths.store(store.dataset, store.features)).stat().st_size
-    assert made <= store.bytes < made + 10 * 4096  # the header and the starts of six arrays are planned as whole pages
+    assert (
+        made <= store.bytes < made + 10 * 4096
+    )  # the header and the starts of six arrays are planned as whole pages
     for run in plan.scored():
         captions = json.loads(Path(paths.scores(run)[0]).read_text())
         assert len(captions) == costs.counts(run.dataset).test
@@ -89,11 +100,15 @@ def test_a_changed_rate_is_named_once_with_its_runs_and_nothing_else_is_made_aga
         "train_xe ZoDIAC seed 1 xe.schedule.learning_rate 0.002 -> 0.003",
         "evaluate ZoDIAC seed 1 xe after train_xe",
     ]
-    assert not re.search("rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said)
+    assert not re.search(
+        "rerun-triggers|cleanup-metadata|individual jobs|Reasons|Building DAG", said
+    )
 
 
 @pytest.mark.timeout(600)
-def test_it_ends_in_pictures_and_a_published_view_and_reruns_only_what_depends_on_a_change(finished):
+def test_it_ends_in_pictures_and_a_published_view_and_reruns_only_what_depends_on_a_change(
+    finished,
+):
     for name in ("tiny_captions.png", "tiny_clusters.png", "tiny_alignment.json", "curves.png"):
         assert (finished.folder / "reports" / "tiny" / "figures" / name).stat().st_size > 0
     summary = json.loads((finished.folder / "results" / "tiny" / "summary.json").read_text())
@@ -104,7 +119,16 @@ def test_it_ends_in_pictures_and_a_published_view_and_reruns_only_what_depends_o
     finished.change(*CHANGED)
     planned = finished.planned()
     finished.change(CHANGED[0], *reversed(CHANGED[1:]))
-    after = ("figure_tiny_clusters", "statistics", "table", "samples", "summary", "curves", "report_page", "publish")
+    after = (
+        "figure_tiny_clusters",
+        "statistics",
+        "table",
+        "samples",
+        "summary",
+        "curves",
+        "report_page",
+        "publish",
+    )
     assert planned == dict.fromkeys(("train_xe", "evaluate", *after, "all"), 1)
 
 
@@ -114,28 +138,57 @@ def test_a_study_goes_from_the_captions_to_a_table_that_says_that_raters_are_sim
     done = finished.snakemake(config=study)
     assert done.returncode == 0, done.stderr[-6000:]
     folder = finished.folder / "reports" / "tiny" / "studies" / "tiny"
-    names = {"sheets.json", "gold.md", "pictures.zip", "pages.zip", "batch.csv", "template.html", "simulated.json"}
+    names = {
+        "sheets.json",
+        "gold.md",
+        "pictures.zip",
+        "pages.zip",
+        "batch.csv",
+        "template.html",
+        "simulated.json",
+    }
     names |= {"responses.json", "table.tex", "table.csv", "table.html", "table.md", "SHA256SUMS"}
     assert {file.name for file in folder.iterdir()} == names
-    assert all("SIMULATED raters" in (folder / f"table.{kind}").read_text() for kind in ("tex", "html", "md"))
+    assert all(
+        "SIMULATED raters" in (folder / f"table.{kind}").read_text()
+        for kind in ("tex", "html", "md")
+    )
     assert "people" not in (folder / "table.csv").read_text()
-    statistics = json.loads((finished.folder / "results/tiny/statistics/studies/tiny.json").read_text())
+    statistics = json.loads(
+        (finished.folder / "results/tiny/statistics/studies/tiny.json").read_text()
+    )
     assert statistics["simulated"] and statistics["blocks"][0]["votes"] == 2 * 2
     assert finished.planned(config=study) == {}
-    assert set(finished.planned()) <= {"report_page", "all"}  # the report shows the studies of the profile
+    assert set(finished.planned()) <= {
+        "report_page",
+        "all",
+    }  # the report shows the studies of the profile
     assert finished.snakemake().returncode == 0
     assert finished.planned() == {}
 
 
 @pytest.mark.timeout(600)
 def test_a_row_is_trained_on_the_files_of_a_finished_profile_which_stays_finished(finished):
-    words = [sys.executable, "-m", "recap", "train", "--row", "tiny/transformer", "--profile", "params/tiny.yaml"]
+    words = [
+        sys.executable,
+        "-m",
+        "recap",
+        "train",
+        "--row",
+        "tiny/transformer",
+        "--profile",
+        "params/tiny.yaml",
+    ]
     words += ["--set", "scst.schedule.learning_rate=1e-3", "--set", "execution.max_steps=2"]
     done = subprocess.run(words, cwd=finished.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Nothing to be done" in done.stderr and " at step 2\n" in done.stderr
     run = finished.folder / "work/single/runs/tiny/transformer/seed-1/scst/run"
-    assert {file.name for file in run.iterdir()} >= {"config.yaml", "model.safetensors", "training.json"}
+    assert {file.name for file in run.iterdir()} >= {
+        "config.yaml",
+        "model.safetensors",
+        "training.json",
+    }
     assert finished.planned() == {}
 
 
@@ -149,7 +202,16 @@ def test_a_file_that_got_lost_under_a_finished_report_is_made_again(finished, lo
     assert planned["table"] == 1
 
 
-VERSIONED = ["Snakefile", "dvc.yaml", "dvc.profiles.yaml", ".dvcignore", ".dvc/config", "workflow", "profiles", "src"]
+VERSIONED = [
+    "Snakefile",
+    "dvc.yaml",
+    "dvc.profiles.yaml",
+    ".dvcignore",
+    ".dvc/config",
+    "workflow",
+    "profiles",
+    "src",
+]
 
 
 def put_under_dvc(folder):
@@ -181,7 +243,10 @@ def dvc(folder, *arguments):
 
 def written(folder):
     """Return when each model was written."""
-    return {file.parent.parent.parent.name: file.stat().st_mtime_ns for file in folder.glob("results/**/xe/model.*")}
+    return {
+        file.parent.parent.parent.name: file.stat().st_mtime_ns
+        for file in folder.glob("results/**/xe/model.*")
+    }
 
 
 @pytest.mark.timeout(600)
@@ -197,7 +262,8 @@ def test_dvc_and_snakemake_see_the_same_work(finished):
     # Of files with the same bytes DVC links one alone.
     assert any(found.st_nlink == 2 and not found.st_mode & stat.S_IWUSR for found in models)
     finished.change(*CHANGED)
-    # DVC copies linked files before a stage runs again, so times tell nothing; a training's record has its seconds.
+    # DVC copies linked files before a stage runs again, so times tell nothing; a training's record
+    # has its seconds.
     records = {file: file.read_bytes() for file in folder.glob("results/**/training.json")}
     dvc(folder, "repro")
     changed = [str(file) for file, record in records.items() if file.read_bytes() != record]

@@ -33,19 +33,25 @@ config["name"] = PROFILE.name  # with the scale, for captions of the report
 R, LOGS, WORK, REPORTS = PATHS.results, PATHS.logs, PATHS.work, PATHS.reports
 SCORED, TRAINED, LABELS = PLAN.scored(), PLAN.trained(), PLAN.labels()
 TABLE_IDS = {file_name(name): name for name in PLAN.tables}
-DATA, CORPUS, VOCABULARY = (PATHS.of_dataset("{dataset}", name) for name in ("", "corpus.parquet", "vocabulary.json"))
+DATA, CORPUS, VOCABULARY = (
+    PATHS.of_dataset("{dataset}", name) for name in ("", "corpus.parquet", "vocabulary.json")
+)
 RUN = "{dataset}/{subset}/{features}/{model}@{recipe}/seed-{seed}"
 # How jobs are computed reaches them by a file that is no input of theirs, so that it makes nothing again.
 EXECUTION = f"{WORK}/execution"
 DEVICE = PROFILE.execution.device
 # Jobs that ask for a GPU share those of the machine, `trainings_per_gpu` on each; on the CPU no job waits.
-GPU, os.environ[SHARED] = int(uses_gpus(PROFILE.execution)), str(PROFILE.execution.trainings_per_gpu)
+GPU, os.environ[SHARED] = int(uses_gpus(PROFILE.execution)), str(
+    PROFILE.execution.trainings_per_gpu
+)
 if "gpu" not in workflow.global_resources:  # --resources gpu=N says otherwise
     workflow.register_resource("gpu", max(1, len(devices())) * PROFILE.execution.trainings_per_gpu)
 
 
 wildcard_constraints:
-    **dict.fromkeys(["dataset", "subset", "features", "language_model", "model", "recipe"], "[^/@]+"),
+    **dict.fromkeys(
+        ["dataset", "subset", "features", "language_model", "model", "recipe"], "[^/@]+"
+    ),
     **dict.fromkeys(["table", "study"], "[^/]+"),
     seed="-?[0-9]+",
     seeds="[-+0-9]+",

@@ -9,10 +9,14 @@ SUBSET = "subsets/{subset}/seed-{seed}"
 # A rule has one list of outputs, so data sets whose readers write other files beside the corpus have a separate rule.
 PRODUCTS_OF = {name: PLAN.get("datasets", name).products for name in PLAN.datasets()}
 # Missing outside files: those that are fetched for themselves or to be unpacked, of archives, and of the open web.
-WHOLE = [each for each in PLANNED.needed if each.how == "fetch" and each.entry and not each.pictures]
+WHOLE = [
+    each for each in PLANNED.needed if each.how == "fetch" and each.entry and not each.pictures
+]
 FETCHED = [each.entry.name for each in WHOLE if each.named_by != VERSIONS.name]
 ARCHIVES = [each.entry.name for each in WHOLE if each.named_by == VERSIONS.name]
-UNPACKED = {each.path: each.entry.name for each in PLANNED.needed if each.archive and not each.pictures}
+UNPACKED = {
+    each.path: each.entry.name for each in PLANNED.needed if each.archive and not each.pictures
+}
 WEB_PICTURES = {each.path: each.pictures for each in PLANNED.needed if each.pictures}
 
 
@@ -104,7 +108,9 @@ rule web_pictures:
 
 
 for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
-    CORPUS_RULE = "_".join(["corpus", *(["with"] if PRODUCTS else []), *(Path(product).stem for product in PRODUCTS)])
+    CORPUS_RULE = "_".join(
+        ["corpus", *(["with"] if PRODUCTS else []), *(Path(product).stem for product in PRODUCTS)]
+    )
 
     rule:
         name:
@@ -123,7 +129,9 @@ for PRODUCTS in dict.fromkeys(PRODUCTS_OF.values()):
         params:
             spec=lambda w: as_json(corpus_spec(PLAN, w.dataset)),
             # Its own reader counts, those of other kinds do not.
-            code=lambda w: code_digest("recap.data.corpus:build_corpus", PLAN.get("datasets", w.dataset).reader),
+            code=lambda w: code_digest(
+                "recap.data.corpus:build_corpus", PLAN.get("datasets", w.dataset).reader
+            ),
             out=subpath(output.corpus, parent=True),
         shell:
             "{RECAP} --log-file {log:q} data corpus --name {wildcards.dataset:q} --spec {params.spec.file:q}"
@@ -150,7 +158,11 @@ rule card:
     input:
         corpus=CORPUS,
         # What a reader says about what it left out, where it says something.
-        counts=lambda w: [PATHS.of_dataset(w.dataset, name) for name in PRODUCTS_OF[w.dataset] if name == "counts.md"],
+        counts=lambda w: [
+            PATHS.of_dataset(w.dataset, name)
+            for name in PRODUCTS_OF[w.dataset]
+            if name == "counts.md"
+        ],
     output:
         PATHS.of_dataset("{dataset}", "card.md"),
     log:

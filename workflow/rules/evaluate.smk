@@ -40,7 +40,11 @@ def score_files(run):
 
 def metric_products(dataset, metrics):
     """Return what metrics read beside the corpus."""
-    return [PATHS.of_dataset(dataset, name) for metric in metrics for name in METRICS.get(metric).products]
+    return [
+        PATHS.of_dataset(dataset, name)
+        for metric in metrics
+        for name in METRICS.get(metric).products
+    ]
 
 
 def as_evaluated(recipe):
@@ -71,13 +75,19 @@ def like_released(w):
 # What decides the scores of a run, beside its files.
 EVALUATED = {
     "spec": lambda w: as_evaluated(w.recipe),
-    "code": lambda w: job_code(EVALUATION, kind_of(w.model), metrics=PLAN.recipe(w.recipe).evaluation.metrics),
+    "code": lambda w: job_code(
+        EVALUATION, kind_of(w.model), metrics=PLAN.recipe(w.recipe).evaluation.metrics
+    ),
 }
 
 
 def partly(*runs):
     """Return the option that allows a part of COCO, where a data set is one."""
-    return "--partial" if any(PLAN.spec("datasets", run.dataset).get("partial") for run in runs) else ""
+    return (
+        "--partial"
+        if any(PLAN.spec("datasets", run.dataset).get("partial") for run in runs)
+        else ""
+    )
 
 
 rule evaluate:
@@ -85,7 +95,9 @@ rule evaluate:
         lambda w: metric_products(w.dataset, PLAN.recipe(w.recipe).evaluation.metrics),
         corpus=CORPUS,
         vocabulary=VOCABULARY,
-        features=lambda w: may_grow(PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w),
+        features=lambda w: may_grow(
+            PATHS.features(w), PATHS.scores(scored_run(w))[0], EVALUATED.values(), w
+        ),
         extractors=lambda w: PATHS.features(w, EXTRACTOR),
         model=lambda w: model_files(scored_run(w)),
     output:
@@ -127,7 +139,9 @@ rule score_file:
     params:
         metrics=lambda w: list(SCORED_FILES[w.outside].metrics),
         dataset=lambda w: SCORED_FILES[w.outside].dataset,
-        code=lambda w: job_code("recap.evaluation.caption_file:score_file", metrics=SCORED_FILES[w.outside].metrics),
+        code=lambda w: job_code(
+            "recap.evaluation.caption_file:score_file", metrics=SCORED_FILES[w.outside].metrics
+        ),
         out=subpath(output.metrics, parent=True),
     shell:
         "{RECAP} --log-file {log:q} score {input.captions:q} --dataset {params.dataset:q} --corpus {input.corpus:q}"
@@ -153,7 +167,9 @@ rule score_released:
         gpu=GPU,
     params:
         spec=lambda w: as_evaluated(RELEASED[w.outside].recipe),
-        code=lambda w: released_code(RELEASED[w.outside], Path(PATHS.outside(RELEASED[w.outside].released))),
+        code=lambda w: released_code(
+            RELEASED[w.outside], Path(PATHS.outside(RELEASED[w.outside].released))
+        ),
         recipe=lambda w: RELEASED[w.outside].recipe,
         model=lambda w: PATHS.outside(RELEASED[w.outside].released),
         out=subpath(output.metrics, parent=True),

@@ -2,13 +2,29 @@
 
 from recap.plan.costs import UNKNOWN
 from recap.plan.jobs import extractor_spec
-from recap.plan.paths import corpora_of, made_from, not_fewer, readers, sent_parts, used_features, used_subsets
+from recap.plan.paths import (
+    corpora_of,
+    made_from,
+    not_fewer,
+    readers,
+    sent_parts,
+    used_features,
+    used_subsets,
+)
 
 # Inside the conda environment, `python` is the one that has detectron2.
-CONDA = any("conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method)
-DETECTOR_RECAP = f"env PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -P -m recap" if CONDA else RECAP
+CONDA = any(
+    "conda" in str(method).lower() for method in workflow.deployment_settings.deployment_method
+)
+DETECTOR_RECAP = (
+    f"env PYTHONPATH={quote(str(Path(workflow.basedir) / 'src'))} python -P -m recap"
+    if CONDA
+    else RECAP
+)
 STORE_NAME = ("{dataset}", "{features}")
-BACKBONE, STORE_FILE, USED = (PATHS.store(*STORE_NAME, end) for end in ("backbone.safetensors", "h5", "images.txt"))
+BACKBONE, STORE_FILE, USED = (
+    PATHS.store(*STORE_NAME, end) for end in ("backbone.safetensors", "h5", "images.txt")
+)
 # A store in several parts is made by a job for each, with a GPU of its own, and one that merges them.
 PARTS = PROFILE.execution.extraction_parts
 PART = f"{WORK}/parts/{{dataset}}/{{features}}/{{part}}.json"
@@ -41,7 +57,9 @@ def features_where(condition):
 
 
 SOURCES = {
-    "corpus": lambda w: PATHS.of_dataset(reader_of(w), "corpus.parquet"),  # says which pictures there are
+    "corpus": lambda w: PATHS.of_dataset(
+        reader_of(w), "corpus.parquet"
+    ),  # says which pictures there are
     "images": lambda w: PATHS.images(reader_of(w)) if settings_of(w).from_pictures else [],
     # What is imported, or weights neither random nor from the hub.
     "weights": lambda w: PATHS.outside_files("features", w.features),
@@ -54,7 +72,10 @@ EXTRACTION = {
 STORE_LIMITS = limits(lambda w: NEEDS.store(w.dataset, w.features))
 # What survives a killed job and the start of another, which declared outputs would not: finished shards, and the store
 # under a second name, from which it grows.
-SURVIVES = {"shards": f"{WORK}/shards/{{dataset}}/{{features}}", "kept": f"{WORK}/stores/{{dataset}}/{{features}}.h5"}
+SURVIVES = {
+    "shards": f"{WORK}/shards/{{dataset}}/{{features}}",
+    "kept": f"{WORK}/stores/{{dataset}}/{{features}}.h5",
+}
 EXTRACTION_RESOURCES = {
     **STORE_LIMITS,
     **STOPPED_BEFORE_LIMIT,
@@ -63,7 +84,9 @@ EXTRACTION_RESOURCES = {
 }
 EXTRACTION_PARAMS = {
     **EXTRACTION,
-    "part": lambda w, output: ["--part", f"{w.part}/{PARTS}", "--done", output[0]] if PARTS > 1 else [],
+    "part": lambda w, output: (
+        ["--part", f"{w.part}/{PARTS}", "--done", output[0]] if PARTS > 1 else []
+    ),
     **SURVIVES,
     "out": STORE_FILE,
 }
@@ -139,7 +162,9 @@ rule extractor:
         weights=SOURCES["weights"],
         trained=PATHS.trained_backbone,
         stores=source_notes,
-        products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
+        products=lambda w: [
+            PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()
+        ],
     output:
         PATHS.store(*STORE_NAME, EXTRACTOR),
     log:
@@ -162,7 +187,9 @@ rule features:
         boxes=lambda w: may_grow(PATHS.stores(w, [settings_of(w).made_from().get("boxes")])),
         cells=lambda w: may_grow(PATHS.stores(w, [settings_of(w).made_from().get("cells")])),
         stores=source_notes,
-        products=lambda w: [PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()],
+        products=lambda w: [
+            PATHS.of_dataset(reader_of(w), name) for name in settings_of(w).products()
+        ],
     output:
         EXTRACTED,
     log:

@@ -7,10 +7,15 @@ FIGURES = f"{REPORTS}/figures"
 PLOTS = {file_name(name): figure for name, figure in PLAN.figures.items()}
 # The scored runs of every table row, by a name that is unique in the profile.
 ROWS = [(name, key, row) for name, key in TABLE_IDS.items() for row in PLAN.tables[key].rows]
-ROW_PATHS = {f"{name}.{row.id}": [run.path for run in row_runs(row, PLAN.seeds[key])] for name, key, row in ROWS}
+ROW_PATHS = {
+    f"{name}.{row.id}": [run.path for run in row_runs(row, PLAN.seeds[key])]
+    for name, key, row in ROWS
+}
 SAMPLE_FILES = {ending: f"{FIGURES}/{{table}}_captions.{ending}" for ending in ("png", "md")}
 SWEEP_FILES = {ending: f"{FIGURES}/{{figure}}.{ending}" for ending in ("csv", "png", "pdf", "svg")}
-CURVES = {name: file.replace("{figure}", "curves") for name, file in SWEEP_FILES.items()} | {"csv": f"{R}/curves.csv"}
+CURVES = {name: file.replace("{figure}", "curves") for name, file in SWEEP_FILES.items()} | {
+    "csv": f"{R}/curves.csv"
+}
 SUMMARY = f"{R}/summary.json"
 REPORT_FILE = f"{REPORTS}/report.html"
 STORE = "mlflow/mlflow.db"
@@ -37,7 +42,9 @@ def constant(value):
 
 def model_figure_code(figure):
     """Return the digest of the job that draws a figure: with the models that it draws, and no others."""
-    kinds = {PLAN.get("models", run.model).kind for run in figure.runs if figure.settings.needs_models}
+    kinds = {
+        PLAN.get("models", run.model).kind for run in figure.runs if figure.settings.needs_models
+    }
     return lambda w: job_code(figure.settings.implementation, *kinds)
 
 
@@ -100,7 +107,10 @@ for figure in PLAN.model_figures:
 
 rule sweep:
     input:
-        lambda w: expand(STATISTICS, table=sorted({p.table for line in PLOTS[w.figure].lines for p in line.points})),
+        lambda w: expand(
+            STATISTICS,
+            table=sorted({p.table for line in PLOTS[w.figure].lines for p in line.points}),
+        ),
     output:
         **{key: shown(file, "Figures") for key, file in SWEEP_FILES.items()},
     log:
@@ -162,7 +172,9 @@ rule report_page:
         f"{LOGS}/report_page.log",
     params:
         profile=lambda w: as_json(
-            PROFILE.model_dump(mode="json", exclude={"execution", "inputs", "fetch", "keep_archives"})
+            PROFILE.model_dump(
+                mode="json", exclude={"execution", "inputs", "fetch", "keep_archives"}
+            )
         ),
         code=table_code("recap.report.page"),
     shell:

@@ -8,14 +8,21 @@ SELECTIONS = f"{R}/statistics/selections"
 CHOOSING = {name for name, key in TABLE_IDS.items() if PLAN.tables[key].selections}
 TABLE = f"{REPORTS}/tables/{{table}}"
 FORMATS = ("tex", "csv", "html", "md")
-TABLE_FILES = {style.strip(".") + ending: f"{TABLE}{style}.{ending}" for style in ("", ".paper") for ending in FORMATS}
+TABLE_FILES = {
+    style.strip(".") + ending: f"{TABLE}{style}.{ending}"
+    for style in ("", ".paper")
+    for ending in FORMATS
+}
 CLAIMS = PLANNED.claims
 CLAIM_FILES = {ending: f"{REPORTS}/tables/claims.{ending}" for ending in FORMATS}
 
 
 def server_folders(table_id):
     """Return path of a scored run -> folder of what COCO's server is sent of it."""
-    return {each.run.path: SUBMISSION.format(algorithm=each.algorithm) for each in PLAN.submissions(table_id)}
+    return {
+        each.run.path: SUBMISSION.format(algorithm=each.algorithm)
+        for each in PLAN.submissions(table_id)
+    }
 
 
 def server_answers(w):
@@ -26,16 +33,25 @@ def server_answers(w):
 
 
 def table_scores(w):
-    outside = [file for each in PLAN.scored_files(TABLE_IDS[w.table]) for file in PATHS.scores(each)]
-    return [*(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)), *outside]
+    outside = [
+        file for each in PLAN.scored_files(TABLE_IDS[w.table]) for file in PATHS.scores(each)
+    ]
+    return [
+        *(file for run in PLAN.table_runs(TABLE_IDS[w.table]) for file in PATHS.scores(run)),
+        *outside,
+    ]
 
 
 def compared_spec(w):
     """Return a table with its seeds, and the trainings and the server's answers behind its columns."""
     name = TABLE_IDS[w.table]
-    folders = {run: [f"{R}/runs/{path}" for path in paths] for run, paths in trainings(PLAN, name).items()}
+    folders = {
+        run: [f"{R}/runs/{path}" for path in paths] for run, paths in trainings(PLAN, name).items()
+    }
     sources = {"trainings": folders, "server": server_folders(name)}
-    return as_json({**table_spec(PLAN, name), **{key: value for key, value in sources.items() if value}})
+    return as_json(
+        {**table_spec(PLAN, name), **{key: value for key, value in sources.items() if value}}
+    )
 
 
 def selection_records(names):

@@ -31,7 +31,9 @@ def shown_dataset(w):
 def study_spec(w):
     """Return a study with the sentence about its models."""
     study = STUDIES[w.study]
-    return as_json({"name": w.study, "study": study.model_dump(mode="json"), "scale": study_scale(PLAN, study)})
+    return as_json(
+        {"name": w.study, "study": study.model_dump(mode="json"), "scale": study_scale(PLAN, study)}
+    )
 
 
 def study_responses(w):
@@ -67,7 +69,9 @@ rule study_sheets:
         f"{LOGS}/study_sheets/{{study}}.log",
     params:
         spec=study_spec,
-        captions=lambda w, input: [f"{'/'.join(key)}={file}" for key, file in zip(shown_runs(w), input.captions)],
+        captions=lambda w, input: [
+            f"{'/'.join(key)}={file}" for key, file in zip(shown_runs(w), input.captions)
+        ],
         code=code_digest("recap.studies.make"),
         form=[sha256_file(part) for part in FORM_PARTS],
         out=subpath(output[0], parent=True),

@@ -13,7 +13,9 @@ def stage_inputs(stage):
     def of_run(w):
         run, params = run_named(w, stage=stage), stage_params(stage)
         inputs = PATHS.training_inputs(run)
-        stores = may_grow(inputs["features"], PATHS.weights(run), [params["spec"], params["code"]], w)
+        stores = may_grow(
+            inputs["features"], PATHS.weights(run), [params["spec"], params["code"]], w
+        )
         return inputs | {"features": stores}
 
     return of_run
@@ -50,7 +52,9 @@ def stage_resources(stage):
 
 def stage_params(stage):
     return {
-        "spec": lambda w: as_json(run_spec(PLAN, run_named(w, stage=stage)).model_dump(mode="json")),
+        "spec": lambda w: as_json(
+            run_spec(PLAN, run_named(w, stage=stage)).model_dump(mode="json")
+        ),
         "code": lambda w: job_code(TRAINING, PLAN.get("models", w.model).kind),
         # The full state survives a killed job, which declared outputs would not: the same command resumes from it.
         "state": f"{WORK}/{RUN}/{stage}",

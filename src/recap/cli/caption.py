@@ -1,4 +1,5 @@
-"""``recap caption``, ``score``, ``scores`` and ``export``: captions for photos, scored, and in the forms of others."""
+"""``recap caption``, ``score``, ``scores`` and ``export``: captions for photos, scored, and in the
+forms of others."""
 
 import sys
 import time
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 
 EXPORT = Group("export", "export results in other formats")
 SCORES = Group("scores", "import scores that others computed")
-CORPUS = "corpus.parquet of the data set (default: that of a profile, else of --inputs, else of the user's cache)"
+CORPUS = (
+    "corpus.parquet of the data set (default: that of a profile, else of --inputs, else of the "
+    "user's cache)"
+)
 FIRST = "the first row: a published run (.jsonl.gz), or the folder of a run or of scores"
 CAPTIONS = (
-    "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the columns image_id "
+    "one caption per image: COCO's results form, JSON lines, {id: caption}, or CSV with the "
+    "columns image_id "
     "(or file) and caption"
 )
 
@@ -33,7 +38,9 @@ Words = Annotated[Path | None, "vocabulary.json", RUN_FILES]
 Stores = Annotated[Paths, "feature stores (.h5)", RUN_FILES]
 Weights = Annotated[Path | None, "weights of what made the features", RUN_FILES]
 Partial = Annotated[
-    bool, "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the result"
+    bool,
+    "a part of COCO is meant: no number of pictures is asserted, and the server would refuse the "
+    "result",
 ]
 
 _FAILED = 1  # status where photos have no caption; those that have one are written
@@ -41,23 +48,33 @@ _FAILED = 1  # status where photos have no caption; those that have one are writ
 
 @command(
     "recap caption photo.jpg --run results/demo",
-    "recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out captions.csv",
+    "recap caption holiday/ 'more/**/*.png' --run results/demo --n-best 3 --format csv --out "
+    "captions.csv",
     "recap caption photo.jpg --run results/demo --sample 5 --temperature 0.8 --seed 1",
     "recap caption --together front.png side.png --run results/iu_xray",
 )
 def caption(
     photos: Annotated[
         Sequence[str],
-        "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for all it matches",
+        "pictures; a folder stands for those directly in it, a pattern in quotes ('**/*.jpg') for "
+        "all it matches",
         "PHOTO",
     ],
     *,
-    run: Annotated[Path, "folder of a run, or one above several runs of one data set: the best on validation is taken"],
+    run: Annotated[
+        Path,
+        "folder of a run, or one above several runs of one data set: the best on validation is "
+        "taken",
+    ],
     together: Annotated[bool, "the photos are views of one thing: one caption for all"] = False,
     n_best: Annotated[int, "captions a photo, at most --beam (1)"] = 1,
     beam: Annotated[int | None, "width of the search (that of the run's evaluation)"] = None,
-    sample: Annotated[int | None, "captions to draw for each photo, in place of a search", "N"] = None,
-    temperature: Annotated[float, "of --sample: below 1 more peaked, above 1 flatter (1)", "T"] = 1.0,
+    sample: Annotated[
+        int | None, "captions to draw for each photo, in place of a search", "N"
+    ] = None,
+    temperature: Annotated[
+        float, "of --sample: below 1 more peaked, above 1 flatter (1)", "T"
+    ] = 1.0,
     seed: Annotated[int, "of --sample (0)"] = 0,
     format: Annotated[Literal["pretty", "jsonl", "csv"], "of the output (pretty)"] = "pretty",
     out: Annotated[Path | None, "file to write (default: standard output)"] = None,
@@ -75,7 +92,8 @@ def caption(
         raise ConfigError("--n-best, --beam and --batch-size: must be 1 or more")
     if explain is not None and (together or beam is not None or sample is not None):
         raise ConfigError(
-            "--explain: shows one photo and the caption of the run's own beam; leave out --together, --beam, --sample"
+            "--explain: shows one photo and the caption of the run's own beam; leave out "
+            "--together, --beam, --sample"
         )
     from recap.share.photos import find_photos
 
@@ -83,7 +101,10 @@ def caption(
     if left_out:
         log.info(f"{left_out} files and folders that are no pictures by their names are left out")
     if not files:
-        raise ConfigError(f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in quotes")
+        raise ConfigError(
+            f"{photos[0]}: holds no picture; name files, folders with pictures, or a pattern in "
+            "quotes"
+        )
     begin = time.monotonic()
     claim(device)
     from recap.core.files import atomic_path
@@ -91,12 +112,16 @@ def caption(
     from recap.share.explain import explained_photos, write_explanations
 
     captioner = load(run, device=device, vocabulary=vocabulary, features=features, weights=weights)
-    log.info(f"{captioner.run}: {captioner.name} on {captioner.device}, ready in {time.monotonic() - begin:.1f} s")
+    log.info(
+        f"{captioner.run}: {captioner.name} on {captioner.device}, ready in "
+        f"{time.monotonic() - begin:.1f} s"
+    )
     examples: list[Together] = [tuple(files)] if together else list(files)
     views = len(files) if together else 1
     if views != captioner.views:
         log.warning(
-            f"the run was trained with {captioner.views} pictures an example, and is given {views}; "
+            f"the run was trained with {captioner.views} pictures an example, and is given "
+            f"{views}; "
             "--together takes the photos as views of one"
         )
     results: Iterable[PhotoCaptions | FailedPhoto]
@@ -109,7 +134,9 @@ def caption(
         seed=seed,
         batch_size=batch_size,
     )
-    if out is not None or not sys.stdout.isatty():  # else the captions themselves show how far it is
+    if (
+        out is not None or not sys.stdout.isatty()
+    ):  # else the captions themselves show how far it is
         results = progress(results, name="captions", unit="photos", total=len(examples))
     failed: list[FailedPhoto] = []
     lines = FORMATS[format](_captioned(results, failed))
@@ -165,12 +192,18 @@ def captions(
     claim(how.device)
     from recap.evaluation.decode import caption_part
 
-    files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
+    files: dict[str, Any] = {
+        "corpus": corpus,
+        "vocabulary": vocabulary,
+        "features": features,
+        "model": model,
+    }
     caption_part(spec=spec, execution=how, part=part, partial=partial, out=out, **files)
 
 
 @EXPORT.command(
-    "recap export coco-server --val val.json --test test.json --algorithm transformer --out mine.zip",
+    "recap export coco-server --val val.json --test test.json --algorithm transformer --out "
+    "mine.zip",
     calls="recap.share.coco_server:write_submission",
 )
 def coco_server(
@@ -194,11 +227,14 @@ def hub(
     weights: Weights = None,
     params: Path = PARAMS,
 ) -> None:
-    """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features, card."""
+    """A run as one folder for the HuggingFace hub: weights, settings, vocabulary, features,
+    card."""
     from recap.share.export import export_hub
 
     export_hub(run, out, params=params, vocabulary=vocabulary, features=features, weights=weights)
-    log.info(f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it")
+    log.info(
+        f"{out}: recap.load reads it; README.md is the card: check the licenses before you share it"
+    )
 
 
 @EXPORT.command(
@@ -219,15 +255,21 @@ def mlflow(
 
 @command(
     "recap score captions.json --dataset coco --fetch",
-    "recap score ours.json theirs.csv --dataset flickr8k --against results/demo/runs/RUN --format latex",
-    "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out scores",
+    "recap score ours.json theirs.csv --dataset flickr8k --against results/demo/runs/RUN --format "
+    "latex",
+    "recap score captions.csv --dataset mine --corpus results/mine/data/mine/corpus.parquet --out "
+    "scores",
 )
 def score(
     captions: Annotated[Sequence[Path], CAPTIONS, "FILE"],
     *,
-    dataset: Annotated[str, "data set: coco, flickr8k, flickr30k; in a clone also `recap params list datasets`"],
+    dataset: Annotated[
+        str, "data set: coco, flickr8k, flickr30k; in a clone also `recap params list datasets`"
+    ],
     split: Annotated[str, "whose images are scored (test)"] = "test",
-    fetch: Annotated[bool, "download the data set's captions into the user's cache, if they are nowhere"] = False,
+    fetch: Annotated[
+        bool, "download the data set's captions into the user's cache, if they are nowhere"
+    ] = False,
     against: Annotated[Path | None, FIRST, "RUN"] = None,
     corpus: Annotated[Path | None, CORPUS] = None,
     inputs: Annotated[Path, "folder of the data set's files (resources)"] = Path("resources"),
@@ -244,12 +286,20 @@ def score(
     corpus = corpus or references_corpus(dataset, params=params, inputs=inputs, fetch=fetch)
     with TemporaryDirectory(prefix="recap-score-") as temporary:
         folder = out or Path(temporary)
-        result = score_table(captions, corpus=corpus, split=split, metrics=metrics or COCO, against=against, out=folder)
+        result = score_table(
+            captions,
+            corpus=corpus,
+            split=split,
+            metrics=metrics or COCO,
+            against=against,
+            out=folder,
+        )
     print(table_text(result, format))
 
 
 @SCORES.command(
-    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date 2026-11-24",
+    "recap scores import answer.json --submission reports/mine/server/mine_t2_wide --date "
+    "2026-11-24",
     name="import",
     calls="recap.share.coco_server:import_answer",
 )
@@ -257,6 +307,8 @@ def import_(
     answer: Annotated[Path, "the answer: JSON, or text with a score a line", "FILE"],
     *,
     submission: Annotated[Path, "folder of what was sent, with its captions"],
-    day: Annotated[date, "of the answer", "YYYY-MM-DD", {"flag": "--date", "type": date.fromisoformat}],
+    day: Annotated[
+        date, "of the answer", "YYYY-MM-DD", {"flag": "--date", "type": date.fromisoformat}
+    ],
 ) -> None:
     """Import the answer of COCO's caption server into a table."""

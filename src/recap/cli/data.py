@@ -28,7 +28,9 @@ def fetch(
     *,
     list_: List = VERSIONS,
     into: Into = RESOURCES,
-    source: Annotated[Path | None, "a file or folder taken instead of the network", {"flag": "--from"}] = None,
+    source: Annotated[
+        Path | None, "a file or folder taken instead of the network", {"flag": "--from"}
+    ] = None,
     workers: Annotated[int, "files at once (4)"] = 4,
     timeout: Annotated[float, "seconds without a byte before a new try (60)", "S"] = 60,
 ) -> None:
@@ -43,12 +45,17 @@ def fetch(
             size = "       ?" if file.bytes is None else f"{file.bytes / 2**30:8.3f}"
             here = "here   " if (into / file.name).exists() else "       "
             checksum = file.algorithm or ("no hash" if file.urls else "own")
-            print(f"{here}{size} GiB  {checksum:8}{file.name}  ({file.licence if file.urls else file.note})")
+            print(
+                f"{here}{size} GiB  {checksum:8}{file.name}  "
+                f"({file.licence if file.urls else file.note})"
+            )
         return
     if workers < 1 or timeout <= 0:
         raise ConfigError("--workers and --timeout must be above 0")
     wanted = choose(files, names, list_)
-    for result in fetch_files(wanted, into=into, source=source, workers=workers, transfer=Transfer(timeout=timeout)):
+    for result in fetch_files(
+        wanted, into=into, source=source, workers=workers, transfer=Transfer(timeout=timeout)
+    ):
         print(f"{result.path}: {result.how}, sha256 {result.sha256} (checked: {result.checked})")
 
 
@@ -60,7 +67,9 @@ def by_hand(names: ByHand = ("*",), *, list_: List = VERSIONS, into: Into = RESO
     for file in choose(read_versions(list_), names, list_):
         if not file.urls and file.archive is None and not file.name.startswith("hub/"):
             here = " (here)" if (into / file.name).exists() else ""
-            steps = [part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", file.note)]
+            steps = [
+                part.strip().rstrip(";:").strip() for part in re.split(r"(?=\b\d\. )", file.note)
+            ]
             print("\n  ".join([f"{into / file.name}{here}: {file.licence}", *filter(None, steps)]))
 
 
@@ -76,7 +85,9 @@ def spice(*, list_: List = VERSIONS, into: Into = RESOURCES) -> None:
 
 
 @DATA.command("recap data unpack bottom_up/trainval --into resources")
-def unpack(names: Unpacked, *, list_: List = VERSIONS, into: Into = RESOURCES, limit_gb: Limit = None) -> None:
+def unpack(
+    names: Unpacked, *, list_: List = VERSIONS, into: Into = RESOURCES, limit_gb: Limit = None
+) -> None:
     """Unpack the listed members of an archive; download it if it is missing."""
     from recap.data.files.download import Transfer
     from recap.data.files.fetch import fetch_files
@@ -117,7 +128,9 @@ def _unpack(archive: Path, into: Path, members: str, limit_gb: float | None) -> 
     spec="datasets:Dataset",
     calls="recap.data.corpus:build_corpus",
 )
-def corpus(*, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]) -> None:
+def corpus(
+    *, name: Name, spec: Any, inputs: Path, out: Annotated[Path, "folder of corpus.parquet"]
+) -> None:
     """Convert any data set to corpus.parquet."""
 
 
@@ -139,13 +152,18 @@ def vocabulary(
     print(f"{out}: {len(built)} ids, <pad>, <bos>, <eos> and <unk> among them")
 
 
-@DATA.command("recap data card --name mine --corpus corpus.parquet --out card.md", calls="recap.data.card:write_card")
+@DATA.command(
+    "recap data card --name mine --corpus corpus.parquet --out card.md",
+    calls="recap.data.card:write_card",
+)
 def card(
     *,
     name: Name,
     corpus: Path,
     out: Annotated[Path, "the Markdown file"],
-    counts: Annotated[Path | None, "Markdown list of what was left out on the way to the corpus"] = None,
+    counts: Annotated[
+        Path | None, "Markdown list of what was left out on the way to the corpus"
+    ] = None,
 ) -> None:
     """Write card.md of a corpus: counts, lengths, words."""
 
@@ -156,21 +174,28 @@ def card(
     """)
 def wanted(
     *,
-    draws: Annotated[Any, "data set -> what is drawn from the TSV, or a file", "JSON", {"type": mapping}],
+    draws: Annotated[
+        Any, "data set -> what is drawn from the TSV, or a file", "JSON", {"type": mapping}
+    ],
     tsv: Annotated[Path, "one caption TAB url a line"],
     out: Annotated[Path, "numbers of rows, one a line"],
 ) -> None:
-    """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download --only`."""
+    """List the rows of a TSV of web pictures that some subsets need, for `conceptual-download
+    --only`."""
     from recap.data.datasets.conceptual import read_tsv
     from recap.data.subsets import WebDraws, write_wanted
     from recap.settings.params import validate
 
-    write_wanted(validate(dict[str, WebDraws], draws, "--draws"), rows=sum(1 for _ in read_tsv(tsv)), out=out)
+    write_wanted(
+        validate(dict[str, WebDraws], draws, "--draws"), rows=sum(1 for _ in read_tsv(tsv)), out=out
+    )
 
 
 @DATA.command("recap data overlap --corpus corpus.parquet --images photos.zip")
 def overlap(
-    *, corpus: Path, images: Annotated[Sequence[Path], "folders or zips: compare pictures as well"] = ()
+    *,
+    corpus: Path,
+    images: Annotated[Sequence[Path], "folders or zips: compare pictures as well"] = (),
 ) -> None:
     """Check that the splits of a corpus share no image."""
     from recap.data.card import check_overlap
@@ -178,12 +203,17 @@ def overlap(
     print(json.dumps(check_overlap(corpus=corpus, images=images)))
 
 
-@DATA.command("recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out conceptual/images/validation")
+@DATA.command(
+    "recap data conceptual-download --tsv GCC-1.1.0-Validation.tsv --out "
+    "conceptual/images/validation"
+)
 def conceptual_download(
     *,
     tsv: Annotated[Path, "captions and urls, as published"],
     out: Annotated[Path, "folder of the pictures"],
-    min_side: Annotated[int, "shorter side that larger pictures get, in pixels; 0: their own (384)"] = 384,
+    min_side: Annotated[
+        int, "shorter side that larger pictures get, in pixels; 0: their own (384)"
+    ] = 384,
     workers: Annotated[int, "requests at once (64)"] = 64,
     timeout: Annotated[float, "seconds per request (30)", "S"] = 30.0,
     only: Annotated[Path | None, "list of rows, a number per line from 0: fetch no others"] = None,
@@ -191,5 +221,7 @@ def conceptual_download(
     """Download the pictures of a Conceptual Captions TSV."""
     from recap.data.datasets.conceptual_download import download
 
-    records = download(tsv=tsv, out=out, min_side=min_side, workers=workers, timeout=timeout, only=only)
+    records = download(
+        tsv=tsv, out=out, min_side=min_side, workers=workers, timeout=timeout, only=only
+    )
     print(json.dumps(records, indent=1))

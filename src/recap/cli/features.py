@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from recap.settings.features import FeaturesConfig
 
 FEATURES = Group("features", "extract, import and inspect feature stores")
-EXECUTION = "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
+EXECUTION = (
+    "YAML with batch_size and shard_size, in place of those of --spec: they do not identify a store"
+)
 KEPT = "another name of the finished store, from which it grows after --out is deleted"
 PART = "extract the K-th of N parts; --done and `recap features merge` go with it"
 MADE_WITH = "settings that it must have been made with, as a JSON object"
@@ -49,7 +51,11 @@ def extract(
     threads: int = 2,
 ) -> None:
     """Extract features of pictures into a feature store."""
-    files = {name: value for name, value in locals().items() if name not in ("spec", "execution", "part", "done")}
+    files = {
+        name: value
+        for name, value in locals().items()
+        if name not in ("spec", "execution", "part", "done")
+    }
     from recap.features.extraction import ExtractionJob
     from recap.features.write import Part
     from recap.settings.kinds import resolve
@@ -73,7 +79,8 @@ def _executed(settings: "FeaturesConfig", file: Path) -> "FeaturesConfig":
     for key in execution:
         if key not in settings.EXECUTION:
             raise ConfigError(
-                f"{file}: {key!r} does not say how an extractor works; {nearest(key, settings.EXECUTION)}"
+                f"{file}: {key!r} does not say how an extractor works; "
+                f"{nearest(key, settings.EXECUTION)}"
             )
     return validate(type(settings), {**settings.model_dump(), **execution}, str(file))
 
@@ -93,7 +100,8 @@ def merge(
 
 
 @FEATURES.command(
-    "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out features.h5",
+    "recap features import --format bottom_up_tsv --source *.tsv --corpus corpus.parquet --out "
+    "features.h5",
     name="import",
 )
 def import_(
@@ -102,7 +110,9 @@ def import_(
     source: Annotated[Paths, "files, or the folder"] = (),
     inputs: Annotated[Path, "folder that sources are relative to"] = Path(),
     corpus: Annotated[Path | None, "take exactly its images; all must be there"] = None,
-    dtype: Annotated[Literal["float16", "float32"], "type of the stored vectors (float16)"] = "float16",
+    dtype: Annotated[
+        Literal["float16", "float32"], "type of the stored vectors (float16)"
+    ] = "float16",
     grid: Annotated[int, "grid_feats_pth: cells per edge; 0 keeps the map (7)"] = 7,
     rows: Annotated[int | None, "keep only the first N regions"] = None,
     clip_boxes: Annotated[bool, "clip boxes to the picture"] = False,
@@ -114,13 +124,27 @@ def import_(
     from recap.features.extraction import ExtractionJob
     from recap.features.importers import import_features
 
-    options: dict[str, Any] = {"format": format, "dtype": dtype, "grid": grid, "rows": rows, "names": names}
-    options |= {"kind": "imported", "sources": [str(path) for path in source], "clip_boxes": clip_boxes}
+    options: dict[str, Any] = {
+        "format": format,
+        "dtype": dtype,
+        "grid": grid,
+        "rows": rows,
+        "names": names,
+    }
+    options |= {
+        "kind": "imported",
+        "sources": [str(path) for path in source],
+        "clip_boxes": clip_boxes,
+    }
     spec = checked(options, "features:ImportedFeatures")
     shards = shards or out.with_name(f"{out.name}.shards")
-    import_features(spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out))
+    import_features(
+        spec, ExtractionJob(images=(), shards=shards, inputs=inputs, corpus=corpus, out=out)
+    )
 
 
-@FEATURES.command("recap features info features.h5", spec="features:Features", calls="recap.features.store:info")
+@FEATURES.command(
+    "recap features info features.h5", spec="features:Features", calls="recap.features.store:info"
+)
 def info(file: Store, *, spec: Annotated[Any, MADE_WITH, "JSON", {"type": mapping}] = None) -> None:
     """Show and verify the content of a feature store."""

@@ -1,10 +1,12 @@
-"""The frame of all commands: a command is a function, its parameters are its options, its docstring is its purpose.
+"""The frame of all commands: a command is a function, its parameters are its options, its docstring
+is its purpose.
 
-An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is not PATH, N or NAME;
-a `Section`; for what is rare, a dictionary of what argparse takes and of ``flag``, a word that is not the parameter's
-name. One without help has that of its name in `recap.cli.options`. Parameters before ``*`` are words without a name.
-``spec`` becomes the settings whose class the decorator names. A mistake on the command line is one sentence that names
-the nearest right word.
+An option is what ``Annotated`` says beside the type: its help; the word for its value, if that is
+not PATH, N or NAME; a `Section`; for what is rare, a dictionary of what argparse takes and of
+``flag``, a word that is not the parameter's name. One without help has that of its name in
+`recap.cli.options`. Parameters before ``*`` are words without a name. ``spec`` becomes the settings
+whose class the decorator names. A mistake on the command line is one sentence that names the
+nearest right word.
 """
 
 import argparse
@@ -32,8 +34,11 @@ class Command:
     function: Callable[..., None]
     name: str
     examples: Sequence[str] = ()
-    spec: str | None = None  # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
-    # ``module:function`` that gets the options by their names; a text or a path that it returns is printed
+    spec: str | None = (
+        None  # ``module:Class`` of recap.settings that checks --spec, and whose keys the page lists
+    )
+    # ``module:function`` that gets the options by their names; a text or a path that it returns is
+    # printed
     calls: str | None = None
     hidden: bool = False  # on no help page: for rules of the workflow alone
 
@@ -58,12 +63,19 @@ class Command:
         for section, word, options in map(argument, self.parameters):
             if section is not None and section not in sections:
                 one = section.exclusive and parser.add_mutually_exclusive_group(required=True)
-                sections[section] = one or parser.add_argument_group(section.title, section.description)
+                sections[section] = one or parser.add_argument_group(
+                    section.title, section.description
+                )
             sections[section].add_argument(word, **options)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        """Call the function with the values of the command line; a spec becomes the settings that it describes."""
-        values = {parameter.name: getattr(arguments, parameter.name) for parameter in self.parameters}
+        """Call the function with the values of the command line.
+
+        A spec becomes the settings that it describes.
+        """
+        values = {
+            parameter.name: getattr(arguments, parameter.name) for parameter in self.parameters
+        }
         if self.spec is not None and values["spec"] is not None:
             values["spec"] = checked(values["spec"], self.spec)
         if self.calls is None:
@@ -90,7 +102,10 @@ class Group:
     def command(
         self, *examples: str, name: str | None = None, **options: Any
     ) -> Callable[[Callable[..., None]], Command]:
-        """Return the decorator that makes a function a command; ``examples`` are lines that work with other files."""
+        """Return the decorator that makes a function a command.
+
+        ``examples`` are lines that work with other files.
+        """
 
         def add(function: Callable[..., None]) -> Command:
             word = name or function.__name__.strip("_").replace("_", "-")
@@ -108,38 +123,54 @@ command = Group("recap", "").command  # of no group: `recap.cli` lists them
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses the words of one command; ``spec_keys`` is the class that lists the keys of its ``--spec``."""
+    """Parses the words of one command.
+
+    ``spec_keys`` is the class that lists the keys of its ``--spec``.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
         self.spec_keys: str | None = None
-        self.commands: dict[str, Parser] = {}  # those below it that are on its help page, in its order
+        self.commands: dict[
+            str, Parser
+        ] = {}  # those below it that are on its help page, in its order
 
     def add_commands(self, commands: Iterable[Command | Group]) -> None:
         """Let commands follow; without one, this parser prints its help."""
         below = self.add_subparsers(metavar="COMMAND", title="commands")
         for each in commands:
             page: dict[str, Any] = {} if each.hidden else {"help": each.purpose}
-            parser = below.add_parser(each.name, **page, description=f"{each.purpose[:1].upper()}{each.purpose[1:]}.")
+            parser = below.add_parser(
+                each.name, **page, description=f"{each.purpose[:1].upper()}{each.purpose[1:]}."
+            )
             each.fill(parser)
             if not each.hidden:
                 self.commands[each.name] = parser
         self.set_defaults(function=lambda _: self.print_help())
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Refuse a misspelt option first: it also leaves its right form missing, which argparse would say instead."""
+        """Refuse a misspelt option first: it also leaves its right form missing, which argparse
+        would say instead."""
         options = re.findall(r"--[\w-]+", self.format_usage()) + ["--help"]
         names = [word.partition("=")[0] for word in (sys.argv[1:] if args is None else args)]
         if any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
             names = []  # another parser reads them
         for name in names[: names.index("--") if "--" in names else None]:
             # A word with a space is a value; the prefix of an option is accepted for it.
-            if name.startswith("--") and " " not in name and not any(option.startswith(name) for option in options):
+            if (
+                name.startswith("--")
+                and " " not in name
+                and not any(option.startswith(name) for option in options)
+            ):
                 self.error(f"there is no option {name}; {nearest(name, options)}")
         return super().parse_known_args(args, namespace)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.nargs == argparse.PARSER and action.choices is not None and value not in action.choices:
+        if (
+            action.nargs == argparse.PARSER
+            and action.choices is not None
+            and value not in action.choices
+        ):
             self.error(f"command {value!r} is unknown; {nearest(value, self.commands)}")
         super()._check_value(action, value)
 
@@ -148,7 +179,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` says more)\n")
 
     def format_help(self) -> str:
-        """Return the help page; below it the keys of ``--spec``, from the class that checks them."""
+        """Return the help page; below it the keys of ``--spec``, from the class that checks
+        them."""
         page = super().format_help()
         if self.spec_keys is None:
             return page
@@ -160,7 +192,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def checked(value: dict[str, Any], spec: str) -> Any:
-    """Return a JSON object as the ``module:Class`` of ``recap.settings`` that ``spec`` is, or refuse it by its key."""
+    """Return a JSON object as the ``module:Class`` of ``recap.settings`` that ``spec`` is, or
+    refuse it by its key."""
     from recap.settings.kinds import resolve
     from recap.settings.params import validate
 
@@ -168,11 +201,14 @@ def checked(value: dict[str, Any], spec: str) -> Any:
 
 
 def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[str, Any]]:
-    """Return the section of an option, its word, and what `argparse.ArgumentParser.add_argument` takes for it."""
+    """Return the section of an option, its word, and what `argparse.ArgumentParser.add_argument`
+    takes for it."""
     annotated = get_origin(parameter.annotation) is Annotated
     kind, *notes = get_args(parameter.annotation) if annotated else [parameter.annotation]
     section = next((each for each in notes if isinstance(each, Section)), None)
-    own = dict(zip(("help", "metavar"), (each for each in notes if isinstance(each, str)), strict=False))
+    own = dict(
+        zip(("help", "metavar"), (each for each in notes if isinstance(each, str)), strict=False)
+    )
     for each in notes:
         own |= each if isinstance(each, dict) else {}
     shared = {} if "help" in own else SHARED.get(parameter.name, {})
@@ -181,7 +217,10 @@ def argument(parameter: inspect.Parameter) -> tuple[Section | None, str, dict[st
     several = get_origin(kind) is Sequence
     if several:
         (kind,) = get_args(kind)
-    positional, required = parameter.kind is not parameter.KEYWORD_ONLY, parameter.default is parameter.empty
+    positional, required = (
+        parameter.kind is not parameter.KEYWORD_ONLY,
+        parameter.default is parameter.empty,
+    )
     options: dict[str, Any] = {"action": "store_true"}
     if kind is not bool:
         left_out = positional and not required

@@ -21,7 +21,10 @@ SNAKEFILE = Path(__file__).resolve().parents[3] / "Snakefile"
 
 @dataclass(frozen=True)
 class Section:
-    """Options under a heading of their own on the help page; of ``exclusive`` ones exactly one must be given."""
+    """Options under a heading of their own on the help page.
+
+    Of ``exclusive`` ones exactly one must be given.
+    """
 
     title: str = ""
     description: str | None = None
@@ -29,12 +32,15 @@ class Section:
 
 
 def mapping(text: str) -> dict[str, Any]:
-    """Return the JSON object of a file, of standard input (``-``), or of the words themselves (``{...}``)."""
+    """Return the JSON object of a file, of standard input (``-``), or of the words themselves
+    (``{...}``)."""
     try:
         if not text.lstrip().startswith(("{", "[")):
             text = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text}: cannot be read ({error}); name a file of JSON") from error
+        raise argparse.ArgumentTypeError(
+            f"{text}: cannot be read ({error}); name a file of JSON"
+        ) from error
     try:
         value = json.loads(text)
     except RecursionError as error:
@@ -49,7 +55,10 @@ def mapping(text: str) -> dict[str, Any]:
 HELP = {
     "corpus": "corpus.parquet of the data set",
     "vocabulary": "vocabulary.json of the data set",
-    "features": "feature stores (.h5) of the data set's pictures: one, or several whose streams a model reads together",
+    "features": (
+        "feature stores (.h5) of the data set's pictures: one, or several whose streams a model "
+        "reads together"
+    ),
     "subset": "training captions: subset.json of a profile",
     "images": "folders or zips with the pictures",
     "model": "run folder; several are an ensemble",
@@ -63,8 +72,10 @@ HELP = {
     "results": "folder of the profiles (results)",
 }  # by the parameter's name
 EXECUTION = (
-    "YAML with device, threads, compile, activation_checkpointing, features_in_memory, checkpoint_minutes, "
-    "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, one thread)"
+    "YAML with device, threads, compile, activation_checkpointing, features_in_memory, "
+    "checkpoint_minutes, "
+    "keep_state, for `train` also max_steps, overfit_one_batch (default: a GPU if there is one, "
+    "one thread)"
 )
 SPEC = "settings: a file of JSON, - for standard input, or the JSON object itself"
 SHARED: dict[str, dict[str, Any]] = {
@@ -86,7 +97,10 @@ def read_execution(file: Path | None) -> "ExecutionFile":
 def snakefile(purpose: str) -> Path:
     """Return the workflow of the clone that this is installed from."""
     if not SNAKEFILE.exists():
-        raise MissingFile(f"{SNAKEFILE}: no such file; {purpose} needs a clone of recap, installed with `make install`")
+        raise MissingFile(
+            f"{SNAKEFILE}: no such file; {purpose} needs a clone of recap, installed with `make "
+            "install`"
+        )
     return SNAKEFILE
 
 

@@ -16,7 +16,9 @@ SECTIONS = {
     "subsets": "shares of the training captions",
     "features": "image features: extracted by recap, or imported",
     "language_models": "language models that stand in for GPT-2 at small scales",
-    "models": "models; the count is their parameters, where a paper or its code gives one to compare with",
+    "models": (
+        "models; the count is their parameters, where a paper or its code gives one to compare with"
+    ),
     "recipes": "how a model is trained, decoded and scored",
     "scales": "replacements for data, sizes and recipes of tables",
     "tables": "tables, with the number of rows that are trained",
@@ -33,14 +35,20 @@ PARAMS = Group("params", "list and show parameter files")
 CONFIG = Group("config", "check parameter files and write their schemas")
 
 
-@command("recap plan demo", "recap plan params/demo.yaml", "recap plan flickr8k --inputs data --measured measured.json")
+@command(
+    "recap plan demo",
+    "recap plan params/demo.yaml",
+    "recap plan flickr8k --inputs data --measured measured.json",
+)
 def plan(
     profile: str,
     *,
     scale: str | None = None,
     inputs: InputsFolder = None,
     jobs: Annotated[int | None, "jobs at once (default: 1, 2, 4 and 8)"] = None,
-    tflops: Annotated[float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"] = None,
+    tflops: Annotated[
+        float | None, "10^12 operations per second that a GPU sustains: an assumption", "N"
+    ] = None,
     measured: Annotated[Path | None, MEASURED, "FILE"] = None,
     params: Path = FOLDER,
 ) -> None:
@@ -64,7 +72,9 @@ def measure(
     out: Annotated[Path, "file to write, for `recap plan --measured`"] = Path("measured.json"),
     device: Device = "auto",
     compiled: Annotated[bool, "compiled steps as well: minutes more for each kind"] = False,
-    tiny: Annotated[bool, "models of the tests' size: a minute, only to see that everything works"] = False,
+    tiny: Annotated[
+        bool, "models of the tests' size: a minute, only to see that everything works"
+    ] = False,
     params: Path = FOLDER,
 ) -> None:
     """Measure seconds and memory of training and decoding steps on this machine; needs no data."""
@@ -73,13 +83,19 @@ def measure(
     from recap.models.check import costs_of
     from recap.plan.profiles import named_plan
 
-    shapes = costs_of(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
-    steps = write_steps(out, device=select_device(device), tiny=tiny, compiled=compiled, shapes=shapes)
+    shapes = (
+        costs_of(named_plan(params, profile, scale=scale, inputs=None)).shapes() if profile else []
+    )
+    steps = write_steps(
+        out, device=select_device(device), tiny=tiny, compiled=compiled, shapes=shapes
+    )
     print(f"{out}: {counted(steps, 'step')}")
 
 
 @command("recap doctor", "recap doctor --folder /scratch")
-def doctor(*, folder: Annotated[Path, "whose disk results go to (the current folder)"] = Path()) -> None:
+def doctor(
+    *, folder: Annotated[Path, "whose disk results go to (the current folder)"] = Path()
+) -> None:
     """Check this machine: tools, versions, what is lost without each, how to get it."""
     from recap.cli.doctor import examine, report
     from recap.core.errors import MissingFile
@@ -94,7 +110,9 @@ def rehearse(
     paper: Annotated[str, "folder of params/", "PAPER"],
     *,
     short: Annotated[bool, "not every row, but every rule"] = False,
-    folder: Annotated[Path | None, "a new folder for all that is made (default: a temporary one)"] = None,
+    folder: Annotated[
+        Path | None, "a new folder for all that is made (default: a temporary one)"
+    ] = None,
     cores: Annotated[int, "jobs at once (2)"] = 2,
     params: Path = FOLDER,
 ) -> None:
@@ -105,29 +123,42 @@ def rehearse(
     from recap.settings.kinds import resolve
 
     workflow = snakefile("a rehearsal")
-    sys.path.append(str(workflow.parent / "tests"))  # the miniatures are test data, not part of the package
+    sys.path.append(
+        str(workflow.parent / "tests")
+    )  # the miniatures are test data, not part of the package
     rehearsed = resolve("rehearsal.rehearse:rehearsed")
     folder = folder or Path(mkdtemp(prefix=f"recap-{paper}-"))
-    text = rehearsed(paper, params=params, snakefile=workflow, folder=folder, short=short, cores=cores)
+    text = rehearsed(
+        paper, params=params, snakefile=workflow, folder=folder, short=short, cores=cores
+    )
     write_text(folder / "summary.txt", f"{text}\n")
     print(text)
 
 
 @PARAMS.command("recap params list", "recap params list models", name="list")
 def list_files(
-    section: Annotated[str | None, SECTION, {"choices": list(SECTIONS)}] = None, *, params: Path = FOLDER
+    section: Annotated[str | None, SECTION, {"choices": list(SECTIONS)}] = None,
+    *,
+    params: Path = FOLDER,
 ) -> None:
     """List the parameter files of a section: name, papers that use it, title."""
     from recap.plan.catalog import files_of, section_names
 
     if section is None:
-        print_columns([[name, str(len(section_names(params, name))), what] for name, what in SECTIONS.items()])
+        print_columns(
+            [[name, str(len(section_names(params, name))), what] for name, what in SECTIONS.items()]
+        )
     else:
         print_columns(files_of(params, section))
 
 
 @PARAMS.command("recap params show mine/t3/wide --scale scenes")
-def show(row: Annotated[str, "row of a table", "TABLE/ROW"], *, scale: Scale = None, params: Path = FOLDER) -> None:
+def show(
+    row: Annotated[str, "row of a table", "TABLE/ROW"],
+    *,
+    scale: Scale = None,
+    params: Path = FOLDER,
+) -> None:
     """Show every setting of a table row and the file that sets it."""
     from recap.plan.catalog import row_settings
     from recap.plan.profiles import row_config, unchecked_plan
@@ -136,9 +167,14 @@ def show(row: Annotated[str, "row of a table", "TABLE/ROW"], *, scale: Scale = N
     table, of_table = planned.row(row)
     print(f"# {table}: {of_table.label}")
     for title, values in row_settings(planned, row).items():
-        drawn = title == f"subsets/{of_table.subset}" and planned.get("subsets", of_table.subset).fraction < 1
+        drawn = (
+            title == f"subsets/{of_table.subset}"
+            and planned.get("subsets", of_table.subset).fraction < 1
+        )
         print(f"{title}:{'  # one draw per seed' if drawn else ''}")
-        lines = [(f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()]
+        lines = [
+            (f"  {key}: {json.dumps(value)}", source) for key, (value, source) in values.items()
+        ]
         # Sources are aligned beside the shorter values.
         width = max((len(line) for line, _ in lines if len(line) <= 60), default=0)
         for line, source in lines:
@@ -161,7 +197,10 @@ def check(profile: Annotated[Path, "YAML of the profile"], *, params: Path = FOL
         Amounts(planned).warn_of_short_trainings()
         planned_claims(planned)
         where = f"{profile} at scale {each.scale}" if len(profiles) > 1 else profile
-        print(f"{where}: {counted(len(planned.tables), 'table')}, {counted(len(planned.scored()), 'scored run')}")
+        print(
+            f"{where}: {counted(len(planned.tables), 'table')}, "
+            f"{counted(len(planned.scored()), 'scored run')}"
+        )
 
 
 @CONFIG.command("recap config tables")

@@ -1,4 +1,5 @@
-"""Finished results in the terminal: ``recap report``, ``runs``, ``tables``, ``track`` and ``artifacts``."""
+"""Finished results in the terminal: ``recap report``, ``runs``, ``tables``, ``track`` and
+``artifacts``."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,9 @@ REPORT = Group("report", "write tables, figures and pages of results")
 RUNS = Group("runs", "list, show and compare finished runs")
 TABLES = Group("tables", "show finished tables")
 ARTIFACTS = Group("artifacts", "push, pull, verify or remove results")
-FIGURES = "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
+FIGURES = (
+    "begin of the files' paths: with figures/mine, attention.png becomes figures/mine_attention.png"
+)
 PAPERS = "papers, or folders results/<paper>_<scale> (default: all papers)"
 PUSHED = "its name (default: all in dvc.profiles.yaml that have results)"
 PULLED = "its name (default: all in dvc.profiles.yaml whose results dvc.lock names)"
@@ -27,7 +30,9 @@ TABLE = "name of a table, as in params (mine/t3); without, all are listed"
 FOUND = "folder, key or name of a run, or a part that only one has"
 
 OutsideFiles = Annotated[
-    str | None, "folder of outside files, as given to Snakemake with --config inputs=FOLDER", "FOLDER"
+    str | None,
+    "folder of outside files, as given to Snakemake with --config inputs=FOLDER",
+    "FOLDER",
 ]
 Other = Annotated[str, "as for `recap runs show`", "RUN"]
 PUBLISHED = "folder of the published runs (docs/results/published)"
@@ -65,7 +70,9 @@ def figure(
     from recap.evaluation.figures import DrawnModels, write_figure
 
     drawn = dict(zip(labels, runs, strict=True))
-    write_figure(spec, DrawnModels(drawn, corpus, vocabulary, features, images, heading, texts), out)
+    write_figure(
+        spec, DrawnModels(drawn, corpus, vocabulary, features, images, heading, texts), out
+    )
 
 
 @REPORT.command(
@@ -76,10 +83,14 @@ def figure(
 def claims(
     papers: Annotated[Sequence[str], PAPERS, "PAPER"] = (),
     *,
-    scale: Annotated[str | None, "scale (default: the first with scores, or else the first)"] = None,
+    scale: Annotated[
+        str | None, "scale (default: the first with scores, or else the first)"
+    ] = None,
     results: Annotated[Path, "folder of all results (results)", "FOLDER"] = RESULTS,
     params: Path = PARAMS,
-    out: Annotated[Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"] = None,
+    out: Annotated[
+        Path | None, "folder of claims.tex, .csv, .html and .md; of several papers one each"
+    ] = None,
 ) -> None:
     """Judge each claim of the papers by the finished runs."""
     from recap.statistics.claims import judge_claims
@@ -96,7 +107,10 @@ def claims(
 def _claims_of(
     papers: Sequence[str], scale: str | None, results: Path, params: Path
 ) -> dict[str, tuple["JudgedClaims", Path]]:
-    """Return paper -> its claims and the folder of their scores; a paper may be named by a folder of results."""
+    """Return paper -> its claims and the folder of their scores.
+
+    A paper may be named by a folder of results.
+    """
     from recap.plan.jobs import paper_claims, papers_with_claims
 
     names = papers_with_claims(params)
@@ -107,13 +121,18 @@ def _claims_of(
             judged[text] = paper_claims(params, text, scale=scale, results=results)
         else:
             paper, _, scale_of_folder = folder.resolve().name.partition("_")
-            judged[paper] = paper_claims(params, paper, scale=scale_of_folder, results=folder.resolve().parent)
+            judged[paper] = paper_claims(
+                params, paper, scale=scale_of_folder, results=folder.resolve().parent
+            )
     return {"": next(iter(judged.values()))} if len(judged) == 1 else judged
 
 
 @REPORT.command("recap report make demo", "recap report make scenes")
-def make(profile: str, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = PARAMS) -> None:
-    """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings run."""
+def make(
+    profile: str, *, scale: str | None = None, inputs: InputsFolder = None, params: Path = PARAMS
+) -> None:
+    """Write one page (and a PDF, if LaTeX is installed) of all results, also while trainings
+    run."""
     from recap.plan.profiles import named_plan
     from recap.report.page import make_report
 
@@ -136,7 +155,9 @@ def publish(
         print(file)
 
 
-@REPORT.command("recap report docs demo --into docs/results", "recap report docs mine --scale photos")
+@REPORT.command(
+    "recap report docs demo --into docs/results", "recap report docs mine --scale photos"
+)
 def docs(
     profile: Annotated[str, "name of a paper or profile (demo)"],
     *,
@@ -148,7 +169,9 @@ def docs(
     from recap.plan.profiles import named_plan
     from recap.report.docs import write_docs
 
-    plans = [named_plan(params, profile, scale=each) for each in scale] or [named_plan(params, profile)]
+    plans = [named_plan(params, profile, scale=each) for each in scale] or [
+        named_plan(params, profile)
+    ]
     print(write_docs(profile, plans, into))
 
 
@@ -159,15 +182,23 @@ def check_published(
     into: Annotated[Path, PAGES] = RESULT_PAGES,
     params: Path = PARAMS,
 ) -> None:
-    """Check published captions and scores, and make all pages again; fail where one is not what it was.
+    """Check published captions and scores, and make all pages again; fail where one is not what it
+    was.
 
-    With the data sets, captions are scored again by all of COCO's metrics. Without them, the published scores are used.
+    With the data sets, captions are scored again by all of COCO's metrics. Without them, the
+    published scores are used.
     """
     from tempfile import TemporaryDirectory
 
     from recap.core.log import progress
     from recap.report.docs import changed_pages
-    from recap.report.published import changed_means, changed_scores, dataset_of, published_runs, read_corpora
+    from recap.report.published import (
+        changed_means,
+        changed_scores,
+        dataset_of,
+        published_runs,
+        read_corpora,
+    )
 
     files = published_runs(into)
     _fail_on(chain.from_iterable(map(changed_means, files)), str(into))
@@ -181,10 +212,16 @@ def check_published(
             changed = (changed_scores(file, corpora[dataset_of(file, into)]) for file in again)
             _fail_on(chain.from_iterable(changed), str(into))
     _fail_on(changed_pages(into, params), str(into))
-    print(f"{into}: captions and scores of {counted(len(files), 'published run')} and all pages are what they were")
+    print(
+        f"{into}: captions and scores of {counted(len(files), 'published run')} and all pages are "
+        "what they were"
+    )
     if len(scored) < len(files):
         count = len(files) - len(scored)
-        print(f"BLEU and METEOR of {count} of them were not scored again; --inputs FOLDER with their data does that")
+        print(
+            f"BLEU and METEOR of {count} of them were not scored again; --inputs FOLDER with their "
+            "data does that"
+        )
     else:
         print("All of them were scored again.")
 
@@ -200,7 +237,9 @@ def _fail_on(sentences: Iterable[str], where: str) -> None:
 
 
 @REPORT.command("recap report show reports/demo", name="show")
-def show_report(files: Annotated[Paths, "Markdown or text; a folder: its tables and sample captions", "FILE"]) -> None:
+def show_report(
+    files: Annotated[Paths, "Markdown or text; a folder: its tables and sample captions", "FILE"],
+) -> None:
     """Print finished reports."""
     for path in (file for each in files for file in (_tables(each) if each.is_dir() else [each])):
         if not path.exists():
@@ -209,8 +248,11 @@ def show_report(files: Annotated[Paths, "Markdown or text; a folder: its tables 
 
 
 def _tables(folder: Path) -> list[Path]:
-    """Return the tables in the folder of a profile's reports, each with the captions of its samples."""
-    tables = sorted(path for path in folder.glob("tables/*.md") if path.suffixes != [".paper", ".md"])
+    """Return the tables in the folder of a profile's reports, each with the captions of its
+    samples."""
+    tables = sorted(
+        path for path in folder.glob("tables/*.md") if path.suffixes != [".paper", ".md"]
+    )
     captions = {path: folder / "figures" / f"{path.stem}_captions.md" for path in tables}
     return [file for path in tables for file in (path, captions[path]) if file.exists()]
 
@@ -223,7 +265,10 @@ def ls(part: Annotated[str, PART, "TEXT"] = "", *, results: Path = RESULTS) -> N
     print_columns(run_table(finished_runs(results), part))
 
 
-@RUNS.command("recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst", name="show")
+@RUNS.command(
+    "recap runs show results/demo/runs/scenes/full/scenes_grid/transformer@demo/seed-1/scst",
+    name="show",
+)
 def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> None:
     """Show a run: scores with their signature, numbers of the training, every setting."""
     from recap.share.tracking_records import describe_run, find_run, finished_runs
@@ -231,7 +276,10 @@ def show_run(run: Annotated[str, FOUND, "RUN"], *, results: Path = RESULTS) -> N
     print("\n".join(describe_run(find_run(finished_runs(results), run))))
 
 
-@RUNS.command("recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 scst'")
+@RUNS.command(
+    "recap runs compare demo/scenes/full/scenes_grid/transformer@demo/seed-1/scst 'Wide seed 1 "
+    "scst'"
+)
 def compare(first: Other, second: Other, *, results: Path = RESULTS) -> None:
     """Compare two runs: settings that differ, and scores with p over the same images."""
     from recap.share.tracking_records import compare_runs, find_run, finished_runs
@@ -249,7 +297,8 @@ def gallery(
     results: Path = RESULTS,
     out: Annotated[Path, "the page (HTML)"],
 ) -> None:
-    """A page with every run's caption of test images, beside photo and references, filtered by difference."""
+    """A page with every run's caption of test images, beside photo and references, filtered by
+    difference."""
     from recap.report.pictures import write_gallery
     from recap.settings.datasets import PICTURES
     from recap.share.tracking_records import find_run, finished_runs
@@ -266,10 +315,14 @@ def gallery(
     data = compared[0].results / "data" / compared[0].tags["dataset"]
     own = [data / PICTURES] if (data / PICTURES).exists() else []
     roots = own if images is None else images
-    write_gallery(systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out)
+    write_gallery(
+        systems=systems, corpus=data / "corpus.parquet", images=roots, count=count, out=out
+    )
 
 
-@TABLES.command("recap tables show mine/t3", "recap tables show mine/t3 --profile demo", name="show")
+@TABLES.command(
+    "recap tables show mine/t3", "recap tables show mine/t3 --profile demo", name="show"
+)
 def show_table(
     table: Annotated[str | None, TABLE, "TABLE"] = None,
     *,
@@ -277,7 +330,11 @@ def show_table(
     reports: Annotated[Path, "folder of the reports (reports)"] = Path("reports"),
 ) -> None:
     """Print a finished table."""
-    pages = sorted(page for page in reports.glob(f"{profile or '*'}/tables/*.md") if not page.match("*.paper.md"))
+    pages = sorted(
+        page
+        for page in reports.glob(f"{profile or '*'}/tables/*.md")
+        if not page.match("*.paper.md")
+    )
     if not pages:
         raise UnknownName(f"{reports}: no finished table yet")
     if table is None:
@@ -285,9 +342,15 @@ def show_table(
         return
     matches = [page for page in pages if page.stem == table.replace("/", "_")]
     if not matches:
-        raise UnknownName(f"there is no finished table {table!r}; {nearest(table, {page.stem for page in pages})}")
+        raise UnknownName(
+            f"there is no finished table {table!r}; {nearest(table, {page.stem for page in pages})}"
+        )
     for page in matches:
-        print(*([f"{page}:\n"] if len(matches) > 1 else []), page.read_text(encoding="utf-8"), sep="\n")
+        print(
+            *([f"{page}:\n"] if len(matches) > 1 else []),
+            page.read_text(encoding="utf-8"),
+            sep="\n",
+        )
 
 
 @ARTIFACTS.command("recap artifacts add params/flickr8k.yaml --inputs /data/flickr8k", name="add")
@@ -302,16 +365,24 @@ def add_profile(
     """Add a profile to dvc.profiles.yaml, so that DVC versions its results."""
     from recap.share import dvc
 
-    print(f"dvc repro report@{dvc.add_profile(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}")
+    print(
+        "dvc repro "
+        f"report@{dvc.add_profile(file, scale=scale, inputs=inputs, fetch=fetch, conda=conda)}"
+    )
 
 
 @ARTIFACTS.command("recap artifacts push flickr8k", calls="recap.share.dvc:push")
-def push(profile: Annotated[str | None, PUSHED, "PROFILE"] = None, *, inputs: OutsideFiles = None) -> None:
-    """Record finished results for git and send them to the DVC remote (docs/guides/artifacts.md)."""
+def push(
+    profile: Annotated[str | None, PUSHED, "PROFILE"] = None, *, inputs: OutsideFiles = None
+) -> None:
+    """Record finished results for git and send them to the DVC remote
+    (docs/guides/artifacts.md)."""
 
 
 @ARTIFACTS.command("recap artifacts pull flickr8k", calls="recap.share.dvc:pull")
-def pull(profile: Annotated[str | None, PULLED, "PROFILE"] = None, *, inputs: OutsideFiles = None) -> None:
+def pull(
+    profile: Annotated[str | None, PULLED, "PROFILE"] = None, *, inputs: OutsideFiles = None
+) -> None:
     """Get the results that dvc.lock names and list them in MLflow (docs/guides/artifacts.md)."""
 
 
@@ -326,7 +397,9 @@ def verify(folders: Annotated[Paths, "such as results/demo reports/demo", "FOLDE
 
 
 @ARTIFACTS.command("recap artifacts clean flickr8k")
-def clean(profile: Annotated[str, "its name", "PROFILE"], *, yes: Annotated[bool, "do not ask"] = False) -> None:
+def clean(
+    profile: Annotated[str, "its name", "PROFILE"], *, yes: Annotated[bool, "do not ask"] = False
+) -> None:
     """Remove the results, reports, states and MLflow runs of one profile."""
     from recap.share.artifacts import existing_paths, remove
 
@@ -337,7 +410,8 @@ def clean(profile: Annotated[str, "its name", "PROFILE"], *, yes: Annotated[bool
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError(
-                f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to remove its results"
+                f"{profile}: there is no terminal to confirm on; give CONFIRM=yes or --yes to "
+                "remove its results"
             )
         print("\n".join(map(str, paths)))
         answer = input(f"Remove these and the runs of {profile} in MLflow? [y/N] ")

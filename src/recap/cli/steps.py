@@ -36,7 +36,8 @@ def run_step(
     target: Annotated[str, "the function", {"choices": TARGETS}],
     words: Annotated[Sequence[str], "its arguments as options", {"nargs": argparse.REMAINDER}],
 ) -> None:
-    """Call a function; each option is an argument, and --spec an object: the argument `spec`, or several by name."""
+    """Call a function; each option is an argument, and --spec an object: the argument `spec`, or
+    several by name."""
     from recap.settings.kinds import resolve
     from recap.settings.params import validate
 
@@ -47,10 +48,15 @@ def run_step(
     for name in parameters.keys() - {"spec"}:
         several = get_origin(parameters[name].annotation) is Sequence
         parser.add_argument(f"--{name.replace('_', '-')}", nargs="*" if several else None)
-    options = {name: value for name, value in vars(parser.parse_args(words)).items() if value is not None}
+    options = {
+        name: value for name, value in vars(parser.parse_args(words)).items() if value is not None
+    }
     if "spec" not in parameters:
         options |= options.pop("spec", {})
-    values = {name: validate(parameters[name].annotation, value, f"--{name}") for name, value in options.items()}
+    values = {
+        name: validate(parameters[name].annotation, value, f"--{name}")
+        for name, value in options.items()
+    }
     if "device" in values:
         claim(values["device"])
     function(**values)
@@ -68,9 +74,15 @@ def claims(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
 
 
 def table(*, spec: dict[str, Any], statistics: Path, out: Path) -> None:
-    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv, .html, .md)."""
+    """Write a table: in full (tex, csv, html, md), and with one line per row (paper.tex, .csv,
+    .html, .md)."""
     from recap.core.documents import read_json
     from recap.tables.formats import write_table
 
     checksums.check(statistics)
-    write_table(name=statistics.stem, table=checked(spec, "tables:Table"), statistics=read_json(statistics), out=out)
+    write_table(
+        name=statistics.stem,
+        table=checked(spec, "tables:Table"),
+        statistics=read_json(statistics),
+        out=out,
+    )

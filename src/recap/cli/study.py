@@ -12,8 +12,14 @@ from recap.core.errors import counted
 STUDY = Group("study", "run human studies: forms, responses, tables")
 ONE = Section(exclusive=True)
 ADDRESS = "public address of a proxy that passes requests on (http://127.0.0.1:PORT)"
-RESPONSES = "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed from paper"
-SHARES = "expected share of votes of each system, or of no of each model (default: the smallest effect found)"
+RESPONSES = (
+    "files or folders: .json of pages, .sqlite of the server, .csv of a crowd platform or typed "
+    "from paper"
+)
+SHARES = (
+    "expected share of votes of each system, or of no of each model (default: the smallest effect "
+    "found)"
+)
 
 NAME = "name of a study, such as recap/objects"
 Sheets = Annotated[Path, "sheets.json, as `recap study sheets` wrote it"]
@@ -47,7 +53,9 @@ def make_sheets(
     captions: Annotated[Sequence[Any], CAPTIONS, "SETUP/SYSTEM=FILE", {"type": _captions}],
     corpus: Path,
     images: Paths,
-    out: Annotated[Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"],
+    out: Annotated[
+        Path, "folder of sheets.json, pages.zip, pictures.zip, batch.csv, template.html, gold.md"
+    ],
 ) -> None:
     """Sample images and write the forms of all raters."""
     from recap.settings.params import load_named
@@ -58,10 +66,15 @@ def make_sheets(
     make_study(**dict(chosen), captions=dict(captions), corpus=corpus, images=images, out=out)
 
 
-@STUDY.command("recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links links.csv")
+@STUDY.command(
+    "recap study serve --sheets study/sheets.json --responses responses/server.sqlite --links "
+    "links.csv"
+)
 def serve(
     *,
-    sheets: Annotated[Path, "sheets.json, as `recap study sheets` wrote it; pictures.zip lies beside it"],
+    sheets: Annotated[
+        Path, "sheets.json, as `recap study sheets` wrote it; pictures.zip lies beside it"
+    ],
     responses: Annotated[Path, "SQLite file of the responses (.sqlite); made if missing"],
     links: Annotated[Path, "CSV of the raters' links with their secret tokens; made if missing"],
     port: Annotated[int, "port (8765)"] = 8765,
@@ -76,11 +89,15 @@ def serve(
     from recap.studies.sheets import read_sheets
 
     if responses.suffix != ".sqlite":
-        raise ConfigError(f"--responses {responses}: name a file that ends in .sqlite, by which `import` knows it")
+        raise ConfigError(
+            f"--responses {responses}: name a file that ends in .sqlite, by which `import` knows it"
+        )
     forms = read_sheets(sheets)
     forms.study.check_contact()
     if forms.study.contact == PLACEHOLDER:
-        log.warning("The consent text names nobody. This is a trial: set `contact` before people are asked.")
+        log.warning(
+            "The consent text names nobody. This is a trial: set `contact` before people are asked."
+        )
     address = (address or f"http://127.0.0.1:{port}").rstrip("/")
     host = server.public_host(address)
     pictures = read_pictures(sheets.parent / "pictures.zip", forms.pictures)
@@ -90,7 +107,8 @@ def serve(
 
 
 @STUDY.command(
-    "recap study simulate --sheets study/sheets.json --out simulated.json", calls="recap.studies.responses:simulate"
+    "recap study simulate --sheets study/sheets.json --out simulated.json",
+    calls="recap.studies.responses:simulate",
 )
 def simulate(*, sheets: Sheets, out: Annotated[Path, "the JSON with all responses"]) -> None:
     """Simulate responses, to try a study."""

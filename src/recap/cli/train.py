@@ -28,11 +28,16 @@ OF_ROW = Section(
     "to work/single/runs.",
 )
 CHANGES = (
-    "another value, as xe.epochs=1, model.d_model=64, evaluation.beam=1, execution.threads=2; repeat it. "
-    "execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes the first batch at every "
+    "another value, as xe.epochs=1, model.d_model=64, evaluation.beam=1, execution.threads=2; "
+    "repeat it. "
+    "execution.max_steps=N ends after N steps; execution.overfit_one_batch=true takes the first "
+    "batch at every "
     "step: the loss must go to 0"
 )
-RELEASED_WORDS = "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in --config)"
+RELEASED_WORDS = (
+    "its words: .txt with one a line, .json, .pkl, or GPT-2's tokenizer (default: those in "
+    "--config)"
+)
 RELEASED_SETTING = "a setting of the model that no file of the release has, as tau=0.2; repeat it"
 WEIGHTS = "pretrained weights that the model's settings name (.safetensors)"
 SET = {"flag": "--set", "action": "append"}
@@ -61,10 +66,16 @@ def train(
     init: Annotated[Path | None, "run folder whose weights are the start", OF_SPEC] = None,
     weights: Annotated[Path | None, WEIGHTS, OF_SPEC] = None,
     row: Annotated[str | None, "row of a table of the parameters", "TABLE/ROW", OF_ROW] = None,
-    profile: Annotated[Path | None, "profile whose files, scale and inputs are used", "FILE", OF_ROW] = None,
-    scale: Annotated[str | None, "scale of the table (default: the profile's, or none)", OF_ROW] = None,
+    profile: Annotated[
+        Path | None, "profile whose files, scale and inputs are used", "FILE", OF_ROW
+    ] = None,
+    scale: Annotated[
+        str | None, "scale of the table (default: the profile's, or none)", OF_ROW
+    ] = None,
     seed: Annotated[int, "seed of the run (1)", OF_ROW] = 1,
-    stage: Annotated[Literal["xe", "scst"] | None, "xe: cross-entropy; scst: self-critical (the row's)", OF_ROW] = None,
+    stage: Annotated[
+        Literal["xe", "scst"] | None, "xe: cross-entropy; scst: self-critical (the row's)", OF_ROW
+    ] = None,
     changes: Annotated[Sequence[str], CHANGES, "KEY=VALUE", SET, OF_ROW] = (),
     inputs: Annotated[Path | None, "folder of outside files (the profile's)", OF_ROW] = None,
     params: Annotated[Path, OF_ROW] = PARAMS,
@@ -74,11 +85,17 @@ def train(
     values = {**locals(), "changes": tuple(changes)}
     if (row is None) == (spec is None):
         raise ConfigError("give a run with --spec, or a row of a table with --row TABLE/ROW")
-    way, other, section = ("--spec", "--row", OF_ROW) if row is None else ("--row", "--spec", OF_SPEC)
+    way, other, section = (
+        ("--spec", "--row", OF_ROW) if row is None else ("--row", "--spec", OF_SPEC)
+    )
     options = [(each, *argument(each)) for each in train.parameters]
-    unused = [word for each, of, word, _ in options if of == section and values[each.name] != each.default]
+    unused = [
+        word for each, of, word, _ in options if of == section and values[each.name] != each.default
+    ]
     if unused:
-        raise ConfigError(f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out")
+        raise ConfigError(
+            f"{way} is not for {', '.join(unused)}, which {other} alone knows; leave them out"
+        )
     if row is not None:
         config = {"profile": profile, "scale": scale, "seed": seed, "inputs": inputs}
         train_row(row, params=params, stage=stage, changes=list(changes), out=out, **config)
@@ -91,9 +108,16 @@ def train(
 
 
 def train_row(
-    row: str, *, params: Path, stage: str | None, changes: list[str], out: Path | None, **config_of: Any
+    row: str,
+    *,
+    params: Path,
+    stage: str | None,
+    changes: list[str],
+    out: Path | None,
+    **config_of: Any,
 ) -> None:
-    """Train a row on files that Snakemake makes, and print some of its captions; ``config_of``: profile, seed, ..."""
+    """Train a row on files that Snakemake makes, and print some of its captions; ``config_of``:
+    profile, seed, ..."""
     import yaml
 
     from recap.plan.outside import refuse_missing, requirements
@@ -105,14 +129,20 @@ def train_row(
     folder = out or chosen.folder
     model, paths = chosen.spec.model_settings, ProfilePaths(chosen.plan)
     inputs = paths.training_inputs(chosen.run, model)
-    if "WORLD_SIZE" not in os.environ:  # else this is one of several processes, and the first one had them made
+    if (
+        "WORLD_SIZE" not in os.environ
+    ):  # else this is one of several processes, and the first one had them made
         # Outside files of changed settings, too, which no plan of the workflow has.
         refuse_missing(requirements(paths, model if chosen.run.stage == "xe" else None), paths)
         workflow, configfile = snakefile("--row"), folder / "profile.yaml"
         write_text(configfile, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        every = [file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)]
+        every = [
+            file for each in inputs.values() for file in ([each] if isinstance(each, str) else each)
+        ]
         results = [file for file in every if file.startswith(f"{paths.results}/")]
-        if _snakemake(*results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"):
+        if _snakemake(
+            *results, "--snakefile", workflow, "--configfile", configfile, "--cores", "all"
+        ):
             raise RecapError(f"{row}: its files could not be made; the messages above say why")
     files: dict[str, Any] = {
         "corpus": Path(inputs["corpus"]),
@@ -136,21 +166,34 @@ def train_row(
         corpus, device = Corpus.read(files.pop("corpus")), chosen.execution.device
         decoder = Decoder([folder / "run"], chosen.evaluation.evaluation, device=device, **files)
         references = corpus.captions(None if images else "val")
-        for image, ranked in decoder.candidates(list(images or references)[:SHOWN], "captions").items():
-            print(f"image {image}: {decoder.text(ranked[0])!r} (a reference: {references[image][0]!r})")
+        for image, ranked in decoder.candidates(
+            list(images or references)[:SHOWN], "captions"
+        ).items():
+            print(
+                f"image {image}: {decoder.text(ranked[0])!r} (a reference: "
+                f"{references[image][0]!r})"
+            )
         print(f"state and run: {folder}")
 
 
 def _snakemake(*words: str | Path) -> int:
-    """Run Snakemake, whose messages go to standard error, and return its exit status; it ends with this process."""
+    """Run Snakemake, whose messages go to standard error, and return its exit status.
+
+    It ends with this process.
+    """
     command = ending_with_us([sys.executable, "-P", "-m", "snakemake", *words])
     with subprocess.Popen(command, stdout=2) as process:
         return process.wait()
 
 
 def run_training(spec: "RunSpec", execution: "ExecutionFile", **files: Any) -> list[int] | None:
-    """Train one stage, in this process or in several that take its place; if it is cut short, return images of it."""
-    files["out"].parent.mkdir(parents=True, exist_ok=True)  # what cannot be made is heard of now, not after hours
+    """Train one stage, in this process or in several that take its place.
+
+    If it is cut short, return images of it.
+    """
+    files["out"].parent.mkdir(
+        parents=True, exist_ok=True
+    )  # what cannot be made is heard of now, not after hours
     become_processes(spec, execution)
     _label(execution, f"{row_setting(spec.model_dump())}/{spec.stage}")
     from recap.training.run import train as train_stage
@@ -181,37 +224,54 @@ def evaluate(
     claim(how.device)
     from recap.evaluation.decode import evaluate as evaluate_run
 
-    files: dict[str, Any] = {"corpus": corpus, "vocabulary": vocabulary, "features": features, "model": model}
+    files: dict[str, Any] = {
+        "corpus": corpus,
+        "vocabulary": vocabulary,
+        "features": features,
+        "model": model,
+    }
     _label(how, series_of(out))
     evaluate_run(spec=spec, execution=how, out=out, **files)
 
 
 def become_processes(spec: "RunSpec", execution: "ExecutionFile") -> None:
-    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that starts them.
+    """Take the GPUs of a training; where its spec wants several processes, become the torchrun that
+    starts them.
 
     In a Slurm job of several nodes it becomes the srun that starts a torchrun on each.
     """
     if "WORLD_SIZE" in os.environ:  # one of those processes
         return
     if spec.processes > 1 and "-" in sys.argv:
-        raise ConfigError(f"--spec -: {spec.processes} processes cannot all read standard input; name a file")
+        raise ConfigError(
+            f"--spec -: {spec.processes} processes cannot all read standard input; name a file"
+        )
     here = execution.per_node(spec.processes) if "SLURM_JOB_ID" in os.environ else spec.processes
     claim(execution.device, here)
     if spec.processes > 1:
         nodes = spec.processes // here
         python = [sys.executable, "-P", "-m"]  # without the working folder on the path of modules
-        srun, meeting = _several_nodes(nodes, execution.threads * here) if nodes > 1 else ([], ["--standalone"])
+        srun, meeting = (
+            _several_nodes(nodes, execution.threads * here) if nodes > 1 else ([], ["--standalone"])
+        )
         torchrun = ["torch.distributed.run", *meeting, "--nproc-per-node", str(here), "--no-python"]
         words = [*srun, *python, *torchrun, *python, "recap", *sys.argv[1:]]
         os.execvp(words[0], words)
 
 
 def _several_nodes(nodes: int, threads: int) -> tuple[list[str], list[str]]:
-    """Return the srun that starts a command on every node, and where its torchruns meet: on this node."""
+    """Return the srun that starts a command on every node, and where its torchruns meet: on this
+    node."""
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
-    srun = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", f"--cpus-per-task={threads}", "--kill-on-bad-exit"]
+    srun = [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        f"--cpus-per-task={threads}",
+        "--kill-on-bad-exit",
+    ]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={socket.gethostname()}:{port}"]
     return srun, [f"--nnodes={nodes}", *meeting, f"--rdzv-id={os.environ['SLURM_JOB_ID']}"]
 
@@ -244,18 +304,24 @@ def pretrain_lm(
     """Train a small GPT-2 on texts without pictures, as initial weights of a model."""
 
 
-@command("recap import-checkpoint transformer model.pth --config infos_transformer.pkl --out released/transformer")
+@command(
+    "recap import-checkpoint transformer model.pth --config infos_transformer.pkl --out "
+    "released/transformer"
+)
 def import_checkpoint(
     kind: Annotated[str, "kind of the model, as in params/models", "KIND"],
     file: Annotated[Path, "the released weights (torch.save or safetensors)", "FILE"],
     *,
-    config: Annotated[Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"] = None,
+    config: Annotated[
+        Path | None, "the release's own configuration: config.yml, or infos_*.pkl", "FILE"
+    ] = None,
     vocabulary: Annotated[Path | None, RELEASED_WORDS] = None,
     changes: Annotated[Sequence[str], RELEASED_SETTING, "KEY=VALUE", SET] = (),
     dataset: Annotated[str, "data set that it was trained on (coco)"] = "coco",
     out: Annotated[Path, "the run folder"],
 ) -> None:
-    """Turn a paper's released checkpoint into a run, which evaluates and captions like any other."""
+    """Turn a paper's released checkpoint into a run, which evaluates and captions like any
+    other."""
     from recap.core.documents import parse
     from recap.runs import released
 

@@ -1,8 +1,10 @@
-"""`SHA256SUMS`: the hashes of a folder's finished files, in the form that ``sha256sum --check`` reads.
+"""`SHA256SUMS`: the hashes of a folder's finished files, in the form that ``sha256sum --check``
+reads.
 
-A job records its files when they are whole; what reads them checks them first, so that a flipped bit is refused
-before it costs a training or moves a score. Files that are not listed come from elsewhere and pass. Feature stores,
-weights of models and training states are not listed: they contain checksums. Trained backbones do not, and are listed.
+A job records its files when they are whole; what reads them checks them first, so that a flipped
+bit is refused before it costs a training or moves a score. Files that are not listed come from
+elsewhere and pass. Feature stores, weights of models and training states are not listed: they
+contain checksums. Trained backbones do not, and are listed.
 """
 
 from __future__ import annotations
@@ -20,12 +22,19 @@ _LINE = re.compile(r"([0-9a-f]{64})  (?!\.{1,2}$)([^/\0]{1,255})")
 
 
 def record(*files: Path) -> None:
-    """List finished files of one folder in its `SHA256SUMS`; others stay listed as long as they exist."""
+    """List finished files of one folder in its `SHA256SUMS`.
+
+    Others stay listed as long as they exist.
+    """
     folder, sums = files[0].parent, {file.name: sha256_file(file) for file in files}
     handle = os.open(folder, os.O_RDONLY)
     try:
-        try_lock(handle, wait=True)  # another job that lists its files in the same folder takes an instant
-        before = {name: digest for name, digest in recorded(folder).items() if (folder / name).exists()}
+        try_lock(
+            handle, wait=True
+        )  # another job that lists its files in the same folder takes an instant
+        before = {
+            name: digest for name, digest in recorded(folder).items() if (folder / name).exists()
+        }
         sums = before | sums
         write_text(folder / NAME, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
     finally:
@@ -33,7 +42,10 @@ def record(*files: Path) -> None:
 
 
 def recorded(folder: Path) -> dict[str, str]:
-    """Return the hashes by file name that a folder's `SHA256SUMS` lists; none where there is no such file."""
+    """Return the hashes by file name that a folder's `SHA256SUMS` lists.
+
+    None where there is no such file.
+    """
     path = folder / NAME
     if not path.exists():
         return {}
@@ -41,13 +53,19 @@ def recorded(folder: Path) -> dict[str, str]:
     for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
         entry = _LINE.fullmatch(line)
         if entry is None:
-            raise DamagedFile(f"{path}: line {number} is no sha256 with a file name; make the folder's files again")
+            raise DamagedFile(
+                f"{path}: line {number} is no sha256 with a file name; make the folder's files "
+                "again"
+            )
         sums[entry[2]] = entry[1]
     return sums
 
 
 def check(file: Path) -> None:
-    """Refuse a file that has changed since it was finished; one that its folder's `SHA256SUMS` does not list passes."""
+    """Refuse a file that has changed since it was finished.
+
+    One that its folder's `SHA256SUMS` does not list passes.
+    """
     expected = recorded(file.parent).get(file.name)
     if expected is not None and file.exists() and sha256_file(file) != expected:
         raise ChangedFile(

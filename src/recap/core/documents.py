@@ -1,4 +1,7 @@
-"""JSON and YAML: read strictly, one sentence with file and key for what is refused; equal values give equal bytes."""
+"""JSON and YAML: read strictly, one sentence with file and key for what is refused.
+
+Equal values give equal bytes.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,12 @@ HINT = "if it is one of your own, name its module in RECAP_PLUGINS"
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write ``value`` as JSON with sorted keys, atomically, so that equal values give equal bytes."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write ``value`` as JSON with sorted keys, atomically, so that equal values give equal
+    bytes."""
+    write_text(
+        path,
+        json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n",
+    )
 
 
 def read_json(path: str | Path, kind: Any = Any) -> Any:
@@ -69,7 +76,9 @@ def parse(text: str, source: str) -> Any:
     except (yaml.YAMLError, *_NO_VALUE) as error:
         raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise ConfigError(f"{source}: its values are nested too deep; write it with fewer levels") from error
+        raise ConfigError(
+            f"{source}: its values are nested too deep; write it with fewer levels"
+        ) from error
 
 
 @lru_cache(maxsize=512)  # a plan reads the same files for every row, and parsing is slow
@@ -88,7 +97,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         lines: dict[Any, int] = {}
         for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+            if (
+                not isinstance(key_node, yaml.ScalarNode)
+                or key_node.tag == "tag:yaml.org,2002:merge"
+            ):
                 continue
             key, mark = self.construct_object(key_node), key_node.start_mark
             if key in lines:
@@ -100,7 +112,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return how many values a node has with its aliases expanded; one that holds itself has too many."""
+    """Return how many values a node has with its aliases expanded.
+
+    One that holds itself has too many.
+    """
     if id(node) not in sizes:
         sizes[id(node)] = MOST_VALUES + 1
         pairs = node.value if isinstance(node, yaml.MappingNode) else [node.value]
@@ -135,12 +150,21 @@ def first_problem(error: ValidationError, kind: Any) -> str:
         return f"the key {key!r} is missing"
     if name == "union_tag_invalid":
         tag, field = context["tag"], context["discriminator"].strip("'")
-        sentence = f"unknown {field} {tag!r}; {nearest(tag, _QUOTED.findall(context['expected_tags']))}"
-        sentence += "" if key else f" ({HINT})"  # the kind of the file itself, which a plug-in may bring
+        sentence = (
+            f"unknown {field} {tag!r}; {nearest(tag, _QUOTED.findall(context['expected_tags']))}"
+        )
+        sentence += (
+            "" if key else f" ({HINT})"
+        )  # the kind of the file itself, which a plug-in may bring
     elif name == "literal_error":
-        sentence = f"there is no {value!r:.{_LONGEST}}; {nearest(str(value), _QUOTED.findall(context['expected']))}"
+        sentence = (
+            f"there is no {value!r:.{_LONGEST}}; "
+            f"{nearest(str(value), _QUOTED.findall(context['expected']))}"
+        )
     elif name == "list_type" and isinstance(value, str | int | float):
-        sentence = f"must be a list: write [{value}], and on a command line '{key}=[{value}]' in quotes"
+        sentence = (
+            f"must be a list: write [{value}], and on a command line '{key}=[{value}]' in quotes"
+        )
     else:
         sentence = problem["msg"].removeprefix("Value error, ")
         helps = name != "value_error" or not isinstance(value, dict | list)
@@ -149,7 +173,8 @@ def first_problem(error: ValidationError, kind: Any) -> str:
 
 
 def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
-    """Return the keys of the file on the way to a location, and those that are known there, by the JSON schema.
+    """Return the keys of the file on the way to a location, and those that are known there, by the
+    JSON schema.
 
     Unions put the chosen tag, or the class, into a location; neither is a key of the file.
     """
@@ -170,7 +195,9 @@ def _walk(kind: Any, location: list[str]) -> tuple[list[str], list[str]]:
             node = node.get("properties", {}).get(part) or node.get("items") or values
             options = [node, *node.get("anyOf", []), *node.get("oneOf", []), node.get("items", {})]
             names = [option["$ref"].rsplit("/", 1)[-1] for option in options if "$ref" in option]
-            if names and "discriminator" not in node:  # a union by kind stays whole, for its tag comes next
+            if (
+                names and "discriminator" not in node
+            ):  # a union by kind stays whole, for its tag comes next
                 node = definitions[names[0]]
         known = set(node.get("properties", {})) or known
     return keys, sorted(known)

@@ -1,7 +1,8 @@
-"""Errors a user can act on, one sentence with the file, key or id and what to do, and the words that sentences share.
+"""Errors a user can act on, one sentence with the file, key or id and what to do, and the words
+that sentences share.
 
-A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those below them such as
-`MissingFile` what happened, so that callers need not read the sentence.
+A class is the contract, a sentence is not: classes such as `DataError` say where it happened, those
+below them such as `MissingFile` what happened, so that callers need not read the sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 _LISTED = 8  # likest names in one sentence
-_HEAD, _TAIL = 400, 200  # characters of a sentence that a value of a file made longer: where it is, and what to do
+_HEAD, _TAIL = (
+    400,
+    200,
+)  # characters of a sentence that a value of a file made longer: where it is, and what to do
 _LONGEST_VALUE = 60  # characters of a value in a difference
 _SAME = 20  # of them before two long values differ
 
@@ -41,7 +45,8 @@ class FeatureError(RecapError):
 
 
 class TrainingError(RecapError):
-    """Training cannot continue: no such device, a state of another run, numbers that are not finite."""
+    """Training cannot continue: no such device, a state of another run, numbers that are not
+    finite."""
 
 
 class MetricError(RecapError):
@@ -53,7 +58,10 @@ class UnknownName(ConfigError):
 
 
 class MissingFile(RecapError):
-    """A file or folder is not there. With its room: `MissingSettings`, `MissingData`, `MissingFeatures`."""
+    """A file or folder is not there.
+
+    With its room: `MissingSettings`, `MissingData`, `MissingFeatures`.
+    """
 
 
 class MissingSettings(MissingFile, ConfigError):
@@ -69,18 +77,23 @@ class MissingFeatures(MissingFile, FeatureError):
 
 
 class DamagedFile(RecapError):
-    """A file is there, and its content is not what it should be. With its room: `DamagedData`, `DamagedFeatures`."""
+    """A file is there, and its content is not what it should be.
+
+    With its room: `DamagedData`, `DamagedFeatures`.
+    """
 
 
 class DamagedData(DamagedFile, DataError):
-    """A file of captions, pictures, texts or responses cannot be read, or does not match its hash."""
+    """A file of captions, pictures, texts or responses cannot be read, or does not match its
+    hash."""
 
 
 class DamagedFeatures(DamagedFile, FeatureError):
     """A feature store, a file of features or the weights of an extractor cannot be read."""
 
 
-# What a reader raises by its room: for a file that is not there, and for one whose content is wrong.
+# What a reader raises by its room: for a file that is not there, and for one whose content is
+# wrong.
 OF_FILES: dict[type[RecapError], tuple[type[RecapError], type[RecapError]]] = {
     RecapError: (MissingFile, DamagedFile),
     ConfigError: (MissingSettings, ConfigError),
@@ -103,7 +116,10 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a phrase that suggests the nearest known name, e.g. ``did you mean 'scenes'?``, or lists the likest."""
+    """Return a phrase that suggests the nearest known name, e.g.
+
+    ``did you mean 'scenes'?``, or lists the likest.
+    """
     names = sorted(known)
     if close := difflib.get_close_matches(name, names, n=1):
         return f"did you mean {close[0]!r}?"
@@ -114,12 +130,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return ``1 table``, ``2 tables`` or ``1,000 tables``; the plural of the noun must end in -s."""
+    """Return ``1 table``, ``2 tables`` or ``1,000 tables``.
+
+    The plural of the noun must end in -s.
+    """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return rows as lines with aligned columns, some to the right; a column without any text is left out."""
+    """Return rows as lines with aligned columns, some to the right.
+
+    A column without any text is left out.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = {n: f"{'>' if n in right else '<'}{width}" for n, width in enumerate(widths) if width}
     return ["  ".join(f"{row[n]:{form}}" for n, form in forms.items()).rstrip() for row in rows]
@@ -131,9 +153,15 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, str] | None = None, prefix: str = ""
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    names: Mapping[str, str] | None = None,
+    prefix: str = "",
 ) -> list[str]:
-    """Return the keys in which nested mappings differ, with both values; keys at the top may have other names."""
+    """Return the keys in which nested mappings differ, with both values.
+
+    Keys at the top may have other names.
+    """
     lines = []
     for key in sorted({*old, *new}):
         path = prefix + (names or {}).get(key, key)
@@ -152,7 +180,8 @@ def differences(
 
 
 def _cut(text: str, start: int = 0) -> str:
-    """Return a text as it is, or the part of a long one from ``start`` on, with ``...`` for what is left out."""
+    """Return a text as it is, or the part of a long one from ``start`` on, with ``...`` for what is
+    left out."""
     if len(text) <= _LONGEST_VALUE:
         return text
     end = start + _LONGEST_VALUE

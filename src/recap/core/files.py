@@ -1,4 +1,5 @@
-"""Files: written whole or not at all, read at one boundary, held by one process at a time, cells of a CSV."""
+"""Files: written whole or not at all, read at one boundary, held by one process at a time, cells of
+a CSV."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def reading(
     missing: str = "correct its name",
     damaged: str = "fetch or make it again",
 ) -> Iterator[None]:
-    """Turn whatever a library raises while it reads ``path`` into one sentence, an error of the room.
+    """Turn whatever a library raises while it reads ``path`` into one sentence, an error of the
+    room.
 
     Mistakes of the program pass: what is raised for a wrong type, name or attribute.
     """
@@ -51,12 +53,18 @@ def reading(
         if error.errno in _FULL:
             raise RecapError(f"{error.filename or path}: {_FULL_DISK}") from error
         if error.errno is not None:
-            raise room(f"{path}: cannot be read ({error.strerror}); name a file that you may read") from error
-        raise broken(f"{path}: {first_line(error)}; {damaged}") from error  # a library's own, such as Pillow's
+            raise room(
+                f"{path}: cannot be read ({error.strerror}); name a file that you may read"
+            ) from error
+        raise broken(
+            f"{path}: {first_line(error)}; {damaged}"
+        ) from error  # a library's own, such as Pillow's
     except UnicodeDecodeError as error:
         raise broken(f"{path}: is no UTF-8 (byte {error.start}); {damaged}") from error
     except MemoryError as error:
-        raise broken(f"{path}: needs more memory than there is; {damaged}, or raise `ulimit -d`") from error
+        raise broken(
+            f"{path}: needs more memory than there is; {damaged}, or raise `ulimit -d`"
+        ) from error
     except Exception as error:
         log.debug(f"{path}", exc_info=True)
         raise broken(f"{path}: {type(error).__name__}: {first_line(error)}; {damaged}") from error
@@ -64,7 +72,10 @@ def reading(
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Turn what the disk refuses while ``path`` is written into a sentence; other errors, and of other files, pass."""
+    """Turn what the disk refuses while ``path`` is written into a sentence.
+
+    Other errors, and of other files, pass.
+    """
     path = Path(path)
     try:
         yield
@@ -81,21 +92,27 @@ def writing(path: str | Path) -> Iterator[None]:
         if code is None or not (part or place == path or place in path.parents):
             raise
         reason = os.strerror(code).lower()
-        raise RecapError(f"{path}: cannot be written ({reason}); mend that, or name another place") from error
+        raise RecapError(
+            f"{path}: cannot be written ({reason}); mend that, or name another place"
+        ) from error
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on failure removed.
+    """Yield a temporary path in the folder of ``path``; on success it is synced and renamed, on
+    failure removed.
 
-    The temporary files of killed writes of the same file are removed first; that of a running one is kept.
+    The temporary files of killed writes of the same file are removed first; that of a running one
+    is kept.
     """
     path = Path(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent, re.escape(path.name))
         while True:  # a new file, whose lock shows that its writer is running
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+            handle, name = tempfile.mkstemp(
+                dir=path.parent, prefix=f".{path.name}.", suffix=".part"
+            )
             if try_lock(handle) and os.fstat(handle).st_nlink:
                 break
             os.close(handle)  # another writer took it for a leftover before it was locked
@@ -115,11 +132,14 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, names: str) -> None:
-    """Remove the temporary files of killed writes of files whose names match, and what a library wrote beside them."""
+    """Remove the temporary files of killed writes of files whose names match, and what a library
+    wrote beside them."""
     temporary = re.compile(rf"(\.(?:{names})\.[a-z0-9_]{{8}}\.part)(?:-[a-z]+)?")
     entries = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 (names alone)
     parts = filter(None, map(temporary.fullmatch, entries))
-    for match in sorted(parts, key=lambda match: -len(match[0])):  # a part goes after what was beside it
+    for match in sorted(
+        parts, key=lambda match: -len(match[0])
+    ):  # a part goes after what was beside it
         # Another process may remove it at the same time; that of another user stays.
         with suppress(FileNotFoundError, PermissionError), (folder / match[1]).open("rb") as part:
             if try_lock(part.fileno()):
@@ -133,20 +153,28 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def try_lock(handle: int, *, wait: bool = False) -> bool:
-    """Take the kernel's lock of an open file, which ends with its process; return whether it is ours now."""
+    """Take the kernel's lock of an open file, which ends with its process.
+
+    Return whether it is ours now.
+    """
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError as error:
-        wrong = f"this file system has no locks ({error.strerror}); work in a folder on another disk"
+        wrong = (
+            f"this file system has no locks ({error.strerror}); work in a folder on another disk"
+        )
         raise RecapError(wrong) from error
     return True
 
 
 @contextmanager
 def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
-    """Hold the lock file ``path``, which ends with its process; a second process waits and says for ``what``."""
+    """Hold the lock file ``path``, which ends with its process.
+
+    A second process waits and says for ``what``.
+    """
     end = time.monotonic() + wait_seconds
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +185,10 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
                 wrong = f"{what} is in use by another process (lock {path})"
                 raise InUse(f"{wrong}; let that process end, then run this again")
             if wait_seconds:
-                log.info(f"{what} is in use by another process: waiting for it, at most {wait_seconds:g} s")
+                log.info(
+                    f"{what} is in use by another process: waiting for it, at most "
+                    f"{wait_seconds:g} s"
+                )
                 wait_seconds = 0
             time.sleep(0.1)
         yield
@@ -167,12 +198,14 @@ def exclusive(path: Path, *, wait_seconds: float, what: str) -> Iterator[None]:
 
 
 def no_formula(text: str) -> str:
-    """Return the text of a cell so that no spreadsheet takes it for a formula: after an apostrophe where it would."""
+    """Return the text of a cell so that no spreadsheet takes it for a formula: after an apostrophe
+    where it would."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def cell(value: Any) -> str:
-    """Return a value for a CSV: empty for None, text that is no formula, numbers with all their digits."""
+    """Return a value for a CSV: empty for None, text that is no formula, numbers with all their
+    digits."""
     if value is None:
         return ""
     return no_formula(value) if isinstance(value, str) else repr(value)

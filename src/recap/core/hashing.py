@@ -49,7 +49,10 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
 
 @cache
 def commit() -> str:
-    """Return the commit of this package's checkout, with ``-dirty`` where tracked files differ; else ``unknown``."""
+    """Return the commit of this package's checkout, with ``-dirty`` where tracked files differ.
+
+    Else ``unknown``.
+    """
     head = _git("rev-parse", "--verify", "HEAD")
     if not head or not _git("ls-files", "--error-unmatch", str(_PACKAGE / "__init__.py")):
         return "unknown"  # installed from a wheel, or in an environment that git does not track
@@ -72,7 +75,8 @@ def _git(*arguments: str) -> str:
 
 
 def format_signature(fields: Mapping[str, str]) -> str:
-    """Return the line that says how a score was made, as in sacrebleu: ``pycocoevalcap:1.2|tok:ptb|refs:5|...``."""
+    """Return the line that says how a score was made, as in sacrebleu:
+    ``pycocoevalcap:1.2|tok:ptb|refs:5|...``."""
     for key, value in fields.items():
         if not key or not value or any(char in key + value for char in "|\n") or ":" in key:
             raise MetricError(f"the signature field {key!r} cannot be {value!r}")

@@ -1,7 +1,8 @@
-"""The logger ``recap``: plain lines on standard error, lines with times and levels in a file, and progress.
+"""The logger ``recap``: plain lines on standard error, lines with times and levels in a file, and
+progress.
 
-A library call logs and prints nothing by itself; the command line and the workflow call `configure`. Standard output
-stays the result of a command.
+A library call logs and prints nothing by itself; the command line and the workflow call
+`configure`. Standard output stays the result of a command.
 """
 
 from __future__ import annotations
@@ -23,23 +24,29 @@ LEVELS = ("debug", "info", "warning", "error")
 VARIABLE = "RECAP_LOG"  # path of the log file, where --log-file does not name one
 FILE_FORMAT = "%(asctime)s %(levelname)-7s %(module)s: %(message)s"
 FILE_ONLY = {"file_only": True}  # as `extra`: the terminal gets this record in another way
-FAILURES_VARIABLE = "RECAP_FAILURES"  # set by the workflow for its jobs: the folder of the reasons why they failed
+FAILURES_VARIABLE = (
+    "RECAP_FAILURES"  # set by the workflow for its jobs: the folder of the reasons why they failed
+)
 # What the workflow prints then; `recap artifacts push` looks for it.
 NOTHING_TO_DO = "Nothing to be done: all requested files are up to date."
 _FIRST_LINE, _SPACING = 10, 30  # seconds: of progress without a terminal
 
 log = logging.getLogger("recap")
-LABELS: dict[str, str] = {}  # name of a run in its paths -> what messages call it until the next `configure`
+LABELS: dict[
+    str, str
+] = {}  # name of a run in its paths -> what messages call it until the next `configure`
 
 
 def configure(level: str = "info", file: Path | None = None) -> None:
-    """Let the logger ``recap`` write to standard error and, if one is named, to a file, in place of earlier ones."""
+    """Let the logger ``recap`` write to standard error and, if one is named, to a file, in place of
+    earlier ones."""
     LABELS.clear()
     for handler in list(log.handlers):
         log.removeHandler(handler)
         handler.close()
     log.setLevel(level.upper())
-    log.propagate = False  # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
+    # MLflow, Alembic and Snakemake set up the root logger, which would print each line again
+    log.propagate = False
     log.addHandler(Terminal())
     file = file or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if file is None:
@@ -55,7 +62,10 @@ def configure(level: str = "info", file: Path | None = None) -> None:
 
 
 class Terminal(logging.StreamHandler[TextIO]):
-    """Writes a plain line per record on whatever standard error is now; a warning begins with ``WARNING:``."""
+    """Writes a plain line per record on whatever standard error is now.
+
+    A warning begins with ``WARNING:``.
+    """
 
     # Tests and `contextlib.redirect_stderr` replace standard error; the base class sets its own.
     stream = property(lambda _: sys.stderr, lambda _self, _stream: None)
@@ -89,17 +99,20 @@ log.addFilter(_show_label)
 
 
 def in_workflow() -> bool:
-    """Return whether this process is a job of a workflow, and so shares the terminal with others."""
+    """Return whether this process is a job of a workflow, and so shares the terminal with
+    others."""
     return FAILURES_VARIABLE in os.environ
 
 
 def failure_file(folder: Path, arguments: Sequence[str]) -> Path:
-    """Return the file for a command's failure, named by the arguments of ``recap``, which both sides know."""
+    """Return the file for a command's failure, named by the arguments of ``recap``, which both
+    sides know."""
     return folder / f"{value_hash(list(arguments))}.txt"
 
 
 def record_failure(reason: str) -> None:
-    """Write why this job of a workflow fails: the workflow prints it beside the job's name, and in its summary."""
+    """Write why this job of a workflow fails: the workflow prints it beside the job's name, and in
+    its summary."""
     if not in_workflow():
         return
     file = failure_file(Path(os.environ[FAILURES_VARIABLE]), sys.argv[1:])
@@ -111,8 +124,11 @@ def record_failure(reason: str) -> None:
         log.error(f"recap: {file}: {error.strerror}")
 
 
-def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None = None) -> Iterable[Item]:
-    """Show a progress bar on a terminal, else a line now and then with what is done and how long the rest will take.
+def progress(
+    items: Iterable[Item], *, name: str, unit: str, total: int | None = None
+) -> Iterable[Item]:
+    """Show a progress bar on a terminal, else a line now and then with what is done and how long
+    the rest will take.
 
     Nothing is shown without a name: whoever works in small pieces shows the progress of the whole.
     """
@@ -122,11 +138,14 @@ def progress(items: Iterable[Item], *, name: str, unit: str, total: int | None =
 
 
 def byte_bar(name: str, *, total: int | None) -> Any:
-    """Return a bar of bytes, or lines in its place, that is moved by ``update`` and ended by ``close``."""
+    """Return a bar of bytes, or lines in its place, that is moved by ``update`` and ended by
+    ``close``."""
     return _bar(None, name, total=total, unit="B", unit_scale=True, unit_divisor=1024)
 
 
-def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str, **options: Any) -> Any:
+def _bar(
+    items: Iterable[Any] | None, name: str, *, total: int | None, unit: str, **options: Any
+) -> Any:
     from tqdm import tqdm
 
     if total is None and hasattr(items, "__len__"):
@@ -135,7 +154,11 @@ def _bar(items: Iterable[Any] | None, name: str, *, total: int | None, unit: str
     # Jobs of a workflow share one terminal, so they print lines, too.
     if sys.stderr.isatty() and not in_workflow():
         return tqdm(items, desc=shown(name), mininterval=0.5, file=sys.stderr, **options)
-    rest = "{n_fmt} of {total_fmt}{unit}, {remaining} left" if total else "{n_fmt}{unit}, {elapsed} so far"
+    rest = (
+        "{n_fmt} of {total_fmt}{unit}, {remaining} left"
+        if total
+        else "{n_fmt}{unit}, {elapsed} so far"
+    )
     options |= {"delay": _FIRST_LINE, "mininterval": _SPACING, "miniters": 1, "leave": False}
     # A name may hold braces, which are tqdm's own marks.
     return tqdm(items, desc=name, bar_format="{desc}: " + rest, file=_Lines(), **options)
@@ -151,9 +174,14 @@ class _Lines(TextIOBase):
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words of two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Return a time in words of two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4
+    h``."""
     whole = round(seconds)
-    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+    for unit, size, smaller, part in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
         if whole >= size:
             rest = whole % size // part
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"

@@ -25,7 +25,9 @@ from recap.core.log import log
 
 LEAST_MEMORY = 4 * 2**30  # bytes; no annotations of COCO take as much
 LOCK_FOLDER = Path(".snakemake/recap")  # in the folder where a workflow runs
-WORKFLOW_VARIABLE = "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
+WORKFLOW_VARIABLE = (
+    "RECAP_WORKFLOW"  # process, machine and lock folder of the workflow that started a job
+)
 SHARED = "RECAP_JOBS_PER_GPU"  # how many of the workflow's jobs share a GPU
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _COPIES = 4  # of a checkpoint: as it is read, by our names, in our order, as it is written
@@ -33,7 +35,8 @@ _NO_GPU = ("", "-1", "NoDevFiles")  # what CUDA and batch systems say for "no GP
 
 
 class GracefulStop:
-    """Within this context, SIGTERM and SIGINT set `received`, at which a loop saves and leaves by `exit`."""
+    """Within this context, SIGTERM and SIGINT set `received`, at which a loop saves and leaves by
+    `exit`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,8 +45,13 @@ class GracefulStop:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
-            self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        if (
+            threading.current_thread() is threading.main_thread()
+        ):  # Python allows handlers only there
+            self._before = {
+                number: signal.signal(number, self._handle)
+                for number in (signal.SIGTERM, signal.SIGINT)
+            }
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,7 +66,8 @@ class GracefulStop:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Run a part that a signal ends at once by SystemExit, also one that was received before it."""
+        """Run a part that a signal ends at once by SystemExit, also one that was received before
+        it."""
         if self.received:
             raise SystemExit(128 + self.received)
         self._interrupts = True
@@ -69,18 +78,26 @@ class GracefulStop:
 
     def exit(self, message: str) -> SystemExit:
         """Log that the job was stopped, with ``message``, and return the exception to raise."""
-        number = self.received or signal.SIGTERM  # another process of the training may have received it
+        number = (
+            self.received or signal.SIGTERM
+        )  # another process of the training may have received it
         log.info(f"{self.name}: stopped by {signal.Signals(number).name}; {message}")
         return SystemExit(128 + number)
 
 
 def lock_workflow(folder: Path) -> bool:
-    """Hold a folder's workflow lock while this process lives; return whether the previous workflow was killed."""
+    """Hold a folder's workflow lock while this process lives.
+
+    Return whether the previous workflow was killed.
+    """
     process = folder / "process"
     folder.mkdir(parents=True, exist_ok=True)
     if not try_lock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)):
         number = process.read_text() if process.exists() else "unknown"
-        raise InUse(f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or stop it")
+        raise InUse(
+            f"{Path.cwd()}: another workflow is running here (process {number}); wait for it, or "
+            "stop it"
+        )
     killed = process.exists()  # a workflow that ends by itself removes it
     process.write_text(str(os.getpid()))
     atexit.register(process.unlink, missing_ok=True)
@@ -89,7 +106,8 @@ def lock_workflow(folder: Path) -> bool:
 
 
 def exit_without_workflow() -> None:
-    """End a job whose workflow was killed before the job's shell could ask to end with it (`ending_with_us`)."""
+    """End a job whose workflow was killed before the job's shell could ask to end with it
+    (`ending_with_us`)."""
     workflow = _workflow()
     if workflow is not None:
         try:
@@ -99,7 +117,10 @@ def exit_without_workflow() -> None:
 
 
 def _workflow() -> tuple[int, Path] | None:
-    """Return process and lock folder of this job's workflow; None if there is none, or Slurm looks after the job."""
+    """Return process and lock folder of this job's workflow.
+
+    None if there is none, or Slurm looks after the job.
+    """
     if WORKFLOW_VARIABLE not in os.environ:
         return None
     number, place, folder = os.environ[WORKFLOW_VARIABLE].split(" ", 2)
@@ -120,14 +141,23 @@ def devices() -> list[str]:
 
 
 def claim(device: str, number: int = 1) -> None:
-    """Take free places on GPUs until this job of a workflow ends, and let torch, not used yet, see these GPUs alone."""
+    """Take free places on GPUs until this job of a workflow ends, and let torch, not used yet, see
+    these GPUs alone."""
     workflow, names = _workflow(), devices()
     if device == "cpu" or workflow is None or not names:
         return
     if number > len(names):
-        raise RecapError(f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower")
-    waits, places = False, names * int(os.environ.get(SHARED, "1"))  # the first of each GPU come first
-    files = [os.open(workflow[1] / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666) for index in range(len(places))]
+        raise RecapError(
+            f"{number} processes want a GPU each, but there are {len(names)}; set `processes` lower"
+        )
+    waits, places = (
+        False,
+        names * int(os.environ.get(SHARED, "1")),
+    )  # the first of each GPU come first
+    files = [
+        os.open(workflow[1] / f"gpu-{index}", os.O_RDWR | os.O_CREAT, 0o666)
+        for index in range(len(places))
+    ]
     taken: dict[str, int] = {}
     while True:
         for name, file in zip(places, files, strict=True):
@@ -138,7 +168,10 @@ def claim(device: str, number: int = 1) -> None:
         while taken:  # all or none, for another job may wait for these and hold the rest
             fcntl.flock(taken.popitem()[1], fcntl.LOCK_UN)
         if not waits:
-            log.info(f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for {number}")
+            log.info(
+                f"all {len(places)} places on GPUs are taken by jobs of this workflow: waiting for "
+                f"{number}"
+            )
         waits = True
         time.sleep(0.5)
     for file in taken.values():
@@ -147,24 +180,35 @@ def claim(device: str, number: int = 1) -> None:
 
 
 def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
-    """Return a command whose process gets SIGTERM when this one ends, however that ends; elsewhere than Linux as is."""
+    """Return a command whose process gets SIGTERM when this one ends, however that ends.
+
+    Elsewhere than Linux as is.
+    """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", *command] if setpriv else list(command)
 
 
 @contextmanager
 def limited_memory(*weights: Path) -> Iterator[None]:
-    """Limit the memory to half of the machine's, and at least to 4 GiB beside what files of weights need.
+    """Limit the memory to half of the machine's, and at least to 4 GiB beside what files of weights
+    need.
 
-    RLIMIT_DATA leaves maps of large stores alone, which RLIMIT_AS would count. Child processes inherit it.
+    RLIMIT_DATA leaves maps of large stores alone, which RLIMIT_AS would count. Child processes
+    inherit it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if not sys.platform.startswith("linux"):
         log.info("files from outside may take any memory: this system has no limit for it")
     elif soft == resource.RLIM_INFINITY:
         half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-        limit = max(half, LEAST_MEMORY + _COPIES * sum(file.stat().st_size for file in weights if file.is_file()))
-        resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+        limit = max(
+            half,
+            LEAST_MEMORY + _COPIES * sum(file.stat().st_size for file in weights if file.is_file()),
+        )
+        resource.setrlimit(
+            resource.RLIMIT_DATA,
+            (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard),
+        )
     try:
         yield
     finally:
@@ -173,9 +217,15 @@ def limited_memory(*weights: Path) -> Iterator[None]:
 
 def out_of_memory(error: BaseException) -> bool:
     """Return whether Python or torch asked for memory that there is not."""
-    return isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
+    return isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(
+        error
+    )
 
 
 def cause(error: BaseException) -> str:
     """Return why a file cannot be read, for a sentence."""
-    return "it needs more memory than a file from outside gets" if out_of_memory(error) else first_line(error)
+    return (
+        "it needs more memory than a file from outside gets"
+        if out_of_memory(error)
+        else first_line(error)
+    )

@@ -1,4 +1,5 @@
-"""Captions that another program made, one per image, from JSON or a table; and texts without pictures.
+"""Captions that another program made, one per image, from JSON or a table; and texts without
+pictures.
 
 An image is named by its id, or by the name of its picture, with or without folders and extension.
 """
@@ -29,18 +30,24 @@ from recap.settings.models import LanguageModel, SceneTexts
 
 MAX_CHARACTERS = 10_000  # of one caption
 _CAPTIONS = ("generatedtext", "text", "pred")  # what else may hold a caption
-# What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it numbers captions.
+# What names an image, in small letters alone. `id` does where nothing else does: in COCO's files it
+# numbers captions.
 _KEYS = ("imageid", "imgid", "file", "filename", "image", "imagename", "imagefile", "imagepath")
 _FORMS = "COCO's results form, a JSON object per line, {id: caption}, or CSV"
-_WHOLE = re.compile(r"(0|-?[1-9][0-9]*)(?:\.0+)?")  # pandas writes 20.0 where an id of the column is missing
-_MARKS = re.compile(r"</?s>|<(?:bos|sos|eos|unk|pad|start|end)>|\[(?:CLS|SEP|UNK|PAD)\]|<\|\w+\|>", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"(0|-?[1-9][0-9]*)(?:\.0+)?"
+)  # pandas writes 20.0 where an id of the column is missing
+_MARKS = re.compile(
+    r"</?s>|<(?:bos|sos|eos|unk|pad|start|end)>|\[(?:CLS|SEP|UNK|PAD)\]|<\|\w+\|>", re.IGNORECASE
+)
 
 
 @limited_memory()
 def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
     """Return a caption for each image of a split: image id -> caption, ids rising.
 
-    Captions of other splits of the data set are left out, which is logged: a file of COCO's val2014 holds three.
+    Captions of other splits of the data set are left out, which is logged: a file of COCO's val2014
+    holds three.
     """
     images, wanted = _Images(corpus), corpus.image_ids(split)
     captions: dict[int, str] = {}
@@ -48,34 +55,54 @@ def read_captions(path: Path, corpus: Corpus, split: str) -> dict[int, str]:
         fields = _fields(entry.items(), where)
         image = images.named(fields, where)
         if image in captions:
-            raise DataError(f"{where}: image {image} has a caption above; give one caption per image")
+            raise DataError(
+                f"{where}: image {image} has a caption above; give one caption per image"
+            )
         if "caption" not in fields:
-            raise DataError(f"{where}: has no caption, only {', '.join(entry):.100}; call its key 'caption'")
+            raise DataError(
+                f"{where}: has no caption, only {', '.join(entry):.100}; call its key 'caption'"
+            )
         value = fields["caption"]
         caption = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if not isinstance(caption, str) or not is_storable(caption) or len(caption) > MAX_CHARACTERS:
+        if (
+            not isinstance(caption, str)
+            or not is_storable(caption)
+            or len(caption) > MAX_CHARACTERS
+        ):
             wrong = f"{value!r:.60}, is no Unicode text of at most {MAX_CHARACTERS:,} characters"
             raise DataError(f"{where}: the caption of image {image}, {wrong}")
         captions[image] = caption
     missing = [image for image in wanted if image not in captions]
     if missing:
         raise DataError(
-            f"{path}: no caption of image {missing[0]} ({len(missing):,} of {len(wanted):,} images of the split "
+            f"{path}: no caption of image {missing[0]} ({len(missing):,} of {len(wanted):,} images "
+            "of the split "
             f"{split!r} have none); scores of a part are not comparable, so add them"
         )
     if len(captions) > len(wanted):
-        log.info(f"{path}: {len(captions) - len(wanted):,} captions of other splits than {split!r} are left out")
+        log.info(
+            f"{path}: {len(captions) - len(wanted):,} captions of other splits than {split!r} are "
+            "left out"
+        )
     captions = {image: captions[image] for image in wanted}
     if wordless := [image for image, caption in captions.items() if not tokenize(caption)]:
-        log.warning(f"{path}: {len(wordless):,} captions without a word count, the first of image {wordless[0]}")
+        log.warning(
+            f"{path}: {len(wordless):,} captions without a word count, the first of image "
+            f"{wordless[0]}"
+        )
     if marked := [caption for caption in captions.values() if _MARKS.search(caption)]:
-        log.warning(f"{path}: {len(marked):,} captions have marks that are words, e.g. {marked[0]!r:.80}; cut them")
+        log.warning(
+            f"{path}: {len(marked):,} captions have marks that are words, e.g. {marked[0]!r:.80}; "
+            "cut them"
+        )
     return captions
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each entry with its place in the file, for messages."""
-    with reading(path, DataError, missing="name the file of captions", damaged="save the file as UTF-8"):
+    with reading(
+        path, DataError, missing="name the file of captions", damaged="save the file as UTF-8"
+    ):
         text = path.read_text(encoding="utf-8-sig")
     if text.lstrip()[:1] not in ("[", "{"):
         rows = csv_rows(path, ",;\t|", skipinitialspace=True)
@@ -86,7 +113,9 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 f"{path}: line 1: the columns must be image_id (or file) and caption, but are "
                 f"{', '.join(columns)[:100]!r}; name them so, or give {_FORMS}"
             )
-        yield from ((f"{path}: line {line}", dict(zip(columns, cells, strict=True))) for line, cells in rows)
+        yield from (
+            (f"{path}: line {line}", dict(zip(columns, cells, strict=True))) for line, cells in rows
+        )
         return
     entries = _json_values(path, text)
     first = entries[0]
@@ -98,7 +127,9 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         entries = [{"image_id": key, "caption": value} for key, value in first.items()]
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
-            raise DataError(f"{path}: entry {number}: {entry!r:.60} has no image_id and caption; give {_FORMS}")
+            raise DataError(
+                f"{path}: entry {number}: {entry!r:.60} has no image_id and caption; give {_FORMS}"
+            )
         yield f"{path}: entry {number}", entry
 
 
@@ -123,7 +154,10 @@ def _json_values(path: Path, text: str) -> list[Any]:
 
 
 def _fields(entry: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:
-    """Return the caption of an entry and what names its image; keys in small letters alone, texts stripped."""
+    """Return the caption of an entry and what names its image.
+
+    Keys in small letters alone, texts stripped.
+    """
     fields: dict[str, Any] = {}
     for key, value in entry:
         name = re.sub(r"[\W_]", "", key).lower()
@@ -138,7 +172,8 @@ def _fields(entry: Iterable[tuple[str, Any]], where: str) -> dict[str, Any]:
 
 
 class _Images:
-    """What may name an image of a corpus: its id, and its pictures' names, also without folders and extension."""
+    """What may name an image of a corpus: its id, and its pictures' names, also without folders and
+    extension."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._dataset = corpus.dataset
@@ -153,17 +188,26 @@ class _Images:
 
     def named(self, fields: Mapping[str, Any], where: str) -> int:
         """Return the image of an entry, on which all that names it must agree."""
-        values = {key: fields[key] for key in _KEYS if fields.get(key) not in (None, "")} or {"id": fields.get("id")}
-        candidates = [self._candidates(str(value), by_id=key.endswith("id")) for key, value in values.items()]
+        values = {key: fields[key] for key in _KEYS if fields.get(key) not in (None, "")} or {
+            "id": fields.get("id")
+        }
+        candidates = [
+            self._candidates(str(value), by_id=key.endswith("id")) for key, value in values.items()
+        ]
         shown = " and ".join(f"{value!r:.60}" for value in values.values())
         if not all(candidates):
             raise DataError(
-                f"{where}: {shown}: no such image in data set {self._dataset!r}; give its number as image_id, or as "
+                f"{where}: {shown}: no such image in data set {self._dataset!r}; give its number "
+                "as image_id, or as "
                 f"file a name like {next(reversed(self._pictures), '')!r}"
             )
         images = set.intersection(*candidates)
         if len(images) != 1:
-            problem = "names several images; add the folder" if images else "are different images; correct one"
+            problem = (
+                "names several images; add the folder"
+                if images
+                else "are different images; correct one"
+            )
             raise DataError(f"{where}: {shown} {problem}")
         return images.pop()
 
@@ -177,7 +221,8 @@ class _Images:
 
 
 def filled_captions(ranked: Mapping[int, Sequence[str]], where: object) -> dict[int, str]:
-    """Return the best caption of each image that is not empty, which a server of captions refuses; else a full stop.
+    """Return the best caption of each image that is not empty, which a server of captions refuses;
+    else a full stop.
 
     `ranked`: image id -> its captions, best first.
     """
@@ -186,7 +231,8 @@ def filled_captions(ranked: Mapping[int, Sequence[str]], where: object) -> dict[
     if changed:
         log.warning(
             f"{where}: {len(changed):,} of {len(ranked):,} captions are empty, of images "
-            f"{', '.join(map(str, changed[:10]))}; the next best caption of the search, or '.', is written instead"
+            f"{', '.join(map(str, changed[:10]))}; the next best caption of the search, or '.', is "
+            "written instead"
         )
     return captions
 
@@ -205,9 +251,15 @@ class Texts:
 
 @limited_memory()
 def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
-    """Return the different texts that a data set does not have, in any split; words as `tokenize` gives them."""
+    """Return the different texts that a data set does not have, in any split.
+
+    Words as `tokenize` gives them.
+    """
     own = {" ".join(tokens) for tokens in Corpus.read(corpus).token_lists()}
-    every = chain(chain.from_iterable(read_texts(inputs / name) for name in spec.texts), _of_scenes(spec.scenes))
+    every = chain(
+        chain.from_iterable(read_texts(inputs / name) for name in spec.texts),
+        _of_scenes(spec.scenes),
+    )
     count, shared, texts = 0, 0, dict[str, None]()  # in order, each once
     for text in every:
         count += 1
@@ -217,12 +269,16 @@ def texts_outside(spec: LanguageModel, *, corpus: Path, inputs: Path) -> Texts:
         elif words:
             texts[words] = None
     if not texts:
-        raise DataError(f"none of {count} texts is left: all are empty or in {corpus}; name other `texts`")
+        raise DataError(
+            f"none of {count} texts is left: all are empty or in {corpus}; name other `texts`"
+        )
     return Texts([text.split() for text in texts], count, shared)
 
 
 def _of_scenes(spec: SceneTexts | None) -> Iterator[str]:
-    for number, scene in enumerate(distinct_scenes(spec.count, spec.max_per_kind, spec.seed) if spec else ()):
+    for number, scene in enumerate(
+        distinct_scenes(spec.count, spec.max_per_kind, spec.seed) if spec else ()
+    ):
         yield from describe(scene, random=generator(spec.seed, "captions", number))  # type: ignore[union-attr]
 
 
@@ -234,12 +290,21 @@ def read_texts(path: Path) -> Iterator[str]:
             try:
                 yield from (str(entry["caption"]) for entry in content["annotations"])
             except (KeyError, TypeError) as error:
-                raise DataError(f"{path}: {name} holds no annotations with captions ({error}); name COCO's") from error
+                raise DataError(
+                    f"{path}: {name} holds no annotations with captions ({error}); name COCO's"
+                ) from error
         return
     if suffix not in (".txt", ".tsv"):
-        raise DataError(f"{path}: texts are read from .txt, .tsv, .json and .zip; rename or convert it")
+        raise DataError(
+            f"{path}: texts are read from .txt, .tsv, .json and .zip; rename or convert it"
+        )
     with (
-        reading(path, DataError, missing="correct `texts` or the inputs folder", damaged="fetch it again"),
+        reading(
+            path,
+            DataError,
+            missing="correct `texts` or the inputs folder",
+            damaged="fetch it again",
+        ),
         (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines,
     ):
         yield from (line.partition("\t")[0] if suffix == ".tsv" else line for line in lines)

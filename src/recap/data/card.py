@@ -1,4 +1,7 @@
-"""The card of a data set: its numbers, its words by part of speech; and what its splits share, which is refused."""
+"""The card of a data set: its numbers, its words by part of speech.
+
+And what its splits share, which is refused.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,25 @@ class Split:
     sample: list[list[str]] = field(default_factory=list)
 
     def row(self) -> list[str]:
-        """Return the numbers of images and captions, and mean, standard deviation and percentiles of the lengths."""
+        """Return the numbers of images and captions, and mean, standard deviation and percentiles
+        of the lengths."""
         lengths = np.array(self.lengths)
         percentiles = np.percentile(lengths, PERCENTILES, method="inverted_cdf").tolist()
         numbers = [f"{lengths.mean():.2f}", f"{lengths.std():.2f}", *map(str, percentiles)]
         return [f"{self.images:,}", f"{len(lengths):,}", *numbers]
 
     def unknown(self, train: Split, threshold: int) -> float:
-        """Return the share of the words that training captions hold fewer than ``threshold`` times."""
+        """Return the share of the words that training captions hold fewer than ``threshold``
+        times."""
         rare = sum(count for word, count in self.words.items() if train.words[word] < threshold)
         return rare / max(1, self.words.total())
 
 
 def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> None:
-    """Write the card of a corpus file as Markdown; ``counts`` says how its reader came to its captions."""
+    """Write the card of a corpus file as Markdown.
+
+    ``counts`` says how its reader came to its captions.
+    """
     table = Corpus.read(corpus)
     splits = count_splits(table)
     train = splits["train"]
@@ -53,7 +61,9 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
     words = []
     for threshold in THRESHOLDS:
         size = sum(count >= threshold for count in train.words.values())
-        unknown = [f"{100 * counted.unknown(train, threshold):.2f} %" for counted in splits.values()]
+        unknown = [
+            f"{100 * counted.unknown(train, threshold):.2f} %" for counted in splits.values()
+        ]
         words.append([str(threshold), f"{size:,}", *unknown])
     percents = [f"{percent} %" for percent in PERCENTILES]
     parts = [f"# Corpus card: {name}\n\nKind `{table.kind}`, source {table.source_sha256[:16]}, "]
@@ -63,10 +73,17 @@ def write_card(*, name: str, corpus: Path, counts: Path | None, out: Path) -> No
         parts.append(f"\n## From the source to the corpus\n\n{counts.read_text(encoding='utf-8')}")
     parts.append("\n## Captions\n\n")
     parts.append(_table(["split", "images", "captions", "mean length", "sd", *percents], lengths))
-    parts.append("\n## Vocabulary\n\nWords of the training captions, and the share of words that become `<unk>`.\n\n")
-    parts.append(_table(["seen at least", "words", *(f"unknown in {split}" for split in splits)], words))
+    parts.append(
+        "\n## Vocabulary\n\nWords of the training captions, and the share of words that become "
+        "`<unk>`.\n\n"
+    )
+    parts.append(
+        _table(["seen at least", "words", *(f"unknown in {split}" for split in splits)], words)
+    )
     parts.append("\n## Parts of speech\n\n")
-    parts.append(f"{len(train.sample):,} training captions, evenly spread. {shares(train.sample)}\n")
+    parts.append(
+        f"{len(train.sample):,} training captions, evenly spread. {shares(train.sample)}\n"
+    )
     write_text(out, "".join(parts))
     checksums.record(out)
 
@@ -83,7 +100,9 @@ def count_splits(corpus: Corpus) -> dict[str, Split]:
             if number % every == 0:
                 counted.sample.append(words)
     if "train" not in splits:
-        raise DataError(f"{corpus.path}: the split 'train' has no captions; correct the annotations")
+        raise DataError(
+            f"{corpus.path}: the split 'train' has no captions; correct the annotations"
+        )
     return splits
 
 
@@ -93,22 +112,28 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def check_overlap(*, corpus: Path, images: Sequence[Path] = ()) -> dict[str, int]:
-    """Return the number of images of each split, if no two splits share a file or (asked for) a picture.
+    """Return the number of images of each split, if no two splits share a file or (asked for) a
+    picture.
 
     With folders or zips of ``images``, equal bytes under two names count as shared, too.
     """
     table = Corpus.read(corpus)
     source = ImageSource(images) if images else None
     split_of = dict(zip(table.image_id.tolist(), table.split.tolist(), strict=True))
-    first_with: dict[object, tuple[str, str]] = {}  # a file, or the hash of a picture -> split and file
+    first_with: dict[
+        object, tuple[str, str]
+    ] = {}  # a file, or the hash of a picture -> split and file
     shared: list[str] = []
-    for image, file in progress(table.files().items(), name="pictures", unit="pictures", total=len(split_of)):
+    for image, file in progress(
+        table.files().items(), name="pictures", unit="pictures", total=len(split_of)
+    ):
         for key in [file, *([hashlib.sha256(source.read(file)).digest()] if source else [])]:
             split, first = first_with.setdefault(key, (split_of[image], file))
             if split != split_of[image]:
                 shared.append(f"{file} ({split_of[image]}) is {first} ({split})")
     if shared:
         raise DataError(
-            f"{corpus}: {len(shared)} pictures are those of another split, first {shared[0]}; take them out of one"
+            f"{corpus}: {len(shared)} pictures are those of another split, first {shared[0]}; take "
+            "them out of one"
         )
     return {split: len(table.image_ids(split)) for split in table.present()}

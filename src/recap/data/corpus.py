@@ -1,6 +1,8 @@
-"""The corpus: one Parquet file per data set, one row per caption; later steps need nothing else of a data set.
+"""The corpus: one Parquet file per data set, one row per caption; later steps need nothing else of
+a data set.
 
-It is written and read row group by row group, so that millions of captions pass through little memory.
+It is written and read row group by row group, so that millions of captions pass through little
+memory.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 
 CORPUS = "corpus.parquet"
 SPLITS = ("train", "val", "test")
-VIEWS = "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
+VIEWS = (
+    "|"  # parts the files of an example that is seen in several pictures: "frontal.png|lateral.png"
+)
 COLUMNS = ("image_id", "file", "split", "caption_id", "caption", "tokens")
 # Rows of a row group: what writer and reader hold at once (about 50 MB of Python objects).
 ROWS = 50_000
@@ -46,7 +50,8 @@ ROWS = 50_000
 class Caption:
     """One caption of one image; ``caption`` is raw, ``tokens`` are its words.
 
-    An example with several views (an X-ray study) is one image, whose ``file`` names them all, separated by VIEWS.
+    An example with several views (an X-ray study) is one image, whose ``file`` names them all,
+    separated by VIEWS.
     """
 
     image_id: int
@@ -67,16 +72,29 @@ class DrawnFrom(NamedTuple):
 
 
 @limited_memory()
-def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path) -> None:
-    """Write ``corpus.parquet`` of a data set, and the products of its kind (images.zip), into the folder ``out``.
+def build_corpus(
+    *, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: Path, out: Path
+) -> None:
+    """Write ``corpus.parquet`` of a data set, and the products of its kind (images.zip), into the
+    folder ``out``.
 
-    All files written are listed in the folder's `SHA256SUMS`. Paths in the spec are relative to ``inputs``.
+    All files written are listed in the folder's `SHA256SUMS`. Paths in the spec are relative to
+    ``inputs``.
     """
     checked: DatasetConfig
-    checked = validate(Dataset, dict(spec), f"datasets/{name}.yaml") if isinstance(spec, Mapping) else spec
+    checked = (
+        validate(Dataset, dict(spec), f"datasets/{name}.yaml")
+        if isinstance(spec, Mapping)
+        else spec
+    )
     read: Reader = resolve(checked.reader)
     captions, source, drawn_from = read(checked, inputs=Path(inputs), out=Path(out), name=name)
-    about: dict[str, Any] = {"dataset": name, "kind": checked.kind, "source_sha256": source, "drawn_from": drawn_from}
+    about: dict[str, Any] = {
+        "dataset": name,
+        "kind": checked.kind,
+        "source_sha256": source,
+        "drawn_from": drawn_from,
+    }
     about |= {"upright": checked.upright, "complete": not isinstance(checked, PicturesAlone)}
     write_corpus(captions, Path(out) / CORPUS, **about)
     checksums.record(*(Path(out) / file for file in (CORPUS, *checked.products)))
@@ -85,9 +103,13 @@ def build_corpus(*, name: str, spec: Mapping[str, Any] | DatasetConfig, inputs: 
 
 
 def warn_of_part(where: str | Path, count: int, whole: int, what: str) -> None:
-    """Say that published data are not whole: a part may be meant, and results from it are not the published ones."""
+    """Say that published data are not whole: a part may be meant, and results from it are not the
+    published ones."""
     if count < whole:
-        log.warning(f"{where}: {count:,} {what} where {whole:,} are published; fetch it again, unless a part is meant")
+        log.warning(
+            f"{where}: {count:,} {what} where {whole:,} are published; fetch it again, unless a "
+            "part is meant"
+        )
 
 
 def write_corpus(
@@ -103,21 +125,25 @@ def write_corpus(
 ) -> None:
     """Write captions as a corpus file, in the order of their ids; equal captions give equal bytes.
 
-    A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise by itself. With
-    ``upright``, pictures are turned by their EXIF data (`pictures_of`). With ``complete``, every caption needs a word,
-    and every split an image.
+    A list is sorted by caption id. Any other iterable is streamed in bounded memory and must rise
+    by itself. With ``upright``, pictures are turned by their EXIF data (`pictures_of`). With
+    ``complete``, every caption needs a word, and every split an image.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = iter(sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions)
+    rows = iter(
+        sorted(captions, key=lambda row: row.caption_id) if isinstance(captions, list) else captions
+    )
     about: dict[str, Any] = {"dataset": dataset, "kind": kind, "source_sha256": source_sha256}
     about |= {"drawn_from": drawn_from} if drawn_from else {}
     about |= {"upright": True} if upright else {}
     images, codes, changed, last = [np.empty(0, np.int64)], [np.empty(0, np.int8)], 0, -1
     with (
         atomic_path(path) as temporary,
-        pq.ParquetWriter(temporary, schema(), compression="zstd", write_page_checksum=True) as writer,
+        pq.ParquetWriter(
+            temporary, schema(), compression="zstd", write_page_checksum=True
+        ) as writer,
     ):
         while group := list(islice(rows, ROWS)):
             for row in group:
@@ -130,7 +156,8 @@ def write_corpus(
                     wrong = f"there is no word in {row.caption!r}"
                 if wrong is not None:
                     raise DataError(
-                        f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: {wrong}; correct the "
+                        f"{dataset}: image id {row.image_id}, caption id {row.caption_id}: "
+                        f"{wrong}; correct the "
                         "annotations"
                     )
                 last = row.caption_id
@@ -138,21 +165,30 @@ def write_corpus(
             images.append(np.array(columns["image_id"], np.int64))
             codes.append(np.array([SPLITS.index(split) for split in columns["split"]], np.int8))
             # A caption stays one line for the tokenizers behind, which read one a line.
-            raw, columns["caption"] = columns["caption"], [one_line(text) for text in columns["caption"]]
+            raw, columns["caption"] = (
+                columns["caption"],
+                [one_line(text) for text in columns["caption"]],
+            )
             changed += sum(map(str.__ne__, raw, columns["caption"]))
-            writer.write_table(pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS)
+            writer.write_table(
+                pa.table(list(columns.values()), schema=schema()), row_group_size=ROWS
+            )
         splits = np.concatenate(codes)
         about["split_hash"] = _split_hash(np.concatenate(images), splits, dataset)
         for code, split in enumerate(SPLITS if complete else ()):
             if code not in splits:
-                raise DataError(f"{dataset}: the split {split!r} has no images; train, val and test each need some")
+                raise DataError(
+                    f"{dataset}: the split {split!r} has no images; train, val and test each need "
+                    "some"
+                )
         writer.add_key_value_metadata({"recap": json.dumps(about, sort_keys=True)})
     if changed:
         log.info(f"{dataset}: line breaks inside {changed} captions became spaces")
 
 
 def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
-    """Return the ``value_hash`` of the sorted pairs of image and split, computed a piece at a time."""
+    """Return the ``value_hash`` of the sorted pairs of image and split, computed a piece at a
+    time."""
     if not len(images):
         raise DataError(f"{dataset}: no captions to write; correct the annotations")
     unique, first = np.unique(images, return_index=True)
@@ -160,10 +196,16 @@ def _split_hash(images: np.ndarray, codes: np.ndarray, dataset: str) -> str:
     twice = images[splits[np.searchsorted(unique, images)] != codes]
     if len(twice):
         both = " and ".join(repr(SPLITS[code]) for code in np.unique(codes[images == twice[0]]))
-        raise DataError(f"{dataset}: image id {twice[0]} is in the splits {both}; take it out of one of them")
+        raise DataError(
+            f"{dataset}: image id {twice[0]} is in the splits {both}; take it out of one of them"
+        )
     digest = hashlib.sha256(b"[")
     for start in range(0, len(unique), ROWS):
-        piece = zip(unique[start : start + ROWS].tolist(), splits[start : start + ROWS].tolist(), strict=True)
+        piece = zip(
+            unique[start : start + ROWS].tolist(),
+            splits[start : start + ROWS].tolist(),
+            strict=True,
+        )
         text = ",".join(f'[{image},"{SPLITS[code]}"]' for image, code in piece)
         digest.update(f"{',' if start else ''}{text}".encode())
     digest.update(b"]")
@@ -191,7 +233,8 @@ class _About:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus(_About):
-    """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are asked for."""
+    """A verified corpus file: ids and splits in memory (17 bytes per row), texts read when they are
+    asked for."""
 
     path: Path
     image_id: np.ndarray  # of each row, int64 [rows]
@@ -223,14 +266,17 @@ class Corpus(_About):
         return np.asarray(SPLITS)[self.codes]
 
     def rows(self, split: str | None = None) -> np.ndarray:
-        """Return the row numbers of a split (all without one), int64, in the order of caption ids."""
+        """Return the row numbers of a split (all without one), int64, in the order of caption
+        ids."""
         if split is None:
             return np.arange(len(self.image_id))
         if split not in SPLITS:
             raise DataError(f"{self.path}: no such split as {split!r}; {nearest(split, SPLITS)}")
         rows = np.flatnonzero(self.codes == SPLITS.index(split))
         if not len(rows):
-            raise DataError(f"{self.path}: the split {split!r} has no images; correct the annotations")
+            raise DataError(
+                f"{self.path}: the split {split!r} has no images; correct the annotations"
+            )
         return rows
 
     def present(self) -> list[str]:
@@ -242,10 +288,13 @@ class Corpus(_About):
         return np.unique(self.image_id[self.rows(split)]).tolist()
 
     def captions(self, split: str | None = None) -> dict[int, list[str]]:
-        """Return the raw captions of each image of a split: image ids rising, captions by caption id."""
+        """Return the raw captions of each image of a split: image ids rising, captions by caption
+        id."""
         rows = self.rows(split)
         captions: dict[int, list[str]] = {image: [] for image in self.image_ids(split)}
-        for image, text in zip(self.image_id[rows].tolist(), self._values("caption", rows), strict=True):
+        for image, text in zip(
+            self.image_id[rows].tolist(), self._values("caption", rows), strict=True
+        ):
             captions[image].append(text)
         return captions
 
@@ -253,14 +302,17 @@ class Corpus(_About):
         """Return the file of each image id, image ids rising."""
         ids, first = np.unique(self.image_id, return_index=True)
         order = np.argsort(first)
-        return dict(sorted(zip(ids[order].tolist(), self._values("file", first[order]), strict=True)))
+        return dict(
+            sorted(zip(ids[order].tolist(), self._values("file", first[order]), strict=True))
+        )
 
     def views(self) -> dict[int, list[str]]:
         """Return the files of each image id, one a view; most data sets have one view."""
         return {image: file.split(VIEWS) for image, file in self.files().items()}
 
     def token_lists(self, split: str | None = None) -> Iterator[list[str]]:
-        """Yield the words of all captions of a split by caption id, in memory that does not grow with their number."""
+        """Yield the words of all captions of a split by caption id, in memory that does not grow
+        with their number."""
         return self._values("tokens", self.rows(split))
 
     def image_ids_of(self, caption_ids: Sequence[int]) -> list[int]:
@@ -269,22 +321,30 @@ class Corpus(_About):
         rows = np.minimum(np.searchsorted(self.caption_id, wanted), len(self.caption_id) - 1)
         unknown = wanted[self.caption_id[rows] != wanted]
         if len(unknown):
-            raise DataError(f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus")
+            raise DataError(
+                f"{self.path}: no caption id {unknown[0]}; make the subset again from this corpus"
+            )
         return self.image_id[rows].tolist()
 
     def column(self, name: str, split: str | None = None) -> pa.ChunkedArray:
         """Return a column of a split as Arrow strings, in the order of caption ids."""
         import pyarrow as pa
 
-        return pa.chunked_array(list(self._chunks(name, self.rows(split))), type=schema().field(name).type)
+        return pa.chunked_array(
+            list(self._chunks(name, self.rows(split))), type=schema().field(name).type
+        )
 
     def _values(self, name: str, rows: np.ndarray) -> Iterator[Any]:
-        """Yield the values of a column in rising rows as Python objects, those of a row group at a time."""
+        """Yield the values of a column in rising rows as Python objects, those of a row group at a
+        time."""
         for chunk in self._chunks(name, rows):
             yield from chunk.to_pylist()
 
     def _chunks(self, name: str, rows: np.ndarray) -> Iterator[pa.Array]:
-        """Yield the values of a column in rising rows; row groups without any of them are not read."""
+        """Yield the values of a column in rising rows.
+
+        Row groups without any of them are not read.
+        """
         with _opened(self.path) as file:
             start = 0
             for number in range(file.num_row_groups):
@@ -296,7 +356,8 @@ class Corpus(_About):
 
 
 def pictures_of(corpus: Path, roots: Sequence[Path]) -> ImageSource:
-    """Return the pictures of a corpus in folders or zips, turned by their EXIF data where its data set says so."""
+    """Return the pictures of a corpus in folders or zips, turned by their EXIF data where its data
+    set says so."""
     with _opened(corpus) as file:
         about = json.loads(file.metadata.metadata[b"recap"])
     return ImageSource(roots, upright=about.get("upright", False))
@@ -304,7 +365,10 @@ def pictures_of(corpus: Path, roots: Sequence[Path]) -> ImageSource:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with its page checksums verified; whatever is wrong with it becomes one sentence."""
+    """Open a Parquet file with its page checksums verified.
+
+    Whatever is wrong with it becomes one sentence.
+    """
     import pyarrow.parquet as pq
 
     again = "delete it and repeat the command that makes it"

@@ -1,4 +1,7 @@
-"""Reference captions for scoring: from a folder, the user's cache or known addresses. No picture is needed."""
+"""Reference captions for scoring: from a folder, the user's cache or known addresses.
+
+No picture is needed.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,11 @@ def cache_folder() -> Path:
 
 
 def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) -> Path:
-    """Return a corpus with the captions of a data set, without pictures where these are files of others.
+    """Return a corpus with the captions of a data set, without pictures where these are files of
+    others.
 
-    The first of these is taken: the corpus of a finished profile; the captions in ``inputs``; those in the user's
-    cache; with ``fetch``, those at the known addresses.
+    The first of these is taken: the corpus of a finished profile; the captions in ``inputs``; those
+    in the user's cache; with ``fetch``, those at the known addresses.
 
     Raises:
         UnknownName: neither ``params`` nor recap itself knows the data set.
@@ -39,7 +43,10 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
     settings: DatasetConfig = load_named(folder, "datasets", dataset).captions_alone()
     finished = sorted(Path("results").glob(f"*/data/{dataset}/{CORPUS}"))
     if len({Corpus.read(path).split_hash for path in finished}) > 1:
-        raise ConfigError(f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with --corpus")
+        raise ConfigError(
+            f"--dataset {dataset}: {' and '.join(map(str, finished))} differ; name one with "
+            "--corpus"
+        )
     if finished:
         return finished[0]
     # A data set's captions are in other files, too: those of `coco` as `coco_plain.yaml` says.
@@ -59,18 +66,22 @@ def references_corpus(dataset: str, *, params: Path, inputs: Path, fetch: bool) 
             log.warning(str(error))
         else:
             return _corpus(dataset, source, cache_folder())
-    files = " or ".join(dict.fromkeys(" with ".join(source.outside_files()) for source in [settings, *known]))
+    files = " or ".join(
+        dict.fromkeys(" with ".join(source.outside_files()) for source in [settings, *known])
+    )
     remedy = "a corpus.parquet with --corpus"
     if known:
         remedy = "try --fetch again later" if fetch else "download them with --fetch"
     raise DataError(
-        f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in {cache_folder()}; give their "
+        f"--dataset {dataset}: its captions ({files}) are neither in {inputs} nor in "
+        f"{cache_folder()}; give their "
         f"folder with --inputs, or {remedy}"
     )
 
 
 def _corpus(dataset: str, source: DatasetConfig, folder: Path) -> Path:
-    """Return the corpus of caption files, which stays in the user's cache as long as these files do not change."""
+    """Return the corpus of caption files, which stays in the user's cache as long as these files do
+    not change."""
     states = [(folder / file).stat() for file in source.outside_files()]
     times = [[state.st_size, state.st_mtime_ns] for state in states]
     key = value_hash([source.model_dump(mode="json"), str(folder.resolve()), times])

@@ -1,4 +1,7 @@
-"""Low-data subsets of a corpus's training captions, nested and drawn by seed; the images and web pictures they need."""
+"""Low-data subsets of a corpus's training captions, nested and drawn by seed.
+
+The images and web pictures they need.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ VALIDATION = "validation"  # the unit of the draw of a validation split
 
 
 def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]:
-    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are, 40 bytes an id."""
+    """Return ids in the order in which they enter growing subsets: by the sha256 of who they are,
+    40 bytes an id."""
     numbers = np.unique(np.fromiter(ids, np.int64))
     start = hashlib.sha256(f"{dataset}/{unit}/{seed}/".encode())
     keys = np.empty((len(numbers), 4), ">u8")
@@ -37,32 +41,48 @@ def rank(ids: Iterable[int], *, dataset: str, unit: str, seed: int) -> list[int]
 
 
 def subset_size(total: int, fraction: float) -> int:
-    """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is written."""
+    """Return how many of ``total`` a fraction is, halves rounded up, exactly as the fraction is
+    written."""
     return int(Fraction(str(fraction)) * total + Fraction(1, 2))
 
 
-def draw_subset(*, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path) -> dict[str, Any]:
-    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed) are nested in larger.
+def draw_subset(
+    *, corpus: Path, name: str, fraction: float, unit: str, seed: int, out: Path
+) -> dict[str, Any]:
+    """Draw training captions and write their ids; smaller fractions of one (dataset, unit, seed)
+    are nested in larger.
 
-    The unit 'pair' draws single captions, 'image' images with all their captions; a fraction of 1 is everything. The
-    JSON has dataset, fraction, unit, seed, caption_ids, image_ids (both rising) and hash.
+    The unit 'pair' draws single captions, 'image' images with all their captions; a fraction of 1
+    is everything. The JSON has dataset, fraction, unit, seed, caption_ids, image_ids (both rising)
+    and hash.
     """
     source = Corpus.read(corpus)
     rows = source.rows("train")
     ids = source.caption_id[rows] if unit == "pair" else source.image_id[rows]
     units = np.unique(ids)
     if source.drawn_from is None or fraction == 1:
-        chosen = rank(units, dataset=source.dataset, unit=unit, seed=seed)[: subset_size(len(units), fraction)]
+        chosen = rank(units, dataset=source.dataset, unit=unit, seed=seed)[
+            : subset_size(len(units), fraction)
+        ]
     else:
         draw = Draw(unit, fraction, seed)
         chosen = first_survivors(units.tolist(), source.drawn_from, draw, dataset=source.dataset)
     if not chosen:
         raise DataError(
-            f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves none; raise it"
+            f"subset {name!r}: a fraction of {fraction} of {len(units)} training {unit}s leaves "
+            "none; raise it"
         )
     rows = rows[np.isin(ids, chosen)]
-    values: dict[str, Any] = {"dataset": source.dataset, "fraction": fraction, "unit": unit, "seed": seed}
-    values |= {"caption_ids": source.caption_id[rows].tolist(), "image_ids": np.unique(source.image_id[rows]).tolist()}
+    values: dict[str, Any] = {
+        "dataset": source.dataset,
+        "fraction": fraction,
+        "unit": unit,
+        "seed": seed,
+    }
+    values |= {
+        "caption_ids": source.caption_id[rows].tolist(),
+        "image_ids": np.unique(source.image_id[rows]).tolist(),
+    }
     values["hash"] = value_hash(values)
     write_json(out, values)
     checksums.record(out)
@@ -75,7 +95,10 @@ def read_subset(path: str | Path) -> dict[str, Any]:
     values: dict[str, Any] = read_json(path, dict[str, Any])
     rest = {key: value for key, value in values.items() if key != "hash"}
     if values.get("hash") != value_hash(rest):
-        raise DamagedData(f"{path}: the ids do not match their hash; delete it and repeat the command that makes it")
+        raise DamagedData(
+            f"{path}: the ids do not match their hash; delete it and repeat the command that makes "
+            "it"
+        )
     return values
 
 
@@ -90,7 +113,10 @@ class Draw:
 
 @dataclass(frozen=True)
 class WebDraws:
-    """The draws from one list of a data set; ``held_out``, ``seed`` and ``survival`` are those of `DrawnFrom`."""
+    """The draws from one list of a data set.
+
+    ``held_out``, ``seed`` and ``survival`` are those of `DrawnFrom`.
+    """
 
     held_out: int
     seed: int
@@ -99,12 +125,16 @@ class WebDraws:
 
 
 def write_wanted(datasets: Mapping[str, WebDraws], *, rows: int, out: Path) -> None:
-    """Write the numbers of all rows of a list that draws of data sets ask for, from 0, one a line, ascending."""
+    """Write the numbers of all rows of a list that draws of data sets ask for, from 0, one a line,
+    ascending."""
     wanted = np.zeros(rows, bool)
     for name, web in datasets.items():
         lines = DrawnFrom(rows, web.held_out, web.seed, web.survival)
         # The draws of one unit and seed are nested: the largest has all rows.
-        largest = {(draw.unit, draw.seed): draw for draw in sorted(web.draws, key=lambda draw: draw.fraction)}
+        largest = {
+            (draw.unit, draw.seed): draw
+            for draw in sorted(web.draws, key=lambda draw: draw.fraction)
+        }
         for draw in (None, *largest.values()):
             wanted[asked(lines, draw, dataset=name)] = True
     _write_numbers(out, np.flatnonzero(wanted))
@@ -115,9 +145,12 @@ def _write_numbers(out: Path, numbers: np.ndarray) -> None:
     checksums.record(out)
 
 
-@lru_cache(maxsize=2)  # the rows of the validation split, which every draw leaves out, and those of the last draw
+@lru_cache(
+    maxsize=2
+)  # the rows of the validation split, which every draw leaves out, and those of the last draw
 def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
-    """Return the rows that are asked for because of a draw, in its order; without one, those for the validation split.
+    """Return the rows that are asked for because of a draw, in its order; without one, those for
+    the validation split.
 
     Rows that are asked for as validation rows are drawn by no training draw.
     """
@@ -129,43 +162,68 @@ def asked(lines: DrawnFrom, draw: Draw | None, *, dataset: str) -> list[int]:
         if draw.fraction == 1:
             return order
     count = _size(lines, draw)
-    # Of so many rows, ``count`` survive but for bad luck: three standard deviations more than the mean.
+    # Of so many rows, ``count`` survive but for bad luck: three standard deviations more than the
+    # mean.
     return order[: math.ceil((count + 3 * math.sqrt(count)) / lines.survival)]
 
 
-def first_survivors(there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str) -> list[int]:
-    """Return the rows of a draw (None: of the validation split): the first of its order that have a picture."""
+def first_survivors(
+    there: Collection[int], lines: DrawnFrom, draw: Draw | None = None, *, dataset: str
+) -> list[int]:
+    """Return the rows of a draw (None: of the validation split): the first of its order that have a
+    picture."""
     order, present = asked(lines, draw, dataset=dataset), frozenset(there)
     count = _size(lines, draw)
     chosen = [row for row in order if row in present][:count]
     if len(chosen) < count:
-        what = "the validation split" if draw is None else f"{draw.fraction:g} of the rows with seed {draw.seed}"
+        what = (
+            "the validation split"
+            if draw is None
+            else f"{draw.fraction:g} of the rows with seed {draw.seed}"
+        )
         raise DataError(
-            f"{dataset}: {len(chosen)} of the {len(order)} rows that are asked for to draw {what} have a picture, "
-            f"{count} are needed; lower `survival` of the data set and run again, which fetches more"
+            f"{dataset}: {len(chosen)} of the {len(order)} rows that are asked for to draw {what} "
+            "have a picture, "
+            f"{count} are needed; lower `survival` of the data set and run again, which fetches "
+            "more"
         )
     return chosen
 
 
 def _size(lines: DrawnFrom, draw: Draw | None) -> int:
-    return lines.held_out if draw is None else subset_size(lines.rows - lines.held_out, draw.fraction)
+    return (
+        lines.held_out if draw is None else subset_size(lines.rows - lines.held_out, draw.fraction)
+    )
 
 
-def write_used(*, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()) -> None:
+def write_used(
+    *, corpora: Sequence[Path], subsets: Sequence[Path], out: Path, parts: Sequence[str] = ()
+) -> None:
     """Write the ids of all images that runs on these subsets read, one a line, ascending.
 
-    All corpora have the same pictures. Of ``parts``, folders such as val2014, all pictures are captioned.
+    All corpora have the same pictures. Of ``parts``, folders such as val2014, all pictures are
+    captioned.
     """
     sources = {corpus.dataset: corpus for corpus in map(Corpus.read, corpora)}
     images = [source.image_id[source.split != "train"] for source in sources.values()]
     for path in subsets:
         drawn = read_subset(path)
         if drawn["dataset"] not in sources:
-            raise DataError(f"{path}: drawn from {drawn['dataset']!r}, whose corpus is not given; add it to --corpus")
-        images.append(np.array(sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"]), np.int64))
+            raise DataError(
+                f"{path}: drawn from {drawn['dataset']!r}, whose corpus is not given; add it to "
+                "--corpus"
+            )
+        images.append(
+            np.array(sources[drawn["dataset"]].image_ids_of(drawn["caption_ids"]), np.int64)
+        )
     folders = tuple(f"{part}/" for part in parts)
     for source in sources.values() if parts else ():
-        images.append(np.array([image for image, file in source.files().items() if file.startswith(folders)], np.int64))
+        images.append(
+            np.array(
+                [image for image, file in source.files().items() if file.startswith(folders)],
+                np.int64,
+            )
+        )
     _write_numbers(out, np.unique(np.concatenate(images)))
 
 

@@ -1,4 +1,7 @@
-"""From captions to words, as Karpathy's files do it; from reports to words and ends of sentences; kinds of words."""
+"""From captions to words, as Karpathy's files do it; from reports to words and ends of sentences.
+
+Kinds of words.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,20 @@ from recap.core.errors import ConfigError
 _APOSTROPHES = re.compile("['\u2019]")
 _WORD = re.compile(r"[^\W_]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_VARIATION_SELECTORS = frozenset("\u180b\u180c\u180d\u180f" + "".join(map(chr, range(0xFE00, 0xFE10))))
-# Exactly what str.splitlines takes for a line's end: one of these in a caption shifts every later caption of a
-# tokeniser that reads one caption per line.
+_VARIATION_SELECTORS = frozenset(
+    "\u180b\u180c\u180d\u180f" + "".join(map(chr, range(0xFE00, 0xFE10)))
+)
+# Exactly what str.splitlines takes for a line's end: one of these in a caption shifts every later
+# caption of a tokeniser that reads one caption per line.
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
 
 
 def tokenize(caption: str) -> list[str]:
     """Return the lower-case words of a caption.
 
-    Apostrophes vanish, every other character that is no letter, mark of a letter or digit (punctuation, emoji, control
-    characters) parts words; this gives the tokens of all 40,000 captions of dataset_flickr8k.json.
+    Apostrophes vanish, every other character that is no letter, mark of a letter or digit
+    (punctuation, emoji, control characters) parts words; this gives the tokens of all 40,000
+    captions of dataset_flickr8k.json.
     """
     if caption.isascii():
         return _WORD.findall(_APOSTROPHES.sub("", caption.lower()))
@@ -36,40 +42,53 @@ def tokenize(caption: str) -> list[str]:
 
 @cache
 def marks() -> str:
-    """Return the combining marks of all scripts, such as the vowels of Hindi, which belong to the letter before."""
+    """Return the combining marks of all scripts, such as the vowels of Hindi, which belong to the
+    letter before."""
     characters = map(chr, range(0x300, 0x20000))
-    return "".join(c for c in characters if unicodedata.category(c) in ("Mn", "Mc") and c not in _VARIATION_SELECTORS)
+    return "".join(
+        c
+        for c in characters
+        if unicodedata.category(c) in ("Mn", "Mc") and c not in _VARIATION_SELECTORS
+    )
 
 
 def clean_tokens(tokens: Sequence[str]) -> list[str]:
-    """Return tokens of a file in lower case, without white space, control characters or empty words in them."""
+    """Return tokens of a file in lower case, without white space, control characters or empty words
+    in them."""
     words = " ".join(tokens).lower().split()
     return [word for part in words for word in ([part] if part.isprintable() else tokenize(part))]
 
 
 def is_storable(text: str) -> bool:
-    """Say whether a text can be written as UTF-8: half of a surrogate pair, which JSON may hold, cannot."""
+    """Say whether a text can be written as UTF-8: half of a surrogate pair, which JSON may hold,
+    cannot."""
     return _SURROGATE.search(text) is None
 
 
 def one_line(caption: str) -> str:
-    """Return the caption with each run of line-break characters turned into one space; all else is kept."""
+    """Return the caption with each run of line-break characters turned into one space.
+
+    All else is kept.
+    """
     return _LINE_BREAKS.sub(" ", caption)
 
 
 STOP = "."  # a word of a report: the end of a sentence
-# "1. Lungs clear. 2. ..." and "1) ...": numbers that count the sentences say nothing of the picture.
+# "1. Lungs clear. 2. ..." and "1) ...": numbers that count the sentences say nothing of the
+# picture.
 _COUNTING = re.compile(r"(?:(?<=^)|(?<=[.:;?!]\s))\d{1,2}[.)]\s+(?=\D)")
 _END = re.compile(r"[.?!]+(?=\s|$)")
 _DECIMAL = re.compile(r"(\d+(?:\.\d+)+)")
 
 
 def tokenize_report(report: str) -> list[str]:
-    """Return the lower-case words of a report, with ``.`` as a separate word at the end of each sentence.
+    """Return the lower-case words of a report, with ``.`` as a separate word at the end of each
+    sentence.
 
-    Numbers that count sentences are dropped, decimal numbers stay whole (``2.5``), all other punctuation parts words
-    and vanishes, and the collection's ``XXXX`` for what was blacked out stays as ``xxxx``. A model can so learn where
-    a sentence ends; the scorers remove the stops again.
+    Numbers that count sentences are dropped, decimal numbers stay whole (``2.5``), all other
+    punctuation parts words and vanishes, and the collection's ``XXXX`` for what was blacked out
+    stays as ``xxxx``. A model can so learn where a sentence ends; the scorers remove the stops
+    again.
     """
     words: list[str] = []
     for sentence in _END.split(_COUNTING.sub("", " ".join(report.split()))):
@@ -87,19 +106,27 @@ TAGGER = "TextBlob's pattern tagger"  # its lexicon and rules come with its pack
 GET = "pip install 'recap[tagger]'"
 # The start of a Penn Treebank tag.
 _KINDS = {
-    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": "adverbs",
-    "IN": "prepositions", "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": "pronouns",
+    "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": (
+        "adverbs"
+    ),
+    "IN": "prepositions", "TO": "prepositions", "DT": "determiners", "PDT": "determiners", "PR": (
+        "pronouns"
+    ),
     "CD": "numbers", "CC": "conjunctions",
 }  # fmt: skip
 _OTHERS, _PUNCTUATION = "others", "punctuation"
 
 
 def shares(token_lists: Sequence[Sequence[str]]) -> str:
-    """Return a sentence and a Markdown list with the share of each kind of word, or how to install the tagger."""
+    """Return a sentence and a Markdown list with the share of each kind of word, or how to install
+    the tagger."""
     try:
         kinds = count_kinds(tag(token_lists))
     except ConfigError:
-        return f"No tagger is installed, so they are not counted: `{GET}`, delete this card and repeat the command."
+        return (
+            f"No tagger is installed, so they are not counted: `{GET}`, delete this card and "
+            "repeat the command."
+        )
     total = max(1, kinds.total())
     rows = [f"- {kind}: {100 * count / total:.1f} %" for kind, count in kinds.most_common()]
     return "\n".join([f"Tagged by {TAGGER}.", "", *rows])
@@ -112,7 +139,9 @@ def tag(token_lists: Iterable[Sequence[str]]) -> list[list[str]]:
     from textblob.en.taggers import PatternTagger
 
     model = PatternTagger()
-    texts = (" ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words)
+    texts = (
+        " ".join("".join(word.split()) or "-" for word in words) for words in token_lists if words
+    )
     return [[tag for _, tag in model.tag(text, tokenize=False)] for text in texts]
 
 

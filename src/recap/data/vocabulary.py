@@ -1,4 +1,5 @@
-"""Vocabularies: words of the training captions, or GPT-2's byte pairs, as ids; captions as ids, in arrays, and back.
+"""Vocabularies: words of the training captions, or GPT-2's byte pairs, as ids; captions as ids, in
+arrays, and back.
 
 This is the only file that knows the `tokenizers` library.
 """
@@ -37,11 +38,14 @@ BANNED = (PAD, BOS, UNK)  # never part of a decoded caption
 
 
 class AnyVocabulary(ABC):
-    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this vocabulary."""
+    """Token ids of captions: 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then the tokens of this
+    vocabulary."""
 
     def __init__(self, tokens: Sequence[Any], rule: Mapping[str, Any], **content: Any) -> None:
         self.rule = dict(rule)  # the settings that it was made by
-        self.max_length: int = self.rule["max_length"]  # captions are cut to this many tokens by `encode`
+        self.max_length: int = self.rule[
+            "max_length"
+        ]  # captions are cut to this many tokens by `encode`
         self.hash = value_hash({"rule": self.rule, **content})  # 16 hex digits
         self._content = content  # words, or the JSON of a tokenizer
         self._tokens = list(tokens)
@@ -59,7 +63,10 @@ class AnyVocabulary(ABC):
         numbers = []
         for number in takewhile(lambda number: number != EOS, map(int, ids)):
             if not 0 <= number < len(self):
-                raise DataError(f"id {number} is not in the vocabulary of {len(self)}; use the one it was trained with")
+                raise DataError(
+                    f"id {number} is not in the vocabulary of {len(self)}; use the one it was "
+                    "trained with"
+                )
             if number not in (PAD, BOS):
                 numbers.append(number)
         parts: list[str] = []
@@ -70,35 +77,52 @@ class AnyVocabulary(ABC):
 
     @abstractmethod
     def text(self, places: list[int]) -> str:
-        """Return the text of tokens that stand side by side, given by their places after the special ones."""
+        """Return the text of tokens that stand side by side, given by their places after the
+        special ones."""
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary as JSON, atomically; the file needs no other."""
-        # The text of a tokenizer is hashed as its library writes it, and saved as the values that it holds.
-        values = {key: json.loads(value) if isinstance(value, str) else value for key, value in self._content.items()}
+        # The text of a tokenizer is hashed as its library writes it, and saved as the values that
+        # it holds.
+        values = {
+            key: json.loads(value) if isinstance(value, str) else value
+            for key, value in self._content.items()
+        }
         write_json(path, {"rule": self.rule, "hash": self.hash, **values})
 
 
 class Vocabulary(AnyVocabulary):
-    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then ``words`` by falling count, equal counts by spelling."""
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk>, then ``words`` by falling count, equal counts by
+    spelling."""
 
     def __init__(self, words: Sequence[str], rule: Mapping[str, Any]) -> None:
         self.words = list(words)
         super().__init__(self.words, rule, words=self.words)
 
     @classmethod
-    def build(cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str) -> Vocabulary:
-        """Count words, in lower case and over whole captions, and keep those seen at least ``min_count`` times."""
+    def build(
+        cls, token_lists: Iterable[Sequence[str]], *, min_count: int, max_length: int, splits: str
+    ) -> Vocabulary:
+        """Count words, in lower case and over whole captions, and keep those seen at least
+        ``min_count`` times."""
         counts = Counter(map(str.lower, chain.from_iterable(token_lists)))
         # A caption that spells "<eos>" must not end itself.
-        words = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
+        words = [
+            word for word, count in counts.items() if count >= min_count and word not in SPECIAL
+        ]
         if not words:
-            raise DataError(f"vocabulary: none of {len(counts)} words is seen {min_count} times; lower min_count")
+            raise DataError(
+                f"vocabulary: none of {len(counts)} words is seen {min_count} times; lower "
+                "min_count"
+            )
         words.sort(key=lambda word: (-counts[word], word))
         return cls(words, {"min_count": min_count, "max_length": max_length, "splits": splits})
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Return the ids of the first ``max_length`` words, UNK for unknown ones; no BOS, no EOS."""
+        """Return the ids of the first ``max_length`` words, UNK for unknown ones.
+
+        No BOS, no EOS.
+        """
         return [self._ids.get(token.lower(), UNK) for token in tokens[: self.max_length]]
 
     def text(self, places: list[int]) -> str:
@@ -109,22 +133,31 @@ class Vocabulary(AnyVocabulary):
 # ---- byte pairs
 
 SPACE = "\u0120"  # as byte pairs spell it
-_EVERY_BYTE = "".join(map(chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)))
+_EVERY_BYTE = "".join(
+    map(
+        chr, (*range(256), *range(0x100, 0x800, 64), *range(0x800, 0xD000, 0x800), 0xE000, 0x10FFFF)
+    )
+)
 # GPT-2's pieces for <pad>, <bos>, <eos> and <unk>, in the order of their ids here.
 SPECIAL_PIECES = ("+=", "<?", "<|endoftext|>", "<|endoftext|>")
 
 
 class BytePairVocabulary(AnyVocabulary):
-    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere, then GPT-2's pieces in their order but for SPECIAL_PIECES.
+    """Ids 0 <pad>, 1 <bos>, 2 <eos>, 3 <unk> as everywhere, then GPT-2's pieces in their order but
+    for SPECIAL_PIECES.
 
-    The special pieces get no second id, so that a tied embedding duplicates no row beside <eos> and <unk>.
+    The special pieces get no second id, so that a tied embedding duplicates no row beside <eos> and
+    <unk>.
     """
 
     def __init__(self, tokenizer: Tokenizer, rule: Mapping[str, Any]) -> None:
         numbers = tokenizer.get_vocab()
         # Before the library writes the tokenizer, which fills a gap number by number.
         if sorted(numbers.values()) != list(range(len(numbers))):
-            raise DataError("byte pairs: the pieces are not numbered from 0 without a gap; take GPT-2's own vocab.json")
+            raise DataError(
+                "byte pairs: the pieces are not numbered from 0 without a gap; take GPT-2's own "
+                "vocab.json"
+            )
         self.tokenizer = tokenizer
         special = {numbers[piece] for piece in SPECIAL_PIECES if piece in numbers}
         self._pieces = [number for number in range(len(numbers)) if number not in special]
@@ -136,36 +169,50 @@ class BytePairVocabulary(AnyVocabulary):
         numbers = self.tokenizer.get_vocab()
         missing = [piece for piece in SPECIAL_PIECES if piece not in numbers]
         if missing:
-            raise DataError(f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its files")
+            raise DataError(
+                f"byte pairs: there is no piece {missing[0]!r}, so they are not GPT-2's; take its "
+                "files"
+            )
         return [*(numbers[piece] for piece in SPECIAL_PIECES), *self._pieces]
 
     @property
     def begins_word(self) -> list[bool]:
-        """Whether each id is a piece that begins a word after the first of a caption, so that a space precedes it."""
+        """Whether each id is a piece that begins a word after the first of a caption, so that a
+        space precedes it."""
         pieces = (str(self.tokenizer.id_to_token(number)) for number in self._pieces)
         return [False] * len(SPECIAL) + [piece.startswith(SPACE) for piece in pieces]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS, no EOS.
+        """Return the ids of the pieces of all words, in lower case and separated by spaces; no BOS,
+        no EOS.
 
-        Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the length. (Cut at
-        the number of words, captions whose words have several pieces lose their end.) More than
-        ``max_length`` pieces are cut between two words.
+        Whoever adds EOS does so after the last piece: the number of pieces, not of words, is the
+        length. (Cut at the number of words, captions whose words have several pieces lose their
+        end.) More than ``max_length`` pieces are cut between two words.
         """
         pieces = self.tokenizer.encode(" ".join(tokens).lower(), add_special_tokens=False)
         end = len(pieces.ids)
         if end > self.max_length:
-            starts = [place for place in range(1, self.max_length + 1) if pieces.tokens[place].startswith(SPACE)]
+            starts = [
+                place
+                for place in range(1, self.max_length + 1)
+                if pieces.tokens[place].startswith(SPACE)
+            ]
             end = starts[-1] if starts else self.max_length
         return [self._ids.get(number, UNK) for number in pieces.ids[:end]]
 
     def text(self, places: list[int]) -> str:
         """Return the pieces as they spell each other."""
-        return str(self.tokenizer.decode([self._pieces[place] for place in places], skip_special_tokens=False))
+        return str(
+            self.tokenizer.decode(
+                [self._pieces[place] for place in places], skip_special_tokens=False
+            )
+        )
 
 
 def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVocabulary:
-    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or ``hub:<name>@<commit>``."""
+    """Load byte pairs from a folder with vocab.json and merges.txt, a tokenizer.json, or
+    ``hub:<name>@<commit>``."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     rule = BytePairRule(kind="bpe", tokenizer=source, max_length=max_length)
@@ -173,7 +220,8 @@ def load_byte_pairs(source: str, *, inputs: Path, max_length: int) -> BytePairVo
     for file in files:
         if not file.is_file():
             raise MissingData(
-                f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, or say "
+                f"{file}: no such file; fetch GPT-2's vocab.json and merges.txt into one folder, "
+                "or say "
                 "`tokenizer: hub:openai-community/gpt2@COMMIT`"
             )
     if len(files) == 2:
@@ -194,7 +242,9 @@ def _of_json(content: bytes, path: str | Path) -> Tokenizer:
     with _one_sentence(path):
         model = json.loads(content)["model"]
         affixes = model.get("continuing_subword_prefix"), model.get("end_of_word_suffix")
-        if model.get("type", "BPE") != "BPE" or any(affixes):  # the library's earlier versions do not write a type
+        if model.get("type", "BPE") != "BPE" or any(
+            affixes
+        ):  # the library's earlier versions do not write a type
             raise ValueError("its pieces are not joined as GPT-2's are")
         tokenizer = Tokenizer.from_buffer(content)
         tokenizer.no_truncation()
@@ -205,13 +255,16 @@ def _of_json(content: bytes, path: str | Path) -> Tokenizer:
 
 @contextmanager
 def _one_sentence(path: str | Path) -> Iterator[None]:
-    """Turn whatever the library raises into one sentence: plain exceptions, and panics, which are none."""
+    """Turn whatever the library raises into one sentence: plain exceptions, and panics, which are
+    none."""
     try:
         yield
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise DataError(f"{path}: holds no byte pairs ({first_line(error)}); fetch or make the file again") from error
+        raise DataError(
+            f"{path}: holds no byte pairs ({first_line(error)}); fetch or make the file again"
+        ) from error
 
 
 def _from_hub(name: str) -> Path:
@@ -223,7 +276,8 @@ def _from_hub(name: str) -> Path:
         return Path(hf_hub_download(repository, "tokenizer.json", revision=revision or None))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
         raise DataError(
-            f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a folder with vocab.json "
+            f"{HUB}{name}: cannot be fetched ({first_line(error)}); without a network, name a "
+            "folder with vocab.json "
             "and merges.txt"
         ) from error
 
@@ -232,12 +286,20 @@ def _from_hub(name: str) -> Path:
 
 
 class CaptionIds(Mapping[int, list[list[int]]]):
-    """Image id -> token ids of each caption; image ids rise, the captions of an image are in the order given."""
+    """Image id -> token ids of each caption.
 
-    def __init__(self, image_ids: Ints, first: Ints, starts: Ints, tokens: NDArray[np.int32]) -> None:
+    Image ids rise, the captions of an image are in the order given.
+    """
+
+    def __init__(
+        self, image_ids: Ints, first: Ints, starts: Ints, tokens: NDArray[np.int32]
+    ) -> None:
         self.image_ids = image_ids  # rising [I]
-        self.first = first  # place of each image's first caption, and the number of captions [I + 1]
-        self.starts = starts  # place in `tokens` of each caption's first token, and the number of tokens [R + 1]
+        self.first = (
+            first  # place of each image's first caption, and the number of captions [I + 1]
+        )
+        # place in `tokens` of each caption's first token, and the number of tokens [R + 1]
+        self.starts = starts
         self.tokens = tokens  # ids of all captions, one after the other, int32 [N]
 
     @classmethod
@@ -253,7 +315,9 @@ class CaptionIds(Mapping[int, list[list[int]]]):
         return cls(np.array(ids, np.int64), _starts(counts), _starts(lengths), tokens)
 
     @classmethod
-    def by_image(cls, image_of: Ints, lengths: Ints, tokens: NDArray[np.int32], rows: Ints) -> CaptionIds:
+    def by_image(
+        cls, image_of: Ints, lengths: Ints, tokens: NDArray[np.int32], rows: Ints
+    ) -> CaptionIds:
         """Sort some rows of captions, given by image [R], length [R] and tokens [N], by image."""
         rows = rows[np.argsort(image_of[rows], kind="stable")]
         image_ids, counts = np.unique(image_of[rows], return_counts=True)
@@ -264,7 +328,9 @@ class CaptionIds(Mapping[int, list[list[int]]]):
     def __getitem__(self, image: int) -> list[list[int]]:
         (place,) = self.places([image]).tolist()
         bounds = self.starts[self.first[place] : self.first[place + 1] + 1].tolist()
-        return [self.tokens[low:high].tolist() for low, high in zip(bounds, bounds[1:], strict=False)]
+        return [
+            self.tokens[low:high].tolist() for low, high in zip(bounds, bounds[1:], strict=False)
+        ]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.image_ids.tolist())
@@ -284,7 +350,9 @@ class CaptionIds(Mapping[int, list[list[int]]]):
     def ended(self, token: int) -> CaptionIds:
         """Return the captions with a token after the last of each."""
         tokens = np.insert(self.tokens, self.starts[1:], token)
-        return CaptionIds(self.image_ids, self.first, self.starts + np.arange(len(self.starts)), tokens)
+        return CaptionIds(
+            self.image_ids, self.first, self.starts + np.arange(len(self.starts)), tokens
+        )
 
     def flat(self, rows: Ints) -> tuple[Ints, NDArray[np.int32]]:
         """Return the lengths [R] and tokens [N] of some captions, given by row."""
@@ -293,7 +361,8 @@ class CaptionIds(Mapping[int, list[list[int]]]):
 
 
 def padded(lengths: Ints, tokens: NDArray[np.integer], *, longest: int) -> Ints:
-    """Return captions, given by length [R] and tokens [N], as [R, longest] with zeros after their tokens."""
+    """Return captions, given by length [R] and tokens [N], as [R, longest] with zeros after their
+    tokens."""
     captions = np.zeros((len(lengths), longest), np.int64)
     captions[np.arange(longest) < lengths[:, None]] = tokens
     return captions
@@ -329,25 +398,39 @@ def load_vocabulary(path: str | Path) -> AnyVocabulary:
     saved: _Saved = read_json(path, _Saved)
     rule, words = saved.rule.model_dump(), saved.words or []
     if isinstance(saved.rule, BytePairRule):
-        vocabulary: AnyVocabulary = BytePairVocabulary(_of_json(json.dumps(saved.tokenizer).encode(), path), rule)
+        vocabulary: AnyVocabulary = BytePairVocabulary(
+            _of_json(json.dumps(saved.tokenizer).encode(), path), rule
+        )
     else:
         vocabulary = Vocabulary(words, rule)
     if vocabulary.hash != saved.hash or len(set(words)) < len(words):
-        raise DamagedData(f"{path}: its tokens do not match their hash; delete it and repeat the command that makes it")
+        raise DamagedData(
+            f"{path}: its tokens do not match their hash; delete it and repeat the command that "
+            "makes it"
+        )
     return vocabulary
 
 
 def build_vocabulary(
-    *, corpus: Path, rule: Mapping[str, Any] | VocabularyRule | BytePairRule, inputs: Path, out: Path
+    *,
+    corpus: Path,
+    rule: Mapping[str, Any] | VocabularyRule | BytePairRule,
+    inputs: Path,
+    out: Path,
 ) -> AnyVocabulary:
-    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return it."""
-    rule = validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
+    """Build the vocabulary of a corpus file by a data set's rule, write it to ``out`` and return
+    it."""
+    rule = (
+        validate(VocabularyConfig, dict(rule), "vocabulary") if isinstance(rule, Mapping) else rule
+    )
     vocabulary: AnyVocabulary
     if isinstance(rule, BytePairRule):
         vocabulary = load_byte_pairs(rule.tokenizer, inputs=inputs, max_length=rule.max_length)
     else:
         tokens = Corpus.read(corpus).token_lists(None if rule.splits == "all" else rule.splits)
-        vocabulary = Vocabulary.build(tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits)
+        vocabulary = Vocabulary.build(
+            tokens, min_count=rule.min_count, max_length=rule.max_length, splits=rule.splits
+        )
     vocabulary.save(out)
     checksums.record(out)
     return vocabulary

@@ -1,4 +1,5 @@
-"""Beam search over all images and beams of a batch at once, in two forms, and in groups that avoid each other's tokens.
+"""Beam search over all images and beams of a batch at once, in two forms, and in groups that avoid
+each other's tokens.
 
 `search` takes the form that the settings name.
 """
@@ -34,21 +35,27 @@ class Beams:
 
 @torch.no_grad()
 def beam_search(
-    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+    step: Step[S],
+    state: S,
+    batch: DecodingBatch,
+    settings: DecodingSettings,
+    bad_endings: Sequence[int] = (),
 ) -> Beams:
     """Find the most probable captions of each image; `search` also knows diverse groups.
 
-    A finished caption stays among the candidates with its score; an image leaves the batch when all its beams are
-    finished, so its result does not depend on its neighbors. Beams are compared by summed log-probability while the
-    search runs; the final order divides by length ** `length_penalty` (the end token counts).
+    A finished caption stays among the candidates with its score; an image leaves the batch when all
+    its beams are finished, so its result does not depend on its neighbors. Beams are compared by
+    summed log-probability while the search runs; the final order divides by length **
+    `length_penalty` (the end token counts).
 
-    With `finished: set_aside`, as in ImageCaptioning.pytorch, a beam that ends, or is as long as allowed, joins the
-    finished captions of its image; its place is taken by the next best open caption at the next token. The K best
-    finished captions are the result, so that open captions never push one out. An image leaves the batch when no open
-    caption can become better than its K best.
+    With `finished: set_aside`, as in ImageCaptioning.pytorch, a beam that ends, or is as long as
+    allowed, joins the finished captions of its image; its place is taken by the next best open
+    caption at the next token. The K best finished captions are the result, so that open captions
+    never push one out. An image leaves the batch when no open caption can become better than its K
+    best.
 
-    `state` is that of B images before the first token, with one beam each; `bad_endings` are the ids of the words of
-    `settings.rules.bad_endings`.
+    `state` is that of B images before the first token, with one beam each; `bad_endings` are the
+    ids of the words of `settings.rules.bad_endings`.
     """
     images, device, beam, longest = batch.images, batch.device, settings.beam, settings.max_length
     results = torch.full((images, beam, longest), batch.pad, dtype=torch.long, device=device)
@@ -56,15 +63,23 @@ def beam_search(
     scores = sums.clone()  # what captions that were set aside are ranked by
     active = torch.arange(images, device=device)  # images still searched
     tokens = torch.full((images, 1), batch.bos, dtype=torch.long, device=device)
-    total = torch.zeros(images, 1, device=device)  # summed log-probability of each beam, -inf: it has been set aside
-    done = torch.zeros(images, 1, dtype=torch.bool, device=device)  # ended, and still among the candidates
+    total = torch.zeros(
+        images, 1, device=device
+    )  # summed log-probability of each beam, -inf: it has been set aside
+    done = torch.zeros(
+        images, 1, dtype=torch.bool, device=device
+    )  # ended, and still among the candidates
     history = torch.empty(images, 1, 0, dtype=torch.long, device=device)
     for length in range(1, longest + 1):
         log_probabilities, state = step(tokens, state)  # [B', K', V]
         sums, scores = sums.to(log_probabilities.dtype), scores.to(log_probabilities.dtype)
-        allowed = forbid(settings.rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings)
+        allowed = forbid(
+            settings.rules, history, log_probabilities, eos=batch.eos, bad_endings=bad_endings
+        )
         total, beams, tokens = extend(total, done, allowed, beam=beam, pad=batch.pad)
-        history = torch.cat([history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2)
+        history = torch.cat(
+            [history.gather(1, beams[..., None].expand(-1, -1, length - 1)), tokens[..., None]], 2
+        )
         if settings.finished == "set_aside":
             done = torch.zeros_like(total, dtype=torch.bool)
             ended = (tokens == batch.eos) | (length == longest)
@@ -104,25 +119,33 @@ def beam_search(
 def extend(
     total: Tensor, done: Tensor, log_probabilities: Tensor, *, beam: int, pad: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Choose the best continuations: totals [B, K], the beams they continue [B, K] and their tokens [B, K]."""
+    """Choose the best continuations: totals [B, K], the beams they continue [B, K] and their tokens
+    [B, K]."""
     size = log_probabilities.shape[-1]
     if beam > size:
         raise ConfigError(
-            f"a beam of {beam} is wider than the vocabulary of {size} tokens; lower `beam`, in training "
+            f"a beam of {beam} is wider than the vocabulary of {size} tokens; lower `beam`, in "
+            "training "
             "`validation_beam` or `samples`"
         )
-    best, tokens = log_probabilities.topk(beam, dim=-1)  # [B, K', K]: no beam has more than K of the best K
+    best, tokens = log_probabilities.topk(
+        beam, dim=-1
+    )  # [B, K', K]: no beam has more than K of the best K
     # A finished beam has one continuation: padding, at no cost.
     only = torch.full_like(best[:1, :1], -torch.inf)
     only[..., 0] = 0.0
-    best, tokens = torch.where(done[..., None], only, best), tokens.masked_fill(done[..., None], pad)
+    best, tokens = (
+        torch.where(done[..., None], only, best),
+        tokens.masked_fill(done[..., None], pad),
+    )
     total, flat = (total[..., None] + best).flatten(1).topk(beam, dim=1)
     return total, flat // beam, tokens.flatten(1).gather(1, flat)
 
 
 @dataclass
 class _PenalizedState:
-    """A model's state, the images that are left of the batch, and the position of the next token."""
+    """A model's state, the images that are left of the batch, and the position of the next
+    token."""
 
     inner: Any
     images: Tensor
@@ -136,7 +159,11 @@ class _PenalizedState:
 
 
 def search(
-    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+    step: Step[S],
+    state: S,
+    batch: DecodingBatch,
+    settings: DecodingSettings,
+    bad_endings: Sequence[int] = (),
 ) -> Beams:
     """Search as the settings say, with one group of beams or diverse groups; see `beam_search`."""
     find = diverse_beam_search if settings.rules.groups > 1 else beam_search
@@ -145,13 +172,19 @@ def search(
 
 @torch.no_grad()
 def diverse_beam_search(
-    step: Step[S], state: S, batch: DecodingBatch, settings: DecodingSettings, bad_endings: Sequence[int] = ()
+    step: Step[S],
+    state: S,
+    batch: DecodingBatch,
+    settings: DecodingSettings,
+    bad_endings: Sequence[int] = (),
 ) -> Beams:
-    """Search in groups that share the beams; a token of earlier groups costs `diversity` nats at its position.
+    """Search in groups that share the beams; a token of earlier groups costs `diversity` nats at
+    its position.
 
-    The penalty counts how often the groups before chose the token at this position (Hamming diversity); groups run one
-    after the other to the end, so a group sees the captions that the earlier ones finally chose. `rules.groups` divides
-    `beam`; scores and log-probabilities hold the penalty. Arguments: `beam_search`.
+    The penalty counts how often the groups before chose the token at this position (Hamming
+    diversity); groups run one after the other to the end, so a group sees the captions that the
+    earlier ones finally chose. `rules.groups` divides `beam`; scores and log-probabilities hold the
+    penalty. Arguments: `beam_search`.
     """
     groups, strength = settings.rules.groups, settings.rules.diversity
     of_a_group = settings.model_copy(update={"beam": settings.beam // groups})
@@ -161,7 +194,9 @@ def diverse_beam_search(
         log_probabilities, inner = step(tokens, here.inner)
         if found:
             # [B', earlier beams]: the tokens of earlier groups at this position
-            earlier = torch.cat([group.tokens[:, :, here.position] for group in found], 1)[here.images]
+            earlier = torch.cat([group.tokens[:, :, here.position] for group in found], 1)[
+                here.images
+            ]
             counts = torch.zeros_like(log_probabilities[:, 0]).scatter_add_(
                 1, earlier, (earlier != batch.pad).to(log_probabilities.dtype)
             )

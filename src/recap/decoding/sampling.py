@@ -21,12 +21,14 @@ def sample(
 ) -> Tensor:
     """Draw S captions of each image independently (multinomial sampling, torch's global generator).
 
-    With `top_p` only from the most probable tokens that together have at least this probability (Holtzman et al. 2020).
-    With `greedy` one more caption takes the most probable token at every position: the baseline of self-critical
-    training then costs one more row in each step and no separate decoding.
+    With `top_p` only from the most probable tokens that together have at least this probability
+    (Holtzman et al. 2020). With `greedy` one more caption takes the most probable token at every
+    position: the baseline of self-critical training then costs one more row in each step and no
+    separate decoding.
 
     Returns:
-        Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1, max_length], it last.
+        Tokens [B, S, max_length] without <bos>, padded after <eos>; with `greedy` [B, S + 1,
+        max_length], it last.
     """
     images, captions, device = batch.images, samples + greedy, batch.device
     state = state.reorder(torch.zeros(images, captions, dtype=torch.long, device=device))
@@ -37,7 +39,9 @@ def sample(
     for position in range(max_length):
         log_probabilities, state = step(tokens, state)
         drawn = draw(nucleus(log_probabilities[:, :samples], top_p))
-        tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(done, batch.pad)
+        tokens = torch.cat([drawn, log_probabilities[:, samples:].argmax(-1)], 1).masked_fill(
+            done, batch.pad
+        )
         results[active, :, position] = tokens
         done = done | (tokens == batch.eos)
         finished = done.all(1)
@@ -51,9 +55,17 @@ def sample(
 
 
 def sample_one(
-    step: Step[S], state: S, batch: DecodingBatch, *, max_length: int, samples: int, temperature: float, seed: int
+    step: Step[S],
+    state: S,
+    batch: DecodingBatch,
+    *,
+    max_length: int,
+    samples: int,
+    temperature: float,
+    seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """Draw S captions of one image as `sample` does, from the softmax of log-probabilities / temperature.
+    """Draw S captions of one image as `sample` does, from the softmax of log-probabilities /
+    temperature.
 
     Torch's global generator stays as it was: draws depend on `seed` alone.
 
@@ -76,7 +88,10 @@ def sample_one(
 
 
 def nucleus(log_probabilities: Tensor, top_p: float) -> Tensor:
-    """Keep the fewest most probable tokens whose probabilities sum to at least `top_p`; the others get -inf."""
+    """Keep the fewest most probable tokens whose probabilities sum to at least `top_p`.
+
+    The others get -inf.
+    """
     if top_p >= 1:
         return log_probabilities
     ordered, tokens = log_probabilities.sort(dim=-1, descending=True)
@@ -92,7 +107,8 @@ def within(log_probabilities: Tensor, kept: Tensor) -> Tensor:
 
 
 def draw(log_probabilities: Tensor) -> Tensor:
-    """Draw one token of each distribution [..., V] by inverse transform: one random number per row, not per token."""
+    """Draw one token of each distribution [..., V] by inverse transform: one random number per row,
+    not per token."""
     cdf = log_probabilities.exp().cumsum(-1)
     total = cdf[..., -1:]
     u = torch.rand(total.shape, device=total.device, dtype=total.dtype) * total

@@ -1,4 +1,7 @@
-"""What decoding needs of a model, a batch and a vocabulary; banned tokens; rules on which may come next."""
+"""What decoding needs of a model, a batch and a vocabulary; banned tokens.
+
+Rules on which may come next.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,23 @@ class NonFiniteLogits(TrainingError):
 
     def __init__(self, position: int, images: list[int]) -> None:
         super().__init__(
-            f"the model gave a log-probability that is NaN, at token {position}; its weights are of no use"
+            f"the model gave a log-probability that is NaN, at token {position}; its weights are "
+            "of no use"
         )
-        self.position, self.images = position, images  # tokens counted from 1; images by their index in the batch
+        self.position, self.images = (
+            position,
+            images,
+        )  # tokens counted from 1; images by their index in the batch
 
 
-def any_leave(finished: Tensor, log_probabilities: Tensor, images: Tensor, position: int, *, together: bool) -> bool:
-    """Return whether images leave the batch, [B'], and refuse NaN in [B', C, V]: one wait for a GPU a token.
+def any_leave(
+    finished: Tensor, log_probabilities: Tensor, images: Tensor, position: int, *, together: bool
+) -> bool:
+    """Return whether images leave the batch, [B'], and refuse NaN in [B', C, V]: one wait for a GPU
+    a token.
 
-    Each leaves once it is finished, or all `together`; `images` [B'] are the indices of the rows in the batch.
+    Each leaves once it is finished, or all `together`; `images` [B'] are the indices of the rows in
+    the batch.
     """
     bad = log_probabilities.amax((1, 2)).isnan()  # the largest of numbers and NaN is NaN
     lost, leave = torch.stack([bad.any(), finished.all() if together else finished.any()]).tolist()
@@ -52,7 +63,8 @@ def any_leave(finished: Tensor, log_probabilities: Tensor, images: Tensor, posit
 
 
 def ban_tokens(scores: Tensor, banned: Sequence[int]) -> Tensor:
-    """Return the distribution [..., V] of scores or log-probabilities given that no token of `banned` comes next."""
+    """Return the distribution [..., V] of scores or log-probabilities given that no token of
+    `banned` comes next."""
     return scores.index_fill(-1, _ids(tuple(banned), scores.device), -torch.inf).log_softmax(-1)
 
 
@@ -80,16 +92,24 @@ class DecodingBatch:
     eos: int
     pad: int
     device: torch.device  #: where the tokens are
-    together: bool = False  #: whether images leave all at once, so that a step's shapes are those of its position
+    #: whether images leave all at once, so that a step's shapes are those of its position
+    together: bool = False
 
 
 def forbid(
-    rules: DecodingRules, tokens: Tensor, log_probabilities: Tensor, *, eos: int, bad_endings: Sequence[int]
+    rules: DecodingRules,
+    tokens: Tensor,
+    log_probabilities: Tensor,
+    *,
+    eos: int,
+    bad_endings: Sequence[int],
 ) -> Tensor:
-    """Give -inf to the tokens that may not follow; a beam for which no token is left keeps its probabilities.
+    """Give -inf to the tokens that may not follow; a beam for which no token is left keeps its
+    probabilities.
 
-    Tokens so far [B, K, t], log-probabilities [B, K, V]; nothing is normalized again: scores stay the model's own.
-    `bad_endings` are ids of the words that a caption may not end on ("a", "with", ...).
+    Tokens so far [B, K, t], log-probabilities [B, K, V]; nothing is normalized again: scores stay
+    the model's own. `bad_endings` are ids of the words that a caption may not end on ("a", "with",
+    ...).
     """
     n, length = rules.no_repeated_ngram, tokens.shape[-1]
     if not (n or rules.no_immediate_repeat or bad_endings):

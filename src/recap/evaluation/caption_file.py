@@ -14,13 +14,19 @@ from recap.settings.metrics import FEW_IMAGES
 from recap.settings.recipes import OutsideCaptions
 
 
-def score_file(*, captions: Path, corpus: Path, split: str, metrics: Sequence[str], out: Path) -> Scores:
-    """Write what an evaluation writes of a file's captions; the signature has their hash in place of the search."""
+def score_file(
+    *, captions: Path, corpus: Path, split: str, metrics: Sequence[str], out: Path
+) -> Scores:
+    """Write what an evaluation writes of a file's captions.
+
+    The signature has their hash in place of the search.
+    """
     table = Corpus.read(corpus)
     hypotheses = read_captions(captions, table, split)
     if "CIDEr" in metrics and len(hypotheses) < FEW_IMAGES:
         log.warning(
-            f"{captions}: CIDEr weighs words by how many of the scored images have them; of {len(hypotheses)} images, "
+            f"{captions}: CIDEr weighs words by how many of the scored images have them; of "
+            f"{len(hypotheses)} images, "
             f"fewer than {FEW_IMAGES}, its value means little"
         )
     return evaluate_captions(

@@ -1,12 +1,15 @@
-"""CLIPScore and RefCLIPScore: how near captions are to the picture, and to the references, in CLIP's space.
+"""CLIPScore and RefCLIPScore: how near captions are to the picture, and to the references, in
+CLIP's space.
 
-Hessel et al. 2021, "CLIPScore: A Reference-free Evaluation Metric for Image Captioning". With a caption c, the
-references R of its image and the picture v, each encoded by CLIP, and texts after the words "A photo depicts":
+Hessel et al. 2021, "CLIPScore: A Reference-free Evaluation Metric for Image Captioning". With a
+caption c, the references R of its image and the picture v, each encoded by CLIP, and texts after
+the words "A photo depicts":
 
     CLIPScore(c, v) = 2.5 max(cos(c, v), 0)
     RefCLIPScore(c, R, v) = harmonic mean of CLIPScore(c, v) and max(max_{r in R} cos(c, r), 0)
 
-The paper takes CLIP's ViT-B/32. recap has no weights: ``RECAP_CLIP`` names a folder of a CLIP in transformers' form.
+The paper takes CLIP's ViT-B/32. recap has no weights: ``RECAP_CLIP`` names a folder of a CLIP in
+transformers' form.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ _BATCH = 32  # images at a time
 
 
 class ClipScore(Metric):
-    """Mean of each score; pictures are those given, else of ``RECAP_CLIP_IMAGES``, else those beside the corpus."""
+    """Mean of each score; pictures are those given, else of ``RECAP_CLIP_IMAGES``, else those
+    beside the corpus."""
 
     names: ClassVar[tuple[str, ...]] = ("CLIPScore", "RefCLIPScore")
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset({"pictures"})
@@ -46,7 +50,8 @@ class ClipScore(Metric):
     _sha256 = ""  # of the weights, once they are read
 
     def version(self) -> dict[str, str]:
-        """Return the beginning of the sha256 of the weights: scores of other weights are not compared."""
+        """Return the beginning of the sha256 of the weights: scores of other weights are not
+        compared."""
         return {"clip": self._sha256[:8]}
 
     def score(self, captions: Captions) -> Result:
@@ -54,25 +59,39 @@ class ClipScore(Metric):
         folder = os.environ.get(FOLDER)
         if not folder or not (Path(folder) / TENSORS).is_file():
             lack = f"is {folder}, which has no {TENSORS}" if folder else "is not set"
-            where = f"a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
+            where = (
+                f"a folder with config.json, {TENSORS}, the tokenizer and preprocessor_config.json"
+            )
             raise MetricError(f"CLIPScore needs a CLIP, and {FOLDER} {lack}; set it to {where}")
-        clip, picture = Clip(Path(folder)), captions.picture if captions.pictures else _pictures(captions)
+        clip, picture = (
+            Clip(Path(folder)),
+            captions.picture if captions.pictures else _pictures(captions),
+        )
         self._sha256 = clip.sha256
         per_image: dict[str, dict[int, float]] = {name: {} for name in self.names}
-        for first in progress(range(0, len(captions.ids), _BATCH), name="CLIPScore", unit="batches"):
+        for first in progress(
+            range(0, len(captions.ids), _BATCH), name="CLIPScore", unit="batches"
+        ):
             ids = captions.ids[first : first + _BATCH]
             texts = [[captions.hypotheses[image], *captions.references[image]] for image in ids]
             pictures, words = clip.encode([picture(image) for image in ids], sum(texts, []))
-            for image, seen, own in zip(ids, pictures, words.split([len(each) for each in texts]), strict=True):
+            for image, seen, own in zip(
+                ids, pictures, words.split([len(each) for each in texts]), strict=True
+            ):
                 score = WEIGHT * max(float(own[0] @ seen), 0.0)
                 nearest = max(float((own[1:] @ own[0]).max()), 0.0)
                 per_image["CLIPScore"][image] = score
-                per_image["RefCLIPScore"][image] = 2 * score * nearest / (score + nearest) if score + nearest else 0.0
-        return Result({name: fmean(values.values()) for name, values in per_image.items()}, per_image)
+                per_image["RefCLIPScore"][image] = (
+                    2 * score * nearest / (score + nearest) if score + nearest else 0.0
+                )
+        return Result(
+            {name: fmean(values.values()) for name, values in per_image.items()}, per_image
+        )
 
 
 class Clip:
-    """Both towers of a CLIP, from a folder with its configuration, tensors (safetensors alone), tokenizer and sizes."""
+    """Both towers of a CLIP, from a folder with its configuration, tensors (safetensors alone),
+    tokenizer and sizes."""
 
     def __init__(self, folder: Path) -> None:
         from recap.features.backbones import ensure_torchvision
@@ -82,11 +101,15 @@ class Clip:
             from transformers import CLIPImageProcessor, CLIPModel, CLIPTokenizer
             from transformers.utils import logging
         except ImportError as error:
-            raise MetricError("CLIPScore needs transformers; install it with: pip install 'recap[clip]'") from error
+            raise MetricError(
+                "CLIPScore needs transformers; install it with: pip install 'recap[clip]'"
+            ) from error
 
         logging.disable_progress_bar()
         own: dict[str, Any] = {"local_files_only": True}
-        read: Any = CLIPModel.from_pretrained  # its annotation leaves out that it returns a pair here
+        read: Any = (
+            CLIPModel.from_pretrained
+        )  # its annotation leaves out that it returns a pair here
         try:
             model, loaded = read(folder, use_safetensors=True, output_loading_info=True, **own)
             self.processor = CLIPImageProcessor.from_pretrained(folder, **own)
@@ -103,11 +126,17 @@ class Clip:
         self.sha256 = sha256_file(folder / TENSORS)
 
     def encode(self, pictures: list[Image], texts: list[str]) -> tuple[Tensor, Tensor]:
-        """Return unit vectors of pictures [B, D] and of texts [T, D], which are cut at the model's longest input."""
+        """Return unit vectors of pictures [B, D] and of texts [T, D], which are cut at the model's
+        longest input."""
         import torch
 
         most = self.model.config.text_config.max_position_embeddings
-        options: dict[str, Any] = {"padding": True, "truncation": True, "max_length": most, "return_tensors": "pt"}
+        options: dict[str, Any] = {
+            "padding": True,
+            "truncation": True,
+            "max_length": most,
+            "return_tensors": "pt",
+        }
         words = self.tokenizer([PROMPT + text for text in texts], **options)
         pixels = self.processor(images=pictures, return_tensors="pt")
         with torch.inference_mode():
@@ -119,8 +148,12 @@ class Clip:
 def _pictures(captions: Captions) -> Callable[[int], Image]:
     """Return what opens the picture of an image; several views stand side by side."""
     corpus = captions.product(CORPUS)
-    roots = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name] or [corpus.parent / PICTURES]
+    roots = [Path(name) for name in os.environ.get(IMAGES, "").split(os.pathsep) if name] or [
+        corpus.parent / PICTURES
+    ]
     if not any(root.exists() for root in roots):
-        raise MetricError(f"{roots[0]}: no pictures; set {IMAGES} to folders or zips, {os.pathsep!r} between")
+        raise MetricError(
+            f"{roots[0]}: no pictures; set {IMAGES} to folders or zips, {os.pathsep!r} between"
+        )
     source, files = pictures_of(corpus, roots), Corpus.read(corpus).files()
     return lambda image: read_photo(source, files[image])

@@ -1,4 +1,5 @@
-"""Captions of many images by a trained model: decoded batch by batch, scored, or written for a server of captions."""
+"""Captions of many images by a trained model: decoded batch by batch, scored, or written for a
+server of captions."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class Candidate(NamedTuple):
 
     tokens: list[int]  # without <bos>, <eos> and padding
     score: float
-    log_probability: float  # sum over its tokens with the end token; of diverse groups, less their search's penalty
+    # sum over its tokens with the end token; of diverse groups, less their search's penalty
+    log_probability: float
 
 
 Candidates = dict[int, list[Candidate]]  # image id -> its captions, best first
@@ -72,18 +74,27 @@ def decode_candidates(
     with closing(prefetch((ids, features.read(ids)) for ids in batches)) as reading:
         for ids, images in progress(reading, name=name, unit="batches", total=len(batches)):
             batch = DecodingBatch(len(ids), BOS, EOS, PAD, device, together=is_compiled(model))
-            beams = search(step, model.start(model.encode(images.to(device))), batch, settings, bad_endings)
+            beams = search(
+                step, model.start(model.encode(images.to(device))), batch, settings, bad_endings
+            )
             numbers = (x.tolist() for x in (beams.tokens, beams.scores, beams.log_probabilities))
             for image, *rows in zip(ids, *numbers, strict=True):
                 candidates[image] = [
-                    Candidate([token for token in tokens if token not in (PAD, EOS)], score, log_probability)
+                    Candidate(
+                        [token for token in tokens if token not in (PAD, EOS)],
+                        score,
+                        log_probability,
+                    )
                     for tokens, score, log_probability in zip(*rows, strict=True)
                 ]
     return candidates
 
 
-def caption_text(vocabulary: AnyVocabulary, tokens: Sequence[int], settings: DecodingSettings) -> str:
-    """Return a caption as text; with `merge_repeats` words that equal the one before are left out."""
+def caption_text(
+    vocabulary: AnyVocabulary, tokens: Sequence[int], settings: DecodingSettings
+) -> str:
+    """Return a caption as text; with `merge_repeats` words that equal the one before are left
+    out."""
     text = vocabulary.decode(tokens)
     return " ".join(word for word, _ in groupby(text.split())) if settings.merge_repeats else text
 
@@ -91,7 +102,10 @@ def caption_text(vocabulary: AnyVocabulary, tokens: Sequence[int], settings: Dec
 def best_texts(
     vocabulary: AnyVocabulary, candidates: Sequence[Candidate], settings: DecodingSettings
 ) -> dict[str, Candidate]:
-    """Return the `n_best` best captions by text, at least one; of several with the same text, the best one."""
+    """Return the `n_best` best captions by text, at least one.
+
+    Of several with the same text, the best one.
+    """
     texts: dict[str, Candidate] = {}
     for candidate in candidates:
         texts.setdefault(caption_text(vocabulary, candidate.tokens, settings), candidate)
@@ -110,7 +124,8 @@ def ending_ids(rules: DecodingRules, vocabulary: AnyVocabulary) -> list[int]:
 
 
 class Decoder:
-    """A trained run, or the ensemble of several, with what it reads and how it searches captions."""
+    """A trained run, or the ensemble of several, with what it reads and how it searches
+    captions."""
 
     def __init__(
         self,
@@ -125,11 +140,15 @@ class Decoder:
         self.runs, self.settings, self.device = runs, settings, select_device(device)
         self.vocabulary, self.sources = load_vocabulary(vocabulary), FeatureSources(features)
         for run in runs:
-            check_inputs(run, vocabulary, self.vocabulary, self.sources.stores, other_pictures=other_pictures)
+            check_inputs(
+                run, vocabulary, self.vocabulary, self.sources.stores, other_pictures=other_pictures
+            )
         inputs = self.sources.input_spec(self.vocabulary)
         models = [load_model(run, inputs) for run in runs]
         self.sources.choose(models, inputs)
-        self.model: Captioner = (models[0] if len(models) == 1 else Ensemble(models)).to(self.device).eval()
+        self.model: Captioner = (
+            (models[0] if len(models) == 1 else Ensemble(models)).to(self.device).eval()
+        )
         self._endings = ending_ids(settings.rules, self.vocabulary)
 
     def candidates(self, image_ids: Sequence[int], name: str) -> Candidates:
@@ -138,26 +157,37 @@ class Decoder:
         return decode_candidates(*searched, device=self.device, name=name)
 
     def cached(self, image_ids: Sequence[int], file: Path, name: str) -> Candidates:
-        """Return captions of this very search that an interrupted job left in a file, or search and write them."""
+        """Return captions of this very search that an interrupted job left in a file, or search and
+        write them."""
         identity = [self._identity, self.sources.hash_of(image_ids)]
         if file.exists():
             try:
                 content = json.loads(file.read_text(encoding="utf-8"))
                 if content["hash"] == value_hash([identity, content["captions"]]):
                     log.info(f"{file}: captions of a job that did not end are taken from here")
-                    return {image: [Candidate(*each) for each in ranked] for image, ranked in content["captions"]}
+                    return {
+                        image: [Candidate(*each) for each in ranked]
+                        for image, ranked in content["captions"]
+                    }
             except (ValueError, KeyError, TypeError):
                 log.warning(f"{file}: damaged; its captions are searched again")
         candidates = self.candidates(image_ids, name)
         captions = list(candidates.items())
-        write_text(file, json.dumps({"hash": value_hash([identity, captions]), "captions": captions}))
+        write_text(
+            file, json.dumps({"hash": value_hash([identity, captions]), "captions": captions})
+        )
         return candidates
 
     @cached_property
     def _identity(self) -> list[Any]:
-        settings = self.settings.model_dump(mode="json", exclude={"metrics", "split"})  # how captions are scored
+        settings = self.settings.model_dump(
+            mode="json", exclude={"metrics", "split"}
+        )  # how captions are scored
         files = [run / name for run in self.runs for name in (CONFIG, WEIGHTS)]
-        code = job_code("recap.evaluation.decode:Decoder", *sorted({run_model_config(run).kind for run in self.runs}))
+        code = job_code(
+            "recap.evaluation.decode:Decoder",
+            *sorted({run_model_config(run).kind for run in self.runs}),
+        )
         return [settings, self.vocabulary.hash, *map(sha256_file, files), code]
 
     def text(self, candidate: Candidate) -> str:
@@ -175,21 +205,35 @@ def evaluate(
     model: Sequence[Path],
     out: Path,
 ) -> None:
-    """Write captions, scores and with `n_best` the best N of a split into `out`; several models are an ensemble."""
+    """Write captions, scores and with `n_best` the best N of a split into `out`.
+
+    Several models are an ensemble.
+    """
     settings, name = spec.evaluation, " ".join(out.parts[-3:])
     torch.set_num_threads(execution.threads)
     table = Corpus.read(corpus)
     references = table.captions(settings.split)
     images = sorted(references)
-    decoder = Decoder(model, settings, vocabulary=vocabulary, features=features, device=execution.device)
-    # Decoded captions stay until they are scored, so that a scorer that fails does not cost another search.
+    decoder = Decoder(
+        model, settings, vocabulary=vocabulary, features=features, device=execution.device
+    )
+    # Decoded captions stay until they are scored, so that a scorer that fails does not cost another
+    # search.
     cache = out / f".decoded.{settings.split}.json"
     candidates = decoder.cached(images, cache, f"{name}, beam {settings.beam}")
-    ranked = {image: best_texts(decoder.vocabulary, candidates[image], settings) for image in images}
+    ranked = {
+        image: best_texts(decoder.vocabulary, candidates[image], settings) for image in images
+    }
     n_best = out / f"nbest.{settings.split}.jsonl"
     if settings.n_best:
         rows = [
-            {"image_id": image, "rank": rank, "score": c.score, "log_probability": c.log_probability, "caption": text}
+            {
+                "image_id": image,
+                "rank": rank,
+                "score": c.score,
+                "log_probability": c.log_probability,
+                "caption": text,
+            }
             for image, texts in ranked.items()
             for rank, (text, c) in enumerate(texts.items(), 1)
         ]
@@ -209,7 +253,10 @@ def evaluate(
     )
     cache.unlink()
     ran = {key: value for key, value in scores.corpus.items() if value is not None}
-    log.info(f"{name}: {', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}")
+    log.info(
+        f"{name}: "
+        f"{', '.join(f'{key} {score_info(key).scale * value:.2f}' for key, value in ran.items())}"
+    )
 
 
 def caption_part(
@@ -224,24 +271,36 @@ def caption_part(
     model: Sequence[Path],
     out: Path,
 ) -> None:
-    """Write one caption of each picture of a part of COCO (val2014), of which a `partial` corpus has fewer."""
+    """Write one caption of each picture of a part of COCO (val2014), of which a `partial` corpus
+    has fewer."""
     torch.set_num_threads(execution.threads)
-    images = [image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")]
+    images = [
+        image for image, file in Corpus.read(corpus).files().items() if file.startswith(f"{part}/")
+    ]
     if not images:
-        raise DataError(f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO's pictures of 2014")
+        raise DataError(
+            f"{corpus}: no picture's name begins with {part}/; take the corpus of COCO's pictures "
+            "of 2014"
+        )
     check_size(part, len(images), str(corpus), partial=partial)
     files: dict[str, Any] = {"vocabulary": vocabulary, "features": features, "other_pictures": True}
     decoder = Decoder(model, spec.evaluation, device=execution.device, **files)
     decoder.sources.require(images)  # all of them, before the first piece is searched
     ranked: dict[int, list[str]] = {}
-    pieces = {out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)}
+    pieces = {
+        out.with_name(f".{out.stem}.{first}.json"): first for first in range(0, len(images), PIECE)
+    }
     for file, first in pieces.items():
         ids = images[first : first + PIECE]
-        candidates = decoder.cached(ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}")
+        candidates = decoder.cached(
+            ids, file, f"{part} {ids[0]} to {ids[-1]}, beam {spec.evaluation.beam}"
+        )
         for image, found in candidates.items():
             ranked[image] = [sanitize(decoder.text(each)) for each in found]
     captions = filled_captions(ranked, out)
-    write_json(out, [{"image_id": image, "caption": caption} for image, caption in captions.items()])
+    write_json(
+        out, [{"image_id": image, "caption": caption} for image, caption in captions.items()]
+    )
     record(out)
     for file in pieces:
         file.unlink()

@@ -1,4 +1,5 @@
-"""Figures of trained models: what every kind is drawn from, where models look, and whether they look at all."""
+"""Figures of trained models: what every kind is drawn from, where models look, and whether they
+look at all."""
 
 from __future__ import annotations
 
@@ -39,19 +40,24 @@ class DrawnModels:
     runs: Mapping[str, Path]  #: label -> run folder; none where the figure shows no models
     corpus: Path
     vocabulary: Path
-    features: Sequence[Path]  #: the feature stores that training saw; none where the figure shows no models
+    features: Sequence[
+        Path
+    ]  #: the feature stores that training saw; none where the figure shows no models
     image_roots: Sequence[Path]  #: folders or zips with the photos
     heading: str  #: text above the figure: the table and the scale of the runs
     texts: Sequence[Path] = ()  #: the outside files that the figure names
 
 
 def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
-    """Make the files of a figure: with `out` figures/mine, `attention.png` becomes `figures/mine_attention.png`."""
+    """Make the files of a figure: with `out` figures/mine, `attention.png` becomes
+    `figures/mine_attention.png`."""
     runs, texts, most = len(models.runs), len(figure.texts()), figure.most_rows
     refusals = {
         f"at most {most} runs, and there are {runs}; name fewer": most is not None and runs > most,
-        "photos; name their folders or zips with --images": figure.needs_images and not models.image_roots,
-        "trained models; name --runs, --labels and --features": figure.needs_models and not (runs and models.features),
+        "photos; name their folders or zips with --images": figure.needs_images
+        and not models.image_roots,
+        "trained models; name --runs, --labels and --features": figure.needs_models
+        and not (runs and models.features),
         f"{texts} texts; name them with --texts": len(models.texts) != texts,
     }
     if lacking := next((needs for needs, refused in refusals.items() if refused), None):
@@ -61,21 +67,33 @@ def write_figure(figure: ModelFigure, models: DrawnModels, out: Path) -> None:
 
 
 def shown_images(figure: ShownImages, corpus: Corpus) -> list[int]:
-    """Return the images that a figure names, or some of the test split, the same ones on every call."""
+    """Return the images that a figure names, or some of the test split, the same ones on every
+    call."""
     if figure.image_ids:
         return figure.image_ids
     ids = sorted(corpus.captions("test"))
-    drawn = generator(0, "attention").choice(len(ids), size=min(figure.count, len(ids)), replace=False).tolist()
+    drawn = (
+        generator(0, "attention")
+        .choice(len(ids), size=min(figure.count, len(ids)), replace=False)
+        .tolist()
+    )
     return [ids[index] for index in drawn]
 
 
 class CaptionedImages(Decoder):
-    """One of a figure's models on the CPU, with its captions: image id -> token ids without <bos> and <eos>."""
+    """One of a figure's models on the CPU, with its captions: image id -> token ids without <bos>
+    and <eos>."""
 
-    def __init__(self, models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int) -> None:
+    def __init__(
+        self, models: DrawnModels, label: str, image_ids: Sequence[int], *, beam: int
+    ) -> None:
         settings = DecodingSettings(beam=beam, max_length=MAX_LENGTH, batch_size=BATCH)
-        super().__init__([models.runs[label]], settings, vocabulary=models.vocabulary, features=models.features)
-        self.captions = {image: ranked[0].tokens for image, ranked in self.candidates(image_ids, label).items()}
+        super().__init__(
+            [models.runs[label]], settings, vocabulary=models.vocabulary, features=models.features
+        )
+        self.captions = {
+            image: ranked[0].tokens for image, ranked in self.candidates(image_ids, label).items()
+        }
 
     def words(self, image: int) -> list[str]:
         """Return the words of an image's caption, one per token."""
@@ -93,9 +111,16 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
             tokens = torch.tensor([[[BOS, *own.captions[image]]]])
             weights = attention_maps(own.model, tokens, own.model.encode(images))[0, 0]  # [T, N]
             boxes = vector_boxes(own.sources.read([image], with_boxes=True).main, f"image {image}")
-            drawn.append(AttentionMap(label, words, boxes, weights[: len(words), images.main.mask[0]].tolist()))
+            drawn.append(
+                AttentionMap(
+                    label, words, boxes, weights[: len(words), images.main.mask[0]].tolist()
+                )
+            )
     seed = "Attention of the first seed"
-    shading = f"{seed}; brightness relative to the cell with the largest weight per word, which is outlined in red."
+    shading = (
+        f"{seed}; brightness relative to the cell with the largest weight per word, which is "
+        "outlined in red."
+    )
     write_attention(
         heading="  |  ".join(filter(None, [models.heading, shading])),
         maps=maps,
@@ -106,33 +131,46 @@ def draw_attention(figure: AttentionFigure, models: DrawnModels, files: Mapping[
 
 
 def vector_boxes(stream: Stream, source: str) -> list[Box]:
-    """Return where one image's vectors are, as fractions of it: their boxes, or the cells of a square grid."""
+    """Return where one image's vectors are, as fractions of it: their boxes, or the cells of a
+    square grid."""
     vectors = int(stream.mask[0].sum())
     side = math.isqrt(vectors)
     if stream.boxes is None and side * side == vectors:
         return grid_boxes(side)
     if stream.boxes is None or stream.sizes is None or not stream.sizes.all():
-        raise FeatureError(f"{source}: without boxes and the picture's size only vectors of a square grid can be drawn")
+        raise FeatureError(
+            f"{source}: without boxes and the picture's size only vectors of a square grid can be "
+            "drawn"
+        )
     scaled = (stream.boxes[0] / stream.sizes[0].repeat(2))[stream.mask[0]].clamp(0, 1)
     return [(left, top, right, bottom) for left, top, right, bottom in scaled.tolist()]
 
 
-def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Write the loss of references with their own images and with the features of others, and the paired t-test.
+def compare_images(
+    figure: OtherImagesFigure, models: DrawnModels, files: Mapping[str, Path]
+) -> None:
+    """Write the loss of references with their own images and with the features of others, and the
+    paired t-test.
 
         loss = mean over an image's reference tokens of -log p(token | tokens before it, image)
 
-    A model that has learned the language of captions alone loses nothing when images are exchanged. Each image is given
-    the features of the next one of its split in the order of ids, the last one those of the first.
+    A model that has learned the language of captions alone loses nothing when images are exchanged.
+    Each image is given the features of the next one of its split in the order of ids, the last one
+    those of the first.
     """
     corpus, split = Corpus.read(models.corpus), figure.split
     losses = {}
     for label, run in models.runs.items():
-        opened = Decoder([run], DecodingSettings(), vocabulary=models.vocabulary, features=models.features)
+        opened = Decoder(
+            [run], DecodingSettings(), vocabulary=models.vocabulary, features=models.features
+        )
         captions = split_captions(corpus, opened.vocabulary, split)
         ids = sorted(captions)
         if len(ids) < 2:
-            raise DataError(f"{models.corpus}: the split {split!r} has one image, and no other to exchange it with")
+            raise DataError(
+                f"{models.corpus}: the split {split!r} has one image, and no other to exchange it "
+                "with"
+            )
         own, other = [], []
         for first in progress(range(0, len(ids), BATCH), name=label, unit="batches"):
             batch = ids[first : first + BATCH]
@@ -140,11 +178,15 @@ def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mappin
             strangers = [ids[(place + 1) % len(ids)] for place in range(first, first + len(batch))]
             own += caption_losses(opened.model, opened.sources.read(batch), tokens).tolist()
             other += caption_losses(opened.model, opened.sources.read(strangers), tokens).tolist()
-        test, means = compare_paired(own, other), {"own": sum(own) / len(own), "other": sum(other) / len(other)}
+        test, means = (
+            compare_paired(own, other),
+            {"own": sum(own) / len(own), "other": sum(other) / len(other)},
+        )
         losses[label] = {**means, "difference": asdict(test)}
         p = "" if test.p is None else f", p {test.p:.2g}"
         log.info(
-            f"{label}: loss {means['own']:.3f} with the images themselves, {means['other']:.3f} with others, over "
+            f"{label}: loss {means['own']:.3f} with the images themselves, {means['other']:.3f} "
+            "with others, over "
             f"{test.images} images{p}"
         )
     write_json(files["other_images.json"], {"split": split, "models": losses})
@@ -153,7 +195,8 @@ def compare_images(figure: OtherImagesFigure, models: DrawnModels, files: Mappin
 @torch.no_grad()
 @fixed_weights()
 def caption_losses(model: Captioner, images: Images, tokens: Tensor) -> Tensor:
-    """Return the mean loss per token of each image's captions, [B]; tokens: [B, C, T + 1] with <bos> and <eos>."""
+    """Return the mean loss per token of each image's captions, [B]; tokens: [B, C, T + 1] with
+    <bos> and <eos>."""
     inputs, targets = tokens[..., :-1], tokens[..., 1:]
     log_p = model.log_probabilities(model.decode(inputs, model.encode(images)))
     losses = -log_p.gather(-1, targets[..., None])[..., 0].masked_fill(targets == PAD, 0)

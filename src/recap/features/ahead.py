@@ -1,4 +1,5 @@
-"""Work ahead of whoever asks for its results: in threads, in the order that is asked for, in batches of a kind."""
+"""Work ahead of whoever asks for its results: in threads, in the order that is asked for, in
+batches of a kind."""
 
 from __future__ import annotations
 
@@ -16,9 +17,14 @@ _WAITING = 8  # batches of items that wait at most for others of their key
 
 
 def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
-    """Yield the items of an iterator that a thread keeps `depth` ahead of; its errors are raised here."""
+    """Yield the items of an iterator that a thread keeps `depth` ahead of.
+
+    Its errors are raised here.
+    """
     end = object()
-    with closing(in_order(lambda _: next(items, end), repeat(None), threads=1, depth=depth)) as ahead:
+    with closing(
+        in_order(lambda _: next(items, end), repeat(None), threads=1, depth=depth)
+    ) as ahead:
         for item in ahead:
             if item is end:
                 return
@@ -26,16 +32,23 @@ def prefetch(items: Iterator[Item], depth: int = 2) -> Generator[Item]:
 
 
 def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], *, threads: int, depth: int | None = None
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    threads: int,
+    depth: int | None = None,
 ) -> Generator[Result]:
-    """Yield ``function(item)`` for each item, in order, computed by threads that run `depth` items ahead.
+    """Yield ``function(item)`` for each item, in order, computed by threads that run `depth` items
+    ahead.
 
-    Decoding and torch both release Python's lock. Threads with a batch each do not wait for one another, where several
-    threads inside one operator do: on a busy machine that costs a factor of five.
+    Decoding and torch both release Python's lock. Threads with a batch each do not wait for one
+    another, where several threads inside one operator do: on a busy machine that costs a factor of
+    five.
     """
     waiting: deque[Future[Result]] = deque()
     remaining = iter(items)
-    # A thread that is within torch while Python ends would abort the process: the pool waits for its threads.
+    # A thread that is within torch while Python ends would abort the process: the pool waits for
+    # its threads.
     with ThreadPoolExecutor(threads) as pool:
         try:
             for item in islice(remaining, 2 * threads if depth is None else depth + 1):
@@ -57,7 +70,8 @@ def alike(
 ) -> Iterator[list[Item]]:
     """Yield items of one key in lists whose weights reach ``size``.
 
-    When ``most`` items wait for others of their key, those that wait with the oldest one are yielded as they are.
+    When ``most`` items wait for others of their key, those that wait with the oldest one are
+    yielded as they are.
     """
     waiting: dict[Hashable, list[Item]] = {}  # the key of the oldest item is first
     for item in items:

@@ -1,4 +1,5 @@
-"""Models of timm by name, with pretrained, seeded random or given weights (the only file that knows timm)."""
+"""Models of timm by name, with pretrained, seeded random or given weights (the only file that knows
+timm)."""
 
 from __future__ import annotations
 
@@ -36,8 +37,11 @@ class TimmEncoder(Encoder):
 
     spec: GridFeatures | CropFeatures
 
-    def __init__(self, spec: GridFeatures | CropFeatures, *, weights: Path | None, device: torch.device) -> None:
-        """Build the model; without a file its weights are pretrained or random, as the settings say."""
+    def __init__(
+        self, spec: GridFeatures | CropFeatures, *, weights: Path | None, device: torch.device
+    ) -> None:
+        """Build the model; without a file its weights are pretrained or random, as the settings
+        say."""
         self.spec, model = spec, create(spec)
         if weights is not None:
             load_strictly(model, weights, backbone=spec.backbone)
@@ -45,26 +49,52 @@ class TimmEncoder(Encoder):
         self.model: Any = model.eval().to(device).to(memory_format=torch.channels_last)
         self.device, self.precision = device, half_precision(device)
         data = timm_library().data.resolve_model_data_config(model)
-        self.mean, self.sd, self.interpolation = list(data["mean"]), list(data["std"]), str(data["interpolation"])
+        self.mean, self.sd, self.interpolation = (
+            list(data["mean"]),
+            list(data["std"]),
+            str(data["interpolation"]),
+        )
         if self.interpolation not in ("nearest", "lanczos", "bilinear", "bicubic"):
-            raise ConfigError(f"pictures cannot be scaled by {self.interpolation!r}; use another backbone")
+            raise ConfigError(
+                f"pictures cannot be scaled by {self.interpolation!r}; use another backbone"
+            )
         self.resample = Resampling[self.interpolation.upper()]
 
     def normalised(self, pictures: Tensor) -> Tensor:
-        """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge] on its device."""
-        mean, sd = (torch.tensor(values, device=self.device).view(1, 3, 1, 1) for values in (self.mean, self.sd))
+        """Return uint8 [B, edge, edge, 3] as the model reads it, [B, 3, edge, edge] on its
+        device."""
+        mean, sd = (
+            torch.tensor(values, device=self.device).view(1, 3, 1, 1)
+            for values in (self.mean, self.sd)
+        )
         # A permuted [B, H, W, C] tensor is channels_last already.
         return (pictures.to(self.device).permute(0, 3, 1, 2).float() / 255 - mean) / sd
 
     def half(self) -> torch.autocast:
-        """Return the context in which products are taken in the device's half precision, if it has one."""
-        return torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+        """Return the context in which products are taken in the device's half precision, if it has
+        one."""
+        return torch.autocast(
+            self.device.type, self.precision, enabled=self.precision != torch.float32
+        )
 
     def described(self, preprocessing: dict[str, str], **more: Any) -> dict[str, str]:
         """Return what a store says of it."""
-        seen = {**preprocessing, "interpolation": self.interpolation, "mean": self.mean, "std": self.sd}
-        made_with = f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
-        return describe(self.spec, weights_sha256=self.weights_sha256, made_with=made_with, preprocessing=seen, **more)
+        seen = {
+            **preprocessing,
+            "interpolation": self.interpolation,
+            "mean": self.mean,
+            "std": self.sd,
+        }
+        made_with = (
+            f"timm {timm_library().__version__}, torch {torch.__version__}, {self.device.type}"
+        )
+        return describe(
+            self.spec,
+            weights_sha256=self.weights_sha256,
+            made_with=made_with,
+            preprocessing=seen,
+            **more,
+        )
 
 
 def timm_library() -> Any:
@@ -78,14 +108,19 @@ def timm_library() -> Any:
 
 @contextmanager
 def _without_compiler() -> Iterator[None]:
-    """Let torchvision be imported without torch's compiler, seconds for one decorator and one question of `roi_align`.
+    """Let torchvision be imported without torch's compiler, seconds for one decorator and one
+    question of `roi_align`.
 
     The question is whether to compile it where sums have to be in one order; nothing here calls it.
     """
     compiler, utils = ModuleType("torch._dynamo"), ModuleType("torch._dynamo.utils")
     compiler.disable = lambda function, *_, **__: function  # type: ignore[attr-defined]
     utils.is_compile_supported = lambda _: False  # type: ignore[attr-defined]
-    stand_ins = {} if compiler.__name__ in sys.modules else {each.__name__: each for each in (compiler, utils)}
+    stand_ins = (
+        {}
+        if compiler.__name__ in sys.modules
+        else {each.__name__: each for each in (compiler, utils)}
+    )
     sys.modules.update(stand_ins)
     try:
         yield
@@ -96,10 +131,12 @@ def _without_compiler() -> Iterator[None]:
 
 @cache
 def ensure_torchvision() -> None:
-    """Make timm importable where torchvision's compiled operators do not fit the installed torch; takes milliseconds.
+    """Make timm importable where torchvision's compiled operators do not fit the installed torch;
+    takes milliseconds.
 
-    The registry's torchvision is a CUDA build; beside a CPU wheel of torch its library cannot be loaded, and its import
-    then stops at two operators without a schema. Nothing here needs those operators, so a schema is enough.
+    The registry's torchvision is a CUDA build; beside a CPU wheel of torch its library cannot be
+    loaded, and its import then stops at two operators without a schema. Nothing here needs those
+    operators, so a schema is enough.
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or not spec.submodule_search_locations:
@@ -111,7 +148,9 @@ def ensure_torchvision() -> None:
         library = torch.library.Library("torchvision", "FRAGMENT")
         for operator in ("nms", "qnms"):
             if not hasattr(torch.ops.torchvision, operator):
-                library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+                library.define(
+                    f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                )
         _libraries.append(library)
 
 
@@ -134,21 +173,29 @@ def create(spec: GridFeatures | CropFeatures) -> Any:
                     repository = f"{repository}@{spec.revision}"
                     options["pretrained_cfg_overlay"] = {"hf_hub_id": repository}
                 _ask_hub(repository)
-            return timm.create_model(spec.backbone, pretrained=spec.weights == "pretrained", **options)
+            return timm.create_model(
+                spec.backbone, pretrained=spec.weights == "pretrained", **options
+            )
         except TypeError as error:
-            raise ConfigError(f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})") from error
+            raise ConfigError(
+                f"{spec.backbone}: cannot be built with {', '.join(options)} ({error})"
+            ) from error
         except Exception as error:
             reason = textwrap.shorten(first_line(error), 160, placeholder=" ...")
             if spec.weights != "pretrained":
                 raise ConfigError(f"{spec.backbone}: cannot be built: {reason}") from error
             raise FeatureError(
-                f"{spec.backbone}: its pretrained weights cannot be fetched ({reason}); without a network, set "
+                f"{spec.backbone}: its pretrained weights cannot be fetched ({reason}); without a "
+                "network, set "
                 "`weights` to a safetensors file in the `inputs` folder"
             ) from error
 
 
 def _ask_hub(repository: str | None) -> None:
-    """Ask the HuggingFace hub once for weights that are not in its cache here; its library retries for 90 seconds."""
+    """Ask the HuggingFace hub once for weights that are not in its cache here.
+
+    Its library retries for 90 seconds.
+    """
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     if repository is None:
@@ -160,7 +207,10 @@ def _ask_hub(repository: str | None) -> None:
 
 
 def check_name(backbone: str) -> None:
-    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not; timm has more than a thousand."""
+    """Refuse a name, or a tag of pretrained weights after its dot, that timm has not.
+
+    Timm has more than a thousand.
+    """
     timm = timm_library()
     name, dot, _ = backbone.partition(".")
     names, wanted = timm.list_models(), name
@@ -171,7 +221,11 @@ def check_name(backbone: str) -> None:
     if wanted not in names:
         close = difflib.get_close_matches(wanted, names, n=5, cutoff=0.0)
         likely = difflib.get_close_matches(wanted, close, n=1)
-        hint = f"did you mean {likely[0]!r}?" if likely else f"the nearest of its {len(names)} are {', '.join(close)}"
+        hint = (
+            f"did you mean {likely[0]!r}?"
+            if likely
+            else f"the nearest of its {len(names)} are {', '.join(close)}"
+        )
         raise ConfigError(f"backbone: timm has no {backbone!r}; {hint}")
 
 
@@ -180,13 +234,19 @@ def load_strictly(model: nn.Module, path: Path, *, backbone: str) -> None:
     from safetensors.torch import load_file
 
     if path.suffix != ".safetensors":
-        raise FeatureError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
+        raise FeatureError(
+            f"{path}: only safetensors files are read, because other formats can run code; convert "
+            "it"
+        )
     with reading(path, FeatureError, missing="put it there, or correct `weights` of the features"):
         tensors = load_file(path)
     try:
         model.load_state_dict(tensors, strict=True)
-    except RuntimeError as error:  # torch lists each name and shape that differs on a line of its own
+    except (
+        RuntimeError
+    ) as error:  # torch lists each name and shape that differs on a line of its own
         problem = textwrap.shorten(" ".join(str(error).splitlines()[1:]), 240, placeholder=" ...")
         raise FeatureError(
-            f"{path}: does not fit {backbone!r}: {problem}; correct `weights`, `backbone` or `image_size`"
+            f"{path}: does not fit {backbone!r}: {problem}; correct `weights`, `backbone` or "
+            "`image_size`"
         ) from error

@@ -1,14 +1,16 @@
-"""What detectors of detectron2 see in pictures: regions of a Visual Genome detector, segments of a panoptic model.
+"""What detectors of detectron2 see in pictures: regions of a Visual Genome detector, segments of a
+panoptic model.
 
-Regions: boxes, vectors (of 2048 numbers before the last layers), classes, attributes. Bottom-up (Anderson et al. 2018):
-Faster R-CNN on ResNet-101; each box's 14 x 14 crop of the fourth stage goes through the fifth and is averaged.
-Grid-feats (Jiang et al. 2020): ResNeXt-101 with a dilated fifth stage; each box is one cell of 1 x 1 RoIAlign, before
-the two layers of width 1024; its grid is the fifth stage without dilation (stride 32).
+Regions: boxes, vectors (of 2048 numbers before the last layers), classes, attributes. Bottom-up
+(Anderson et al. 2018): Faster R-CNN on ResNet-101; each box's 14 x 14 crop of the fourth stage goes
+through the fifth and is averaged. Grid-feats (Jiang et al. 2020): ResNeXt-101 with a dilated fifth
+stage; each box is one cell of 1 x 1 RoIAlign, before the two layers of width 1024; its grid is the
+fifth stage without dilation (stride 32).
 
-Segments are a second stream beside a grid. Papers call several things "segmentation" features. ``occupancy``: on the
-grid's cells, the share of each of COCO's 133 panoptic classes, as DIFNet's released segmentation stream has it.
-``segments``: one vector a segment, the fifth stage averaged under its mask, with its tight box. Where a paper does not
-say which it took, its table says so.
+Segments are a second stream beside a grid. Papers call several things "segmentation" features.
+``occupancy``: on the grid's cells, the share of each of COCO's 133 panoptic classes, as DIFNet's
+released segmentation stream has it. ``segments``: one vector a segment, the fifth stage averaged
+under its mask, with its tight box. Where a paper does not say which it took, its table says so.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Resized:
 
     @staticmethod
     def of(image_id: int, picture: Image, *, short: int, long: int) -> Resized:
-        """Resize an RGB picture so that its shorter side is ``short``, unless the longer one would pass ``long``."""
+        """Resize an RGB picture so that its shorter side is ``short``, unless the longer one would
+        pass ``long``."""
         scale = resize_scale(picture.size, short=short, long=long)
         width, height = (max(1, round(side * scale)) for side in picture.size)
         resized = picture.resize((width, height), Resampling.BILINEAR)
@@ -66,8 +69,8 @@ def resize_scale(size: tuple[int, int], *, short: int, long: int) -> float:
 class _Detecting(Encoder):
     """What both share. Pictures of one size pass through the backbone together.
 
-    They are not padded to each other: features near the edge of a padded one would differ from those of the same
-    picture alone.
+    They are not padded to each other: features near the edge of a padded one would differ from
+    those of the same picture alone.
     """
 
     spec: RegionFeatures | SegmentFeatures
@@ -83,7 +86,8 @@ class _Detecting(Encoder):
         return alike(items, self.spec.batch_size, key=lambda picture: picture.size)
 
     def inputs(self, pictures: Sequence[Resized]) -> list[dict[str, Any]]:
-        """Return what a model of detectron2 is given for pictures of one size, on its device in one piece."""
+        """Return what a model of detectron2 is given for pictures of one size, on its device in one
+        piece."""
         pixels = torch.stack([each.pixels for each in pictures]).to(self.model.device)
         width, height = pictures[0].size
         return [{"image": each, "height": height, "width": width} for each in pixels]
@@ -101,7 +105,9 @@ class Detector(_Detecting):
         self._undilated: Any = None
         import detectron2
 
-        if spec.grid and self._dilated:  # the grid is the fifth stage with stride 2, of the same weights
+        if (
+            spec.grid and self._dilated
+        ):  # the grid is the fifth stage with stride 2, of the same weights
             from detectron2.modeling import build_backbone
 
             config.MODEL.RESNETS.RES5_DILATION = 1
@@ -109,7 +115,10 @@ class Detector(_Detecting):
             self._undilated = build_backbone(config).eval().to(device)
             self._undilated.load_state_dict(self.model.backbone.state_dict())
         made_with = f"detectron2 {detectron2.__version__}, torch {torch.__version__}, {device.type}"
-        self.attributes, self.streams = describe(spec, weights_sha256=digest, made_with=made_with), spec.streams()
+        self.attributes, self.streams = (
+            describe(spec, weights_sha256=digest, made_with=made_with),
+            spec.streams(),
+        )
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
@@ -126,17 +135,28 @@ class Detector(_Detecting):
         grids: Sequence[Tensor | None] = [None] * len(pictures)
         if self.spec.grid:  # [B, grid * grid, 2048] in raster order
             plain = self._undilated
-            fifth = plain(images.tensor)["res5"] if plain else self.model.roi_heads.res5(maps["res4"])
+            fifth = (
+                plain(images.tensor)["res5"] if plain else self.model.roi_heads.res5(maps["res4"])
+            )
             grids = list(adaptive_avg_pool2d(fifth, self.spec.grid).flatten(2).transpose(1, 2))
         records = []
         # All pictures are computed before the first is fetched, so that a GPU is waited for once.
         for picture, (count, arrays), grid in zip(pictures, regions, grids, strict=True):
-            values = {name: self._fetched(name, array[: int(count)]) for name, array in arrays.items()}
-            if self.spec.regions:  # boxes of the resized picture become those of the picture, inside it
+            values = {
+                name: self._fetched(name, array[: int(count)]) for name, array in arrays.items()
+            }
+            if (
+                self.spec.regions
+            ):  # boxes of the resized picture become those of the picture, inside it
                 width, height = picture.size
-                scale = np.array([width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2, np.float32)
+                scale = np.array(
+                    [width / picture.pixels.shape[2], height / picture.pixels.shape[1]] * 2,
+                    np.float32,
+                )
                 own = values[f"{REGION}/boxes"] * scale
-                values[f"{REGION}/boxes"] = np.clip(own, 0, np.array([width, height] * 2, np.float32))
+                values[f"{REGION}/boxes"] = np.clip(
+                    own, 0, np.array([width, height] * 2, np.float32)
+                )
             if grid is not None:
                 values[GRID] = self._fetched(GRID, grid)
             records.append(ImageFeatures(picture.image_id, picture.size, values))
@@ -145,22 +165,29 @@ class Detector(_Detecting):
     def _regions(
         self, images: Any, maps: dict[str, Tensor], size: tuple[int, int]
     ) -> list[tuple[Any, dict[str, Tensor]]]:
-        """Return the number of regions, and arrays whose first rows these are, of each picture of a batch."""
-        smallest = self._release.least_side if self.spec.least_side is None else self.spec.least_side
+        """Return the number of regions, and arrays whose first rows these are, of each picture of a
+        batch."""
+        smallest = (
+            self._release.least_side if self.spec.least_side is None else self.spec.least_side
+        )
         scale = resize_scale(size, short=self.spec.short_side, long=self.spec.long_side)
         # Caffe counts both edge pixels of a side.
         self.model.proposal_generator.min_box_size = max(0.0, smallest * scale - 1)
         proposals, _ = self.model.proposal_generator(images, maps, None)
         regions = []
         for row, boxes in enumerate(each.proposal_boxes.tensor for each in proposals):
-            if self.spec.anchors == "caffe":  # the next layers read boxes that end at the last pixel
+            if (
+                self.spec.anchors == "caffe"
+            ):  # the next layers read boxes that end at the last pixel
                 height, width = images.image_sizes[0]
                 boxes = torch.minimum(boxes, boxes.new_tensor([width - 1, height - 1] * 2))
             own = {name: each[row : row + 1] for name, each in maps.items()}
             regions.append(self._classified(own, boxes))
         return regions
 
-    def _classified(self, maps: dict[str, Tensor], boxes: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def _classified(
+        self, maps: dict[str, Tensor], boxes: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the regions of one picture from its maps [1, C, h, w] and its proposals [R, 4]."""
         spec = self.spec
         vectors, hidden = self._pooled(maps, boxes)
@@ -171,7 +198,9 @@ class Detector(_Detecting):
             confidence, classes = rising_suppression(own, probabilities, count=spec.max_boxes)
         else:
             confidence, classes = suppressed_confidence(boxes, probabilities, overlap=spec.nms)
-        order, count = choose(confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes)
+        order, count = choose(
+            confidence, threshold=spec.score_threshold, least=spec.min_boxes, most=spec.max_boxes
+        )
         classes, vectors = classes[order], vectors[order]
         if spec.vectors == "fc1":  # [R, 1024], the layer after them
             head = self.model.roi_heads.box_head
@@ -179,14 +208,19 @@ class Detector(_Detecting):
         regressed = spec.boxes == "regressed"
         arrays = {
             REGION: vectors,
-            f"{REGION}/boxes": self._regressed(boxes[order], deltas[order], classes) if regressed else boxes[order],
+            f"{REGION}/boxes": self._regressed(boxes[order], deltas[order], classes)
+            if regressed
+            else boxes[order],
             f"{REGION}/classes": classes,
             f"{REGION}/class_scores": confidence[order],
         }
         if spec.attributes:
             # The class whose embedding is read may be the background, as in the released networks.
             best = self.model.attribute_head(hidden[order], logits[order].argmax(1)).max(-1)
-            arrays |= {f"{REGION}/attributes": best.indices, f"{REGION}/attribute_scores": best.values}
+            arrays |= {
+                f"{REGION}/attributes": best.indices,
+                f"{REGION}/attribute_scores": best.values,
+            }
         return count, arrays
 
     def _pooled(self, maps: dict[str, Tensor], boxes: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,10 +229,15 @@ class Detector(_Detecting):
 
         heads = self.model.roi_heads
         if self._dilated:
-            pooled = heads.box_pooler([maps[name] for name in heads.box_in_features], [Boxes(boxes)])
+            pooled = heads.box_pooler(
+                [maps[name] for name in heads.box_in_features], [Boxes(boxes)]
+            )
             return pooled.flatten(1), heads.box_head(pooled)
         read = [maps[name] for name in heads.in_features]
-        parts = [heads.res5(heads.pooler(read, [Boxes(part)])).mean((2, 3)) for part in boxes.split(_AT_A_TIME)]
+        parts = [
+            heads.res5(heads.pooler(read, [Boxes(part)])).mean((2, 3))
+            for part in boxes.split(_AT_A_TIME)
+        ]
         vectors = torch.cat(parts)
         return vectors, vectors
 
@@ -223,11 +262,15 @@ class Segmenter(_Detecting):
     streams = (SEGMENT,)
     spec: SegmentFeatures
 
-    def __init__(self, spec: SegmentFeatures, *, weights: Path | None, device: torch.device) -> None:
+    def __init__(
+        self, spec: SegmentFeatures, *, weights: Path | None, device: torch.device
+    ) -> None:
         self.spec = spec
         self.model, _ = built(_PANOPTIC, {}, seed=spec.seed, device=device)
         digest = load(self.model, weights, key_map={})
-        self.attributes = describe(spec, weights_sha256=digest, made_with=f"detectron2, torch {torch.__version__}")
+        self.attributes = describe(
+            spec, weights_sha256=digest, made_with=f"detectron2, torch {torch.__version__}"
+        )
 
     @torch.inference_mode()
     def __call__(self, pictures: Sequence[Resized]) -> list[ImageFeatures]:
@@ -238,14 +281,20 @@ class Segmenter(_Detecting):
             images = self.model.preprocess_image(inputs)
             maps = self.model.backbone.bottom_up(images.tensor)["res5"]
         for row, (picture, (panoptic, segments)) in enumerate(zip(pictures, outputs, strict=True)):
-            # 0..79 for things and 80..132 for stuff; detectron2 counts stuff anew, and its 0 means "a thing".
-            classes = {each["id"]: each["category_id"] + (0 if each["isthing"] else THINGS - 1) for each in segments}
+            # 0..79 for things and 80..132 for stuff; detectron2 counts stuff anew, and its 0 means
+            # "a thing".
+            classes = {
+                each["id"]: each["category_id"] + (0 if each["isthing"] else THINGS - 1)
+                for each in segments
+            }
             if self.spec.form == "occupancy":
                 values = {SEGMENT: occupancy(panoptic.cpu(), classes, grid=self.spec.grid)}
             else:
                 sizes = {"size": images.image_sizes[row], "padded": tuple(images.tensor.shape[-2:])}
                 arrays = pooled(panoptic, classes, maps[row], **sizes)
-                values = dict(zip((SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), arrays, strict=True))
+                values = dict(
+                    zip((SEGMENT, f"{SEGMENT}/boxes", f"{SEGMENT}/classes"), arrays, strict=True)
+                )
             records.append(ImageFeatures(picture.image_id, picture.size, values))
         return records
 
@@ -253,7 +302,8 @@ class Segmenter(_Detecting):
 def occupancy(panoptic: Tensor, classes: dict[int, int], *, grid: int) -> np.ndarray:
     """Return the share of each class in each cell, float32 [grid * grid, 133] in raster order.
 
-    ``panoptic`` [H, W] is the segment of each pixel, of which 0 is none; ``classes`` are those of the segments.
+    ``panoptic`` [H, W] is the segment of each pixel, of which 0 is none; ``classes`` are those of
+    the segments.
     """
     shares = torch.zeros(CLASSES, grid, grid)
     for name in sorted(set(classes.values())):
@@ -270,13 +320,16 @@ def pooled(
     size: tuple[int, int],  # height and width of the resized picture
     padded: tuple[int, ...],  # the same after padding
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a segment.
+    """Return vectors [S, C], boxes [S, 4] in pixels of the picture, and classes [S], a row a
+    segment.
 
     A picture in which no segment was found has one row for the whole of it, of class -1.
     """
     rows, boxes = [], []
     for segment in classes or [None]:  # one mask at a time is held
-        mask = torch.ones_like(panoptic, dtype=torch.bool) if segment is None else panoptic == segment
+        mask = (
+            torch.ones_like(panoptic, dtype=torch.bool) if segment is None else panoptic == segment
+        )
         small = interpolate(mask.float()[None, None], size=size, mode="area")
         small = pad(small, (0, padded[1] - size[1], 0, padded[0] - size[0]))
         weight = adaptive_avg_pool2d(small, (maps.shape[-2], maps.shape[-1]))[0, 0].to(maps.device)
@@ -286,12 +339,15 @@ def pooled(
     return values, np.asarray(boxes, np.float32), np.array(list(classes.values()) or [NOTHING])
 
 
-def suppressed_confidence(boxes: Tensor, scores: Tensor, *, overlap: float) -> tuple[Tensor, Tensor]:
-    """Return each box's highest score among the classes in which it survives suppression [R], and that class [R].
+def suppressed_confidence(
+    boxes: Tensor, scores: Tensor, *, overlap: float
+) -> tuple[Tensor, Tensor]:
+    """Return each box's highest score among the classes in which it survives suppression [R], and
+    that class [R].
 
-    Of boxes [R, 4] with scores [R, classes], without the background, one that overlaps another of a higher score in a
-    class by more than ``overlap`` (intersection over union) is dropped there; exact, for all classes at once. A box
-    that survives nowhere has confidence 0 and its best class.
+    Of boxes [R, 4] with scores [R, classes], without the background, one that overlaps another of a
+    higher score in a class by more than ``overlap`` (intersection over union) is dropped there;
+    exact, for all classes at once. A box that survives nowhere has confidence 0 and its best class.
     """
     near = intersection_over_union(boxes) > overlap
     near.fill_diagonal_(False)
@@ -307,10 +363,12 @@ def suppressed_confidence(boxes: Tensor, scores: Tensor, *, overlap: float) -> t
 
 
 def rising_suppression(boxes: Tensor, scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """Return each box's best score if it survives suppression by boxes of any class, else 0 [R]; and its class [R].
+    """Return each box's best score if it survives suppression by boxes of any class, else 0 [R];
+    and its class [R].
 
-    The overlap above which a box is dropped rises from 0.3 to 0.9 by 0.1 until ``count`` boxes survive, as in
-    py-bottom-up-attention's script for COCO. Arguments as for `suppressed_confidence`.
+    The overlap above which a box is dropped rises from 0.3 to 0.9 by 0.1 until ``count`` boxes
+    survive, as in py-bottom-up-attention's script for COCO. Arguments as for
+    `suppressed_confidence`.
     """
     best, classes = scores.max(1)
     for tenths in range(3, 10):
@@ -321,8 +379,9 @@ def rising_suppression(boxes: Tensor, scores: Tensor, *, count: int) -> tuple[Te
 
 
 def choose(confidence: Tensor, *, threshold: float, least: int, most: int) -> tuple[Tensor, Tensor]:
-    """Return the indices of the up to ``most`` regions of highest confidence, from the highest down, and how many of
-    them to keep: those at or above ``threshold``, but at least ``least`` (or as many as there are).
+    """Return the indices of the up to ``most`` regions of highest confidence, from the highest
+    down, and how many of them to keep: those at or above ``threshold``, but at least ``least`` (or
+    as many as there are).
 
     Their number stays a tensor, so that a GPU need not be waited for.
     """

@@ -1,14 +1,18 @@
-"""Detectors of detectron2: built as the release that trained them has them, with weights that hold tensors alone.
+"""Detectors of detectron2: built as the release that trained them has them, with weights that hold
+tensors alone.
 
 detectron2 is no dependency: it has no wheels. docs/guides/detectron2.md says how it is built.
 
-What makes its ResNet-101 the network of bottom-up attention (Anderson et al. 2018) is not seen in names and shapes of
-weights: released weights load without it, and give other vectors. Of three sources that run these weights, all agree on
-the first two: py-bottom-up-attention (`CAFFE_MAXPOOL: True`, `RES5HALVE: False`), MILVLG's bottom-up-attention.pytorch
-(`RES5_DILATION: 2`) and the copy in transformers' LXMERT project. Only MILVLG's has the third.
+What makes its ResNet-101 the network of bottom-up attention (Anderson et al. 2018) is not seen in
+names and shapes of
+weights: released weights load without it, and give other vectors. Of three sources that run these
+weights, all agree on the first two: py-bottom-up-attention (`CAFFE_MAXPOOL: True`, `RES5HALVE:
+False`), MILVLG's bottom-up-attention.pytorch (`RES5_DILATION: 2`) and the copy in transformers'
+LXMERT project. Only MILVLG's has the third.
 
 - the stem's max pooling has no padding and keeps the last, incomplete window;
-- the fifth stage in the head has stride 1 and dilation 2, so that a region's 14 x 14 cells stay 14 x 14;
+- the fifth stage in the head has stride 1 and dilation 2, so that a region's 14 x 14 cells stay 14
+  x 14;
 - Caffe's anchors are rounded, stand at the middle of a cell and are ordered by ratio, then size.
 """
 
@@ -23,7 +27,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d
 
-from recap.core.errors import ConfigError, DamagedFeatures, FeatureError, MissingFeatures, first_line
+from recap.core.errors import (
+    ConfigError,
+    DamagedFeatures,
+    FeatureError,
+    MissingFeatures,
+    first_line,
+)
 from recap.core.hashing import derived_seed, sha256_file
 from recap.core.log import log
 from recap.features.tensors import read_tensors, weights_hash
@@ -42,17 +52,22 @@ class Release:
     changes: Mapping[str, Any]  # what the release sets in another way
     proposals: int = 300  # that are classified
     least_side: float = 0.0  # proposals with a shorter side in pixels of the picture are dropped
-    names: Mapping[str, str] = field(default_factory=dict)  # prefix of a tensor's name in the file -> in our detector
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # prefix of a tensor's name in the file -> in our detector
     attributes_from: int = 2048  # length of the vectors from which attributes are scored
     no_attribute: bool = True  # whether "no attribute" is scored, too
-    caffe: bool = False  # whether it is the network of bottom-up attention, which detectron2 does not build
+    caffe: bool = (
+        False  # whether it is the network of bottom-up attention, which detectron2 does not build
+    )
 
 
 _C4 = "COCO-Detection/faster_rcnn_R_50_C4_1x.yaml"
 _RESNEXT_STD = {"MODEL.PIXEL_STD": [57.375, 57.120, 58.395]}
 DETECTORS = {
     "faster_rcnn_r50_c4": Release(_C4, _RESNEXT_STD),
-    # configs/VG-Detection of airsplay/py-bottom-up-attention; 300 proposals and the least side are Caffe's.
+    # configs/VG-Detection of airsplay/py-bottom-up-attention; 300 proposals and the least side are
+    # Caffe's.
     "bottom_up_r101_c4": Release(
         _C4,
         {
@@ -94,8 +109,13 @@ DETECTORS = {
 }
 
 
-def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.device) -> tuple[Any, Any, str]:
-    """Build a detector as its release has it; return it, its configuration, and the hash of its weights."""
+def build_released(
+    spec: RegionFeatures, *, weights: Path | None, device: torch.device
+) -> tuple[Any, Any, str]:
+    """Build a detector as its release has it.
+
+    Return it, its configuration, and the hash of its weights.
+    """
     release = DETECTORS[spec.detector]
     options = {
         "MODEL.ROI_HEADS.NUM_CLASSES": spec.classes,
@@ -110,7 +130,11 @@ def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.
             model.backbone.stem = CaffeStem(model.backbone.stem.conv1)
             model.roi_heads.res5 = _dilated_stage(config)
         if spec.attributes:
-            sizes = {"classes": spec.classes, "attributes": spec.attributes, "size": release.attributes_from}
+            sizes = {
+                "classes": spec.classes,
+                "attributes": spec.attributes,
+                "size": release.attributes_from,
+            }
             model.attribute_head = AttributeHead(**sizes, none=release.no_attribute)
     if spec.anchors == "caffe":
         (anchors,) = model.proposal_generator.anchor_generator.cell_anchors
@@ -125,15 +149,22 @@ def build_released(spec: RegionFeatures, *, weights: Path | None, device: torch.
     return model.eval().to(device), config, digest
 
 
-def built(name: str, changes: Mapping[str, Any], *, seed: int, device: torch.device) -> tuple[Any, Any]:
-    """Build a detector of the model zoo with changes and seeded random weights; return it and its configuration."""
+def built(
+    name: str, changes: Mapping[str, Any], *, seed: int, device: torch.device
+) -> tuple[Any, Any]:
+    """Build a detector of the model zoo with changes and seeded random weights.
+
+    Return it and its configuration.
+    """
     try:
         from detectron2 import model_zoo
         from detectron2.modeling import build_model
     except ImportError as error:
         raise ConfigError(
-            f"regions and segments need detectron2, which cannot be imported ({error}): build it as "
-            "docs/guides/detectron2.md says, run this rule with `snakemake --sdm conda`, or import extracted features"
+            f"regions and segments need detectron2, which cannot be imported ({error}): build it "
+            "as "
+            "docs/guides/detectron2.md says, run this rule with `snakemake --sdm conda`, or import "
+            "extracted features"
         ) from error
     config = model_zoo.get_config(name)
     config.merge_from_list([item for pair in changes.items() for item in pair])
@@ -144,17 +175,24 @@ def built(name: str, changes: Mapping[str, Any], *, seed: int, device: torch.dev
 
 
 def _dilated_stage(config: Any) -> nn.Module:
-    """Return the fifth stage of a ResNet with stride 1 and dilation 2, [R, C / 2, h, w] -> [R, C, h, w]."""
+    """Return the fifth stage of a ResNet with stride 1 and dilation 2, [R, C / 2, h, w] -> [R, C,
+    h, w]."""
     from detectron2.modeling.backbone.resnet import BottleneckBlock, ResNet
 
     resnet = config.MODEL.RESNETS
-    options = {"num_groups": resnet.NUM_GROUPS, "norm": resnet.NORM, "stride_in_1x1": resnet.STRIDE_IN_1X1}
+    options = {
+        "num_groups": resnet.NUM_GROUPS,
+        "norm": resnet.NORM,
+        "stride_in_1x1": resnet.STRIDE_IN_1X1,
+    }
     channels = {
         "in_channels": resnet.RES2_OUT_CHANNELS * 4,
         "out_channels": resnet.RES2_OUT_CHANNELS * 8,
         "bottleneck_channels": resnet.NUM_GROUPS * resnet.WIDTH_PER_GROUP * 8,
     }
-    blocks = ResNet.make_stage(BottleneckBlock, 3, stride_per_block=[1, 1, 1], dilation=2, **channels, **options)
+    blocks = ResNet.make_stage(
+        BottleneckBlock, 3, stride_per_block=[1, 1, 1], dilation=2, **channels, **options
+    )
     return nn.Sequential(*blocks)
 
 
@@ -167,13 +205,17 @@ class CaffeStem(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return maps [B, 64, h, w] of pictures [B, 3, H, W]."""
-        return max_pool2d(torch.relu(self.conv1(pixels)), kernel_size=3, stride=2, padding=0, ceil_mode=True)
+        return max_pool2d(
+            torch.relu(self.conv1(pixels)), kernel_size=3, stride=2, padding=0, ceil_mode=True
+        )
 
 
 def caffe_anchors() -> Tensor:
-    """Return the 12 anchors of the cell at the top left, [12, 4] left, top, right, bottom, of any reals.
+    """Return the 12 anchors of the cell at the top left, [12, 4] left, top, right, bottom, of any
+    reals.
 
-    Caffe's boxes include their last pixel; right and bottom are one more here, so that a width is right - left.
+    Caffe's boxes include their last pixel; right and bottom are one more here, so that a width is
+    right - left.
     """
     anchors = []
     for ratio in _RATIOS:
@@ -185,10 +227,14 @@ def caffe_anchors() -> Tensor:
 
 
 class AttributeHead(nn.Module):
-    """Attributes from a region's vector and an embedding of its class (Anderson et al. 2018, section 3.1)."""
+    """Attributes from a region's vector and an embedding of its class (Anderson et al. 2018,
+    section 3.1)."""
 
     def __init__(self, *, classes: int, attributes: int, size: int, none: bool) -> None:
-        """Build it for vectors of length ``size``; ``none`` adds a score of "no attribute", in the last place."""
+        """Build it for vectors of length ``size``.
+
+        ``none`` adds a score of "no attribute", in the last place.
+        """
         super().__init__()
         self.attributes = attributes
         self.embedding = nn.Embedding(classes + 1, 256)  # the background has one, too
@@ -196,7 +242,8 @@ class AttributeHead(nn.Module):
         self.scores = nn.Linear(512, attributes + none)
 
     def forward(self, vectors: Tensor, classes: Tensor) -> Tensor:
-        """Return probabilities [R, attributes], without "no attribute", for vectors [R, size] and classes [R]."""
+        """Return probabilities [R, attributes], without "no attribute", for vectors [R, size] and
+        classes [R]."""
         hidden = torch.relu(self.hidden(torch.cat([vectors, self.embedding(classes)], 1)))
         probabilities: Tensor = self.scores(hidden).softmax(-1)
         return probabilities[:, : self.attributes]
@@ -207,22 +254,30 @@ def load(
     path: Path | None,  # .safetensors, .pth, .bin or .pkl
     *,
     key_map: Mapping[str, str],  # prefix of a name in the file -> prefix of the name in `model`
-    unused: Sequence[str] = (),  # prefixes of our names that are left out with a message where `model` lacks them
-    background_first: bool = False,  # the file has the background before the classes; ours has it after them
+    unused: Sequence[
+        str
+    ] = (),  # prefixes of our names that are left out with a message where `model` lacks them
+    # the file has the background before the classes; ours has it after them
+    background_first: bool = False,
 ) -> str:
     """Load weights, strictly, and return their hash; None leaves the random ones."""
     if path is None:
         for name, value in model.named_buffers():
-            # The norms are frozen and normalize nothing: values of random residual branches would grow with every block
-            # until no box is left inside the picture.
+            # The norms are frozen and normalize nothing: values of random residual branches would
+            # grow with every block until no box is left inside the picture.
             if name.endswith("conv3.norm.weight"):
                 value.mul_(0.1)
         return weights_hash(model)
     if not path.is_file():
-        raise MissingFeatures(f"{path}: no such weights file; put it there, or correct `weights` of the features")
+        raise MissingFeatures(
+            f"{path}: no such weights file; put it there, or correct `weights` of the features"
+        )
     content = read_tensors(path, DamagedFeatures)
     try:
-        tensors = {mapped(name, key_map): torch.as_tensor(v) for name, v in content.get("model", content).items()}
+        tensors = {
+            mapped(name, key_map): torch.as_tensor(v)
+            for name, v in content.get("model", content).items()
+        }
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise DamagedFeatures(
             f"{path}: holds more than tensors by name ({first_line(error)}); fetch it again"
@@ -235,7 +290,9 @@ def load(
         raise FeatureError(f"{path}: {error}") from error
     if left_out:
         log.info(f"{path}: {len(left_out)} tensors are not used: {left_out[0]} to {left_out[-1]}")
-    model.load_state_dict({name: tensor for name, tensor in tensors.items() if name not in left_out}, strict=False)
+    model.load_state_dict(
+        {name: tensor for name, tensor in tensors.items() if name not in left_out}, strict=False
+    )
     return sha256_file(path)
 
 
@@ -247,19 +304,25 @@ def mapped(name: str, key_map: Mapping[str, str]) -> str:
     return name
 
 
-def check_layout(model: nn.Module, tensors: Mapping[str, Tensor], *, unused: Sequence[str] = ()) -> list[str]:
-    """Compare names and shapes of tensors with those of a detector; return the names that are not loaded.
+def check_layout(
+    model: nn.Module, tensors: Mapping[str, Tensor], *, unused: Sequence[str] = ()
+) -> list[str]:
+    """Compare names and shapes of tensors with those of a detector; return the names that are not
+    loaded.
 
-    What a detector makes from its configuration (pixel means, anchors) may be in a file, and must then be the same
-    within rounding of pixels; its shape differs between versions.
+    What a detector makes from its configuration (pixel means, anchors) may be in a file, and must
+    then be the same within rounding of pixels; its shape differs between versions.
     """
     expected, buffers = model.state_dict(), dict(model.named_buffers())
     for name in expected:
         if name not in tensors:
-            raise ValueError(f"lacks {name!r} of the detector; name it in `key_map`, or correct `detector`")
+            raise ValueError(
+                f"lacks {name!r} of the detector; name it in `key_map`, or correct `detector`"
+            )
         if tensors[name].shape != expected[name].shape:
             raise ValueError(
-                f"{name!r} is {list(tensors[name].shape)} instead of {list(expected[name].shape)}; correct "
+                f"{name!r} is {list(tensors[name].shape)} instead of {list(expected[name].shape)}; "
+                "correct "
                 "`classes`, `attributes` or `detector`"
             )
     left_out = sorted(set(tensors) - set(expected))
@@ -268,7 +331,8 @@ def check_layout(model: nn.Module, tensors: Mapping[str, Tensor], *, unused: Seq
             value, own = tensors[name].float().flatten(), buffers[name].cpu().flatten()
             if len(value) != len(own) or not torch.allclose(value, own, atol=1e-2):
                 raise ValueError(
-                    f"{name!r} holds other numbers than the detector of these settings; correct `anchors` or `detector`"
+                    f"{name!r} holds other numbers than the detector of these settings; correct "
+                    "`anchors` or `detector`"
                 )
         elif not name.startswith(tuple(unused)):
             raise ValueError(f"has {name!r}, which the detector lacks; name it in `key_map`")
@@ -276,7 +340,8 @@ def check_layout(model: nn.Module, tensors: Mapping[str, Tensor], *, unused: Seq
 
 
 def _background_last(tensors: dict[str, Tensor]) -> None:
-    """Bring tensors of a file whose first class is the background, and first attribute "none", into our order."""
+    """Bring tensors of a file whose first class is the background, and first attribute "none", into
+    our order."""
     rolled = (f"{_PREDICTOR}cls_score.", "attribute_head.embedding.", "attribute_head.scores.")
     for name in tensors:
         if name.startswith(rolled):

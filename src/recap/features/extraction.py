@@ -39,19 +39,29 @@ Item = TypeVar("Item")
 class ExtractionJob:
     """What an extractor works on, besides its settings."""
 
-    corpus: Path | None  #: corpus.parquet; None, for imported features alone: all images that there are
+    corpus: (
+        Path | None
+    )  #: corpus.parquet; None, for imported features alone: all images that there are
     images: Sequence[Path]  #: folders or zips with the pictures
     inputs: Path  #: folder that the outside files of the settings are relative to
     shards: Path  #: folder for unfinished work
     out: Path  #: the store
     device: str = "auto"  #: auto, cpu or cuda
     threads: int = 2  #: how many pictures or batches are prepared at a time
-    trained: Path | None = None  #: weights that the step `pretrain` or `tune` made, for settings that ask for it
+    trained: Path | None = (
+        None  #: weights that the step `pretrain` or `tune` made, for settings that ask for it
+    )
     boxes: Path | None = None  #: a store whose main stream has boxes, for settings that name one
     cells: Path | None = None  #: a store with a grid, for settings that pool one
-    products: Sequence[Path] = ()  #: files that the data set's reader wrote beside the corpus, if settings name some
-    used: Path | None = None  #: JSON with the ids of the images to extract; None: all images of the corpus
-    kept: Path | None = None  #: another name of the finished store, from which it grows when ``out`` is deleted
+    products: Sequence[
+        Path
+    ] = ()  #: files that the data set's reader wrote beside the corpus, if settings name some
+    used: Path | None = (
+        None  #: JSON with the ids of the images to extract; None: all images of the corpus
+    )
+    kept: Path | None = (
+        None  #: another name of the finished store, from which it grows when ``out`` is deleted
+    )
     part: Part | None = None  #: extract only one of several parts of the store
 
     def wanted(self, images: Mapping[int, Item], where: Path) -> dict[int, Item]:
@@ -61,7 +71,8 @@ class ExtractionJob:
         ids = read_used(self.used)
         if missing := [image_id for image_id in ids if image_id not in images]:
             raise DataError(
-                f"{self.used}: image id {missing[0]} is not in {where}; delete the list and rerun its command"
+                f"{self.used}: image id {missing[0]} is not in {where}; delete the list and rerun "
+                "its command"
             )
         return {image_id: images[image_id] for image_id in ids}
 
@@ -70,7 +81,10 @@ class Extractor(Protocol):
     """Writes a store; the config class of a kind of features names it (``extractor``)."""
 
     def __call__(self, spec: Any, job: ExtractionJob) -> object:
-        """Write the features of all images of a job into its store; an interrupted run is taken up again."""
+        """Write the features of all images of a job into its store.
+
+        An interrupted run is taken up again.
+        """
 
 
 @dataclass(frozen=True)
@@ -84,18 +98,24 @@ class Picture:
 class Encoder(ABC):
     """Turns pictures into features, those of a data set and single photos alike.
 
-    A kind of features names it (``encoder``). It is made as ``Class(spec, weights=PATH, device=...)``: the
-    settings, the file that their ``weights`` names (None where a library or a seed gives them) and a device.
+    A kind of features names it (``encoder``). It is made as ``Class(spec, weights=PATH,
+    device=...)``: the settings, the file that their ``weights`` names (None where a library or a
+    seed gives them) and a device.
     """
 
     attributes: Mapping[str, str]  #: what a store says of it: what `describe` returns
-    streams: Sequence[str] = (GRID,)  #: names of the streams that every image has, the main one first
+    streams: Sequence[str] = (
+        GRID,
+    )  #: names of the streams that every image has, the main one first
     side_by_side = False  #: whether threads may call it at the same time
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Any:
         """Return what is encoded of an image, given as its views in RGB; called in threads."""
         if len(views) > 1:  # boxes or vectors of several could not be told apart
-            raise DataError(f"image id {image_id} has {len(views)} views; use grid features, which take them all")
+            raise DataError(
+                f"image id {image_id} has {len(views)} views; use grid features, which take them "
+                "all"
+            )
         return Picture(image_id, views[0])
 
     def batches(self, items: Iterator[Any]) -> Iterator[Sequence[Any]]:
@@ -117,7 +137,10 @@ class Pictures:
 
     @staticmethod
     def find(job: ExtractionJob) -> Pictures:
-        """Find the wanted pictures in folders or zips; one that is missing is said before any work."""
+        """Find the wanted pictures in folders or zips.
+
+        One that is missing is said before any work.
+        """
         if job.corpus is None:
             raise ConfigError("pictures are those of a corpus: say which with --corpus")
         corpus, source = Corpus.read(job.corpus), pictures_of(job.corpus, job.images)
@@ -136,8 +159,11 @@ class Pictures:
         return [self.source.open_rgb(file) for file in self.views[image_id]]
 
 
-def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **more: Any) -> dict[str, str]:
-    """Return the attributes of a store: the settings without batch and shard sizes, and ``more`` of the extractor."""
+def describe(
+    spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **more: Any
+) -> dict[str, str]:
+    """Return the attributes of a store: the settings without batch and shard sizes, and ``more`` of
+    the extractor."""
     extractor = {**spec.identity(), **more}
     return {
         "extractor": json.dumps(extractor, sort_keys=True),
@@ -150,7 +176,9 @@ def describe(spec: FeaturesConfig, *, weights_sha256: str, made_with: str, **mor
 def make_encoder(spec: FeaturesConfig, *, weights: Path | None, device: torch.device) -> Encoder:
     """Return the encoder that settings name."""
     if spec.encoder is None:
-        raise ConfigError(f"kind {spec.kind!r}: its class names neither an `encoder` nor an `extractor`; name one")
+        raise ConfigError(
+            f"kind {spec.kind!r}: its class names neither an `encoder` nor an `extractor`; name one"
+        )
     return resolve(spec.encoder)(spec, weights=weights, device=device)
 
 
@@ -158,7 +186,12 @@ def extract_pictures(spec: FeaturesConfig, job: ExtractionJob) -> None:
     """Write the store of the settings' encoder: the extractor of all kinds that name no other."""
     pictures = Pictures.find(job)
 
-    extract(spec, job, make_encoder(spec, weights=weights_file(spec, job), device=select_device(job.device)), pictures)
+    extract(
+        spec,
+        job,
+        make_encoder(spec, weights=weights_file(spec, job), device=select_device(job.device)),
+        pictures,
+    )
 
 
 def extract(
@@ -170,7 +203,10 @@ def extract(
     origins: Origins | None = None,
     made_from: Sequence[str] = (),
 ) -> None:
-    """Write the store that an encoder makes from pictures; ``origins`` and ``made_from`` as for `write`."""
+    """Write the store that an encoder makes from pictures.
+
+    ``origins`` and ``made_from`` as for `write`.
+    """
     write(
         spec,
         job,
@@ -194,11 +230,14 @@ def encoded(
 
     def batches() -> Iterator[Sequence[Any]]:
         for group in groups:
-            # Batches end with the group, so that their content does not depend on where a killed job was resumed.
+            # Batches end with the group, so that their content does not depend on where a killed
+            # job was resumed.
             yield from encoder.batches(in_order(prepared, group, threads=threads))
 
     if encoder.side_by_side:
-        records = chain.from_iterable(in_order(lambda batch: list(encoder(batch)), batches(), threads=threads))
+        records = chain.from_iterable(
+            in_order(lambda batch: list(encoder(batch)), batches(), threads=threads)
+        )
     else:
         records = chain.from_iterable(map(encoder, prefetch(batches())))
     early: dict[int, ImageFeatures] = {}
@@ -211,7 +250,8 @@ def encoded(
             awaited = next(ids, None)
     if awaited is not None:
         raise FeatureError(
-            f"image id {awaited}: {type(encoder).__name__} gave no features of it; look at what it returns"
+            f"image id {awaited}: {type(encoder).__name__} gave no features of it; look at what it "
+            "returns"
         )
 
 
@@ -235,7 +275,9 @@ def write(
         ids=ids,
         shard_size=spec.shard_size,
         dtype=spec.dtype,
-        job=value_hash([spec.identity(), dict(attributes), list(made_from), code_digest(*spec.targets())]),
+        job=value_hash(
+            [spec.identity(), dict(attributes), list(made_from), code_digest(*spec.targets())]
+        ),
         attributes=attributes,
         extract=features,
         streams=streams,
@@ -247,7 +289,9 @@ def weights_file(spec: FeaturesConfig, job: ExtractionJob) -> Path | None:
     """Return the file with an encoder's weights, or None where a library or a seed gives them."""
     if spec.trained_on() and job.trained is None:
         step = "pretrain" if spec.trained_on() == "boxes" else "tune"
-        raise ConfigError(f"the weights are trained first: say with --trained which file the step `{step}` made")
+        raise ConfigError(
+            f"the weights are trained first: say with --trained which file the step `{step}` made"
+        )
     return job.trained if spec.trained_on() else initial_weights(spec, job.inputs)
 
 
@@ -258,7 +302,8 @@ def initial_weights(spec: FeaturesConfig, inputs: Path) -> Path | None:
 
 
 def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -> None:
-    """Write down what makes a store, whichever images it holds: settings, source, and the bytes of what is read.
+    """Write down what makes a store, whichever images it holds: settings, source, and the bytes of
+    what is read.
 
     Neither places nor times: another clone writes the same note.
     """
@@ -266,7 +311,9 @@ def write_note(spec: Features, *, code: str, files: Sequence[Path], out: Path) -
     for path in files:
         with reading(path, FeatureError, missing="correct the path"):
             inside = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
-            sizes = sorted([file.relative_to(path).as_posix(), file.stat().st_size] for file in inside)
+            sizes = sorted(
+                [file.relative_to(path).as_posix(), file.stat().st_size] for file in inside
+            )
             digests.append(value_hash(sizes) if path.is_dir() else sha256_file(path))
     write_json(out, {"settings": spec.identity(), "code": code, "files": digests})
     checksums.record(out)

@@ -35,15 +35,20 @@ _NO_ROWS = (0, 0), {REGION: np.empty((0, 0))}
 
 
 class Lines(ABC):
-    """The lines of several files by image id: bottom-up features (Anderson et al. 2018), and VinVL's and Oscar's.
+    """The lines of several files by image id: bottom-up features (Anderson et al. 2018), and
+    VinVL's and Oscar's.
 
-    Files have gigabytes and lines have megabytes: memory holds the positions of lines, never their content.
+    Files have gigabytes and lines have megabytes: memory holds the positions of lines, never their
+    content.
     """
 
     streams = (REGION,)
 
-    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find all lines; of an image in ``spec.damaged``, the first that can be read, if there is one.
+    def __init__(
+        self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
+    ) -> None:
+        """Find all lines; of an image in ``spec.damaged``, the first that can be read, if there is
+        one.
 
         As many lines without an image id as there are damaged images are passed over.
         """
@@ -121,33 +126,45 @@ class Lines(ABC):
 class BottomUpTsv(Lines):
     """The original six columns, or ten with classes and attributes.
 
-    Six: image_id, image_w, image_h, num_boxes, boxes, features. Ten: img_id, img_h, img_w, objects_id, objects_conf,
-    attrs_id, attrs_conf, num_boxes, boxes, features; ids are int64, all other arrays float32.
+    Six: image_id, image_w, image_h, num_boxes, boxes, features. Ten: img_id, img_h, img_w,
+    objects_id, objects_conf, attrs_id, attrs_conf, num_boxes, boxes, features; ids are int64, all
+    other arrays float32.
     """
 
     def parse(self, fields: list[bytes]) -> tuple[tuple[int, int], dict[str, np.ndarray]]:
-        """Return vectors and boxes of one image, and classes and attributes where the file has them."""
+        """Return vectors and boxes of one image, and classes and attributes where the file has
+        them."""
         if len(fields) not in (6, 10):
             raise ValueError(f"has {len(fields)} fields, expected 6 or 10")
         first, second = (_whole(field, "a side of the image") for field in fields[1:3])
         count = _whole(fields[-3], "num_boxes")
         if not count:
             return _NO_ROWS
-        arrays = {REGION: _vectors(fields[-1], count), f"{REGION}/boxes": _array(fields[-2], "float32", (count, 4))}
+        arrays = {
+            REGION: _vectors(fields[-1], count),
+            f"{REGION}/boxes": _array(fields[-2], "float32", (count, 4)),
+        }
         if len(fields) == 6:
             return (first, second), arrays
-        columns = {"classes": "int64", "class_scores": "float32", "attributes": "int64", "attribute_scores": "float32"}
+        columns = {
+            "classes": "int64",
+            "class_scores": "float32",
+            "attributes": "int64",
+            "attribute_scores": "float32",
+        }
         for (name, dtype), field in zip(columns.items(), fields[3:7], strict=True):
             arrays[f"{REGION}/{name}"] = _array(field, dtype, (count,))
         return (second, first), arrays
 
 
 class VinvlTsv(Lines):
-    """``features.tsv`` with its ``features.lineidx`` (position of each line), or both for each split.
+    """``features.tsv`` with its ``features.lineidx`` (position of each line), or both for each
+    split.
 
-    A line is image id, number of boxes, base64 of float32 [boxes, 2054]; in the packs for captioning, image id and a
-    JSON with ``num_boxes`` and ``features``. The last six numbers are x1/W, y1/H, x2/W, y2/H, w/W, h/H and stay part
-    of the vector. The file does not say W and H: boxes are those of a picture of 1 x 1.
+    A line is image id, number of boxes, base64 of float32 [boxes, 2054]; in the packs for
+    captioning, image id and a JSON with ``num_boxes`` and ``features``. The last six numbers are
+    x1/W, y1/H, x2/W, y2/H, w/W, h/H and stay part of the vector. The file does not say W and H:
+    boxes are those of a picture of 1 x 1.
     """
 
     def _starts(self, path: Path) -> Iterator[tuple[int, bytes]]:
@@ -163,7 +180,8 @@ class VinvlTsv(Lines):
                 before = file.read(1) if position else b"\n"
                 if position >= size or before != b"\n":
                     raise FeatureError(
-                        f"{path}: no line starts at byte {position}, where its .lineidx says; the two files do not "
+                        f"{path}: no line starts at byte {position}, where its .lineidx says; the "
+                        "two files do not "
                         "belong together or one is truncated: fetch both again"
                     )
                 yield position, file.read(_LONGEST_ID)
@@ -189,7 +207,9 @@ def _parsing(where: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise FeatureError(f"{where}: {error}; the file is truncated, damaged or of another format") from error
+        raise FeatureError(
+            f"{where}: {error}; the file is truncated, damaged or of another format"
+        ) from error
 
 
 def _from_json(field: bytes) -> tuple[bytes, bytes]:
@@ -197,7 +217,9 @@ def _from_json(field: bytes) -> tuple[bytes, bytes]:
         values = json.loads(field)
         return str(values["num_boxes"]).encode(), str(values["features"]).encode()
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"no JSON with num_boxes and features ({' '.join(str(error).split())[:120]})") from error
+        raise ValueError(
+            f"no JSON with num_boxes and features ({' '.join(str(error).split())[:120]})"
+        ) from error
 
 
 def _whole(field: bytes, name: str) -> int:
@@ -221,7 +243,9 @@ def _array(field: bytes, dtype: str, shape: Sequence[int]) -> np.ndarray:
     size = np.dtype(dtype).itemsize * math.prod(shape)
     if len(content) != size:
         numbers = " x ".join(map(str, shape))
-        raise ValueError(f"holds {len(content)} bytes where {numbers} numbers of {dtype} take {size}")
+        raise ValueError(
+            f"holds {len(content)} bytes where {numbers} numbers of {dtype} take {size}"
+        )
     return np.frombuffer(content, dtype).reshape(*shape)
 
 
@@ -229,11 +253,14 @@ def _array(field: bytes, dtype: str, shape: Sequence[int]) -> np.ndarray:
 
 
 class GridFeatsPth:
-    """``<id>.pth`` with a tensor [1, 2048, h, w] (or [2048, h, w]), averaged to ``grid`` x ``grid`` cells."""
+    """``<id>.pth`` with a tensor [1, 2048, h, w] (or [2048, h, w]), averaged to ``grid`` x ``grid``
+    cells."""
 
     streams = (GRID,)
 
-    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+    def __init__(
+        self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
+    ) -> None:
         """Find the files; ``spec.grid`` 0 keeps the h x w cells as they are."""
         self._files, self._grid = _files(only_path(paths, "folder"), ".pth", lookup), spec.grid
         self.ids = list(self._files)
@@ -250,9 +277,13 @@ class GridFeatsPth:
         maps = read_tensors(path, DamagedFeatures)
         is_map = isinstance(maps, torch.Tensor) and maps.ndim > 2 and maps.shape[:-3] in ((), (1,))
         if not is_map or not maps.is_floating_point():
-            kind, shape = getattr(maps, "dtype", type(maps).__name__), list(getattr(maps, "shape", []))
+            kind, shape = (
+                getattr(maps, "dtype", type(maps).__name__),
+                list(getattr(maps, "shape", [])),
+            )
             raise FeatureError(
-                f"{path}: holds {kind} {shape}, expected floating-point numbers [1, dim, h, w]; it is of another format"
+                f"{path}: holds {kind} {shape}, expected floating-point numbers [1, dim, h, w]; it "
+                "is of another format"
             )
         maps = maps.detach().reshape(maps.shape[-3:]).float()
         if not maps.numel():
@@ -262,18 +293,33 @@ class GridFeatsPth:
 
 
 class NpzFolder:
-    """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps; ``<name>_box/<id>.npy`` boxes."""
+    """``<name>_att/<id>.npz`` with ``feat`` [n, dim] regions or [h, w, dim] maps.
 
-    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
-        """Find the files; the boxes are looked for in the folder beside, whose name ends with ``_box``."""
+    ``<name>_box/<id>.npy`` boxes.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
+    ) -> None:
+        """Find the files; the boxes are looked for in the folder beside, whose name ends with
+        ``_box``."""
         folder = only_path(paths, "folder")
         self._files = _files(folder, ".npz", lookup)
         self.ids = list(self._files)
         boxes = folder.with_name(folder.name.removesuffix("_att") + "_box")
-        self._boxes = _files(boxes, ".npy", lookup) if folder.name.endswith("_att") and boxes.is_dir() else None
+        self._boxes = (
+            _files(boxes, ".npy", lookup)
+            if folder.name.endswith("_att") and boxes.is_dir()
+            else None
+        )
         if self._boxes is not None and (missing := self._files.keys() - self._boxes.keys()):
-            raise FeatureError(f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder away")
-        self.origins = of_files(lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files])
+            raise FeatureError(
+                f"{boxes}: has no boxes of image id {min(missing)}; fetch them, or move the folder "
+                "away"
+            )
+        self.origins = of_files(
+            lambda image_id: [files[image_id] for files in (self._files, self._boxes) if files]
+        )
 
     @cached_property
     def streams(self) -> tuple[str]:
@@ -285,7 +331,10 @@ class NpzFolder:
         path = self._files[image_id]
         values = _npy(path)
         if values.ndim not in (2, 3):
-            raise FeatureError(f"{path}: `feat` has the shape {list(values.shape)}, expected [n, dim] or [h, w, dim]")
+            raise FeatureError(
+                f"{path}: `feat` has the shape {list(values.shape)}, expected [n, dim] or [h, w, "
+                "dim]"
+            )
         if not values.size:
             raise no_rows(image_id, str(path))
         arrays = {self.streams[0]: values.reshape(-1, values.shape[-1])}
@@ -316,9 +365,13 @@ def _npy(path: Path) -> np.ndarray:
         array = np.asarray(array)
     except Exception as error:  # numpy and zipfile raise whatever the damaged bytes happen to mean
         reason = cause(error)[:120]
-        raise DamagedFeatures(f"{path}: truncated, damaged or without an array ({reason}); fetch it again") from error
+        raise DamagedFeatures(
+            f"{path}: truncated, damaged or without an array ({reason}); fetch it again"
+        ) from error
     if array.dtype.kind not in "fiu":
-        raise FeatureError(f"{path}: holds {array.dtype}, expected numbers; it is of another format")
+        raise FeatureError(
+            f"{path}: holds {array.dtype}, expected numbers; it is of another format"
+        )
     return array
 
 
@@ -326,24 +379,30 @@ def _npy(path: Path) -> np.ndarray:
 
 
 class M2Hdf5:
-    """One HDF5 file with some datasets per image, as the code of M2 and those built on it read them.
+    """One HDF5 file with some datasets per image, as the code of M2 and those built on it read
+    them.
 
-    ``<id>_features`` [n, 2048], ``<id>_boxes`` [n, 4], ``<id>_cls_prob`` [n, classes]; DLCT and RSTNet: ``<id>_grids``
-    [49, 2048], ``<id>_size`` (height, width) of the resized picture that its boxes refer to, ``<id>_mask`` [n, 49] the
-    cells a region touches.
+    ``<id>_features`` [n, 2048], ``<id>_boxes`` [n, 4], ``<id>_cls_prob`` [n, classes]; DLCT and
+    RSTNet: ``<id>_grids`` [49, 2048], ``<id>_size`` (height, width) of the resized picture that its
+    boxes refer to, ``<id>_mask`` [n, 49] the cells a region touches.
     """
 
     _COLUMNS = (("boxes", "boxes"), ("cls_prob", "class_probabilities"), ("mask", "cells"))
 
-    def __init__(self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures) -> None:
+    def __init__(
+        self, paths: Sequence[Path], lookup: ImageIdLookup, spec: ImportedFeatures
+    ) -> None:
         """Find the images and what there is of each."""
         (self._path,) = plain_files([only_path(paths, "HDF5 file")], "one HDF5 file")
         self._names, self._datasets = EntryIndex(), set(self._ask(str(self._path), names))
         suffixes = {key.rpartition("_")[2] for key in self._datasets}
-        self.streams = tuple(s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes)
+        self.streams = tuple(
+            s for s, suffix in ((REGION, "features"), (GRID, "grids")) if suffix in suffixes
+        )
         if not self.streams:
             raise FeatureError(
-                f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another format"
+                f"{self._path}: has no dataset named <id>_features or <id>_grids; it is of another "
+                "format"
             )
         main = "features" if REGION in self.streams else "grids"
         for name, _, suffix in (key.rpartition("_") for key in sorted(self._datasets)):
@@ -367,7 +426,8 @@ class M2Hdf5:
             sides = self._dataset(image_id, "size").ravel()
             if len(sides) != 2 or not ((sides >= 1) & (sides <= _LONGEST_SIDE)).all():
                 raise FeatureError(
-                    f"{self._path}, {self._names[image_id]}_size: holds {' '.join(map(str, sides[:4].tolist()))}, "
+                    f"{self._path}, {self._names[image_id]}_size: holds "
+                    f"{' '.join(map(str, sides[:4].tolist()))}, "
                     "expected height and width in pixels; the file is damaged or of another format"
                 )
             size = round(float(sides[1])), round(float(sides[0]))
@@ -384,7 +444,9 @@ class M2Hdf5:
         name = f"{self._names[image_id]}_{suffix}"
         where = f"{self._path}, {name}"
         if name not in self._datasets:
-            raise FeatureError(f"{where}: missing, though other images have it; fetch the file again")
+            raise FeatureError(
+                f"{where}: missing, though other images have it; fetch the file again"
+            )
         array = np.asarray(self._ask(where, numbers, name))
         if not array.shape[:1] or not array.shape[0]:
             raise no_rows(image_id, where)
@@ -394,4 +456,6 @@ class M2Hdf5:
         try:
             return ask(function, self._path, *arguments)
         except UnreadableHdf5 as error:
-            raise DamagedFeatures(f"{where}: truncated or no HDF5 file ({error}); fetch it again") from error
+            raise DamagedFeatures(
+                f"{where}: truncated or no HDF5 file ({error}); fetch it again"
+            ) from error

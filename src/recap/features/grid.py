@@ -1,4 +1,5 @@
-"""Features of timm backbones: maps pooled to a square grid of vectors, and one vector per box of another store."""
+"""Features of timm backbones: maps pooled to a square grid of vectors, and one vector per box of
+another store."""
 
 from __future__ import annotations
 
@@ -34,27 +35,32 @@ STANDARDISED_OVER = 256  # training pictures over which features are standardize
 def extract_grid(spec: GridFeatures, job: ExtractionJob) -> None:
     """Write the store; ``threads`` batches are decoded and computed at a time.
 
-    Where it is asked for, and with random weights, which have no natural scale, channels are brought to mean 0 and
-    standard deviation 1 over some training pictures.
+    Where it is asked for, and with random weights, which have no natural scale, channels are
+    brought to mean 0 and standard deviation 1 over some training pictures.
     """
     device, pictures = select_device(job.device), Pictures.find(job)
     backbone = Backbone(spec, weights=weights_file(spec, job), device=device)
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # the parallel work is left to our own threads
     try:
-        made_from = [_standardise(backbone, pictures, threads=job.threads)] if spec.standardises() else []
+        made_from = (
+            [_standardise(backbone, pictures, threads=job.threads)] if spec.standardises() else []
+        )
         extract(spec, job, backbone, pictures, made_from=made_from)
     finally:
         torch.set_num_threads(before)
 
 
 def _standardise(backbone: Backbone, pictures: Pictures, *, threads: int) -> str:
-    """Set the scale of the channels; return the hash of the pictures that decide it, on which all features depend."""
+    """Set the scale of the channels; return the hash of the pictures that decide it, on which all
+    features depend."""
     views, training = pictures.corpus.views(), pictures.corpus.image_ids("train")
     ids = training[:: -(-len(training) // STANDARDISED_OVER)]
     sample = replace(pictures, views={image_id: views[image_id] for image_id in ids})
     before = {image_id: sample.origins.mark(image_id) for image_id in ids}
-    rows = np.concatenate([record.values for record in encoded(backbone, sample, [ids], threads=threads)])
+    rows = np.concatenate(
+        [record.values for record in encoded(backbone, sample, [ids], threads=threads)]
+    )
     backbone.scale = ChannelScale.of(rows.reshape(-1, backbone.spec.grid**2, rows.shape[1]))
     made_from = hashed("\n".join(sample.origins.content(image_id) for image_id in ids)).hex()
     check_unchanged(sample.origins, before)
@@ -73,10 +79,11 @@ class Squares:
 class Backbone(TimmEncoder):
     """A timm model that turns pictures into rows of features.
 
-    A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without a crop, because
-    captions speak of the whole picture, and normalised as the model's timm config says. Its map is averaged to ``grid``
-    x ``grid`` cells, which become rows in raster order (left to right, then down). An image with several views has the
-    rows of the first view, then those of the next.
+    A picture is resized to ``image_size`` x ``image_size`` without regard to its aspect and without
+    a crop, because captions speak of the whole picture, and normalised as the model's timm config
+    says. Its map is averaged to ``grid`` x ``grid`` cells, which become rows in raster order (left
+    to right, then down). An image with several views has the rows of the first view, then those of
+    the next.
     """
 
     side_by_side = True
@@ -87,11 +94,14 @@ class Backbone(TimmEncoder):
         self.scale: ChannelScale | None = None  # None leaves the channels as they are
         if spec.out_index is not None:
             if not hasattr(self.model, "forward_intermediates"):
-                raise ConfigError(f"{spec.backbone}: has no intermediate maps; leave `out_index` out")
+                raise ConfigError(
+                    f"{spec.backbone}: has no intermediate maps; leave `out_index` out"
+                )
             last = len(self.model.feature_info) - 1
             if not 0 <= spec.out_index <= last:
                 raise ConfigError(
-                    f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; choose one of them"
+                    f"out_index: {spec.backbone} has the stages 0 to {last}, not {spec.out_index}; "
+                    "choose one of them"
                 )
 
     @property
@@ -99,14 +109,21 @@ class Backbone(TimmEncoder):
         """What a store says of it."""
         over = {"standardised_over": self.scale.pictures} if self.scale else {}
         resize = {"resize": "squashed to image_size x image_size, no crop"}
-        described = self.described(resize, precision=str(self.precision).removeprefix("torch."), **over)
+        described = self.described(
+            resize, precision=str(self.precision).removeprefix("torch."), **over
+        )
         return {**described, CHANNEL_SCALE: self.scale.text()} if self.scale else described
 
     def prepare(self, image_id: int, views: Sequence[Image]) -> Squares:
         """Return the views of an image, scaled to squares."""
         edge = self.spec.image_size
-        squares = [view if view.size == (edge, edge) else view.resize((edge, edge), self.resample) for view in views]
-        return Squares(image_id, views[0].size, np.stack([np.asarray(square) for square in squares]))
+        squares = [
+            view if view.size == (edge, edge) else view.resize((edge, edge), self.resample)
+            for view in views
+        ]
+        return Squares(
+            image_id, views[0].size, np.stack([np.asarray(square) for square in squares])
+        )
 
     def batches(self, items: Iterator[Squares]) -> Iterator[list[Squares]]:
         """Yield ``batch_size`` images at a time."""
@@ -121,48 +138,71 @@ class Backbone(TimmEncoder):
 
     @torch.inference_mode()
     def rows(self, pictures: Tensor) -> Tensor:
-        """Return features float32 [B, grid * grid, dim] on the CPU for pictures uint8 [B, edge, edge, 3]."""
+        """Return features float32 [B, grid * grid, dim] on the CPU for pictures uint8 [B, edge,
+        edge, 3]."""
         with self.half():
             maps = self.maps(pictures).float()
         rows = maps.flatten(2).transpose(1, 2).contiguous().cpu()
         return self.scale(rows) if self.scale else rows
 
     def maps(self, pictures: Tensor) -> Tensor:
-        """Return maps [B, C, grid, grid] for pictures uint8 [B, edge, edge, 3]; a gradient flows."""
+        """Return maps [B, C, grid, grid] for pictures uint8 [B, edge, edge, 3].
+
+        A gradient flows.
+        """
         inputs, grid = self.normalised(pictures), self.spec.grid
         if self.spec.out_index is None:
-            maps = as_maps(self.model.forward_features(inputs), model=self.model, backbone=self.spec.backbone)
+            maps = as_maps(
+                self.model.forward_features(inputs), model=self.model, backbone=self.spec.backbone
+            )
         else:
-            options = {"indices": [self.spec.out_index], "intermediates_only": True, "stop_early": True}
+            options = {
+                "indices": [self.spec.out_index],
+                "intermediates_only": True,
+                "stop_early": True,
+            }
             (maps,) = self.model.forward_intermediates(inputs, output_fmt="NCHW", **options)
         if min(maps.shape[-2:]) < grid:
             raise ConfigError(
-                f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, too coarse for `grid: "
+                f"{self.spec.backbone}: gives maps of {maps.shape[-2]} x {maps.shape[-1]} cells, "
+                "too coarse for `grid: "
                 f"{grid}`; use a larger image_size, an earlier out_index or a smaller grid"
             )
-        # A mean over one cell is that cell; torch's pooling would take a tenth of a training step to say so.
-        return maps if maps.shape[-2:] == (grid, grid) else functional.adaptive_avg_pool2d(maps, grid)
+        # A mean over one cell is that cell; torch's pooling would take a tenth of a training step
+        # to say so.
+        return (
+            maps if maps.shape[-2:] == (grid, grid) else functional.adaptive_avg_pool2d(maps, grid)
+        )
 
 
 def as_maps(features: Tensor, *, model: nn.Module, backbone: str) -> Tensor:
     """Return what timm's ``forward_features`` gave as maps [B, C, H, W].
 
-    Tokens [B, prefix + H * W, C] lose their prefix (class and register tokens); maps [B, H, W, C] are turned.
+    Tokens [B, prefix + H * W, C] lose their prefix (class and register tokens); maps [B, H, W, C]
+    are turned.
     """
     if features.ndim == 4:
-        return features.permute(0, 3, 1, 2) if str(getattr(model, "output_fmt", "NCHW")) == "NHWC" else features
-    tokens = features[:, getattr(model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
+        return (
+            features.permute(0, 3, 1, 2)
+            if str(getattr(model, "output_fmt", "NCHW")) == "NHWC"
+            else features
+        )
+    tokens = (
+        features[:, getattr(model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
+    )
     side = math.isqrt(tokens.shape[1])
     if features.ndim != 3 or side * side != tokens.shape[1]:
         raise ConfigError(
-            f"{backbone}: gives features of shape {list(features.shape)}, no square grid; use another backbone"
+            f"{backbone}: gives features of shape {list(features.shape)}, no square grid; use "
+            "another backbone"
         )
     return tokens.transpose(1, 2).unflatten(2, (side, side))
 
 
 @dataclass(frozen=True)
 class ChannelScale:
-    """Brings channels to one scale: (values - mean) * factor has mean 0 and standard deviation 1 over some pictures."""
+    """Brings channels to one scale: (values - mean) * factor has mean 0 and standard deviation 1
+    over some pictures."""
 
     mean: Tensor  # of each channel, float32 [C]
     factor: Tensor  # one over the standard deviation of each channel, float32 [C]
@@ -170,30 +210,41 @@ class ChannelScale:
 
     @staticmethod
     def of(values: np.ndarray) -> ChannelScale:
-        """Return the scale of values [pictures, cells, C]; a channel that never moves gets factor 0."""
+        """Return the scale of values [pictures, cells, C].
+
+        A channel that never moves gets factor 0.
+        """
         mean, sd = values.mean((0, 1), dtype=np.float64), values.std((0, 1), dtype=np.float64)
         moves = sd > 1e-6 * np.abs(mean)  # what moves less is rounding, which is not amplified
         factor = np.divide(1.0, sd, out=np.zeros_like(sd), where=moves & (sd > 0))
-        return ChannelScale(torch.from_numpy(mean).float(), torch.from_numpy(factor).float(), len(values))
+        return ChannelScale(
+            torch.from_numpy(mean).float(), torch.from_numpy(factor).float(), len(values)
+        )
 
     @staticmethod
     def of_text(text: str) -> ChannelScale:
         """Return the scale that :meth:`text` wrote; ValueError of another text."""
         try:
             parts = json.loads(text)
-            mean, factor = (np.frombuffer(base64.b64decode(parts[name]), "<f4") for name in ("mean", "factor"))
+            mean, factor = (
+                np.frombuffer(base64.b64decode(parts[name]), "<f4") for name in ("mean", "factor")
+            )
             return ChannelScale(torch.tensor(mean), torch.tensor(factor), int(parts["pictures"]))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"no mean, factor and number of pictures of channels ({error})") from error
+            raise ValueError(
+                f"no mean, factor and number of pictures of channels ({error})"
+            ) from error
 
     def __call__(self, values: Tensor) -> Tensor:
         """Return values [..., C] on this scale."""
         return (values - self.mean) * self.factor
 
     def text(self) -> str:
-        """Return all three as JSON, the channels' numbers as base64 of float32, lowest byte first."""
+        """Return all three as JSON, the channels' numbers as base64 of float32, lowest byte
+        first."""
         mean, factor = (
-            base64.b64encode(numbers.numpy().astype("<f4").tobytes()).decode() for numbers in (self.mean, self.factor)
+            base64.b64encode(numbers.numpy().astype("<f4").tobytes()).decode()
+            for numbers in (self.mean, self.factor)
         )
         return json.dumps({"pictures": self.pictures, "mean": mean, "factor": factor})
 
@@ -204,7 +255,9 @@ class ChannelScale:
 def extract_crops(spec: CropFeatures, job: ExtractionJob) -> None:
     """Write the store; ``threads`` pictures are decoded and cut at a time."""
     if job.boxes is None:
-        raise ConfigError("kind 'crops' cuts out the boxes of another store: say which with --boxes")
+        raise ConfigError(
+            "kind 'crops' cuts out the boxes of another store: say which with --boxes"
+        )
     pictures, boxes = Pictures.find(job), FeatureStore(job.boxes)
     boxes.require(pictures.views)
     boxes.column([int(boxes.ids[0])], "boxes")  # says now that the store has none
@@ -230,12 +283,19 @@ class CropEncoder(TimmEncoder):
     spec: CropFeatures
 
     def __init__(
-        self, spec: CropFeatures, *, weights: Path | None, device: torch.device, boxes: FeatureStore | None = None
+        self,
+        spec: CropFeatures,
+        *,
+        weights: Path | None,
+        device: torch.device,
+        boxes: FeatureStore | None = None,
     ) -> None:
-        """Build the model; ``boxes`` is the store with the boxes of the pictures that it prepares."""
+        """Build the model; ``boxes`` is the store with the boxes of the pictures that it
+        prepares."""
         if spec.embedding == "projected" and "clip" not in spec.backbone:
             raise ConfigError(
-                f"{spec.backbone}: its head gives classes, no projected embedding; set `embedding: pooled`"
+                f"{spec.backbone}: its head gives classes, no projected embedding; set `embedding: "
+                "pooled`"
             )
         super().__init__(spec, weights=weights, device=device)
         self._boxes = boxes
@@ -256,7 +316,9 @@ class CropEncoder(TimmEncoder):
             part = picture.crop(pixels(box, picture.size, margin=self.spec.margin))
             side = min(part.size)
             middle: tuple[float, float, float, float] = (0, 0, part.width, part.height)
-            if self.spec.crop == "centre":  # the shorter side is scaled, and the middle of the longer one is taken
+            if (
+                self.spec.crop == "centre"
+            ):  # the shorter side is scaled, and the middle of the longer one is taken
                 left, top = (part.width - side) / 2, (part.height - side) / 2
                 middle = (left, top, left + side, top + side)
             crops[place] = np.asarray(part.resize((edge, edge), self.resample, box=middle))
@@ -281,27 +343,36 @@ class CropEncoder(TimmEncoder):
         inputs = self.normalised(crops)
         with self.half():
             maps = self.model.forward_features(inputs)
-            vectors: Tensor = self.model.forward_head(maps, pre_logits=self.spec.embedding == "pooled")
+            vectors: Tensor = self.model.forward_head(
+                maps, pre_logits=self.spec.embedding == "pooled"
+            )
         return vectors.float().cpu()
 
 
 def own_boxes(store: FeatureStore, image_id: int, size: tuple[int, int]) -> np.ndarray:
-    """Return the boxes [N, 4] of one picture, in its own pixels: those of a resized copy are scaled."""
+    """Return the boxes [N, 4] of one picture, in its own pixels: those of a resized copy are
+    scaled."""
     boxes: np.ndarray = store.column([image_id], "boxes")[0].numpy()
     stored = store.sizes([image_id])[0]
-    if not stored.any() or tuple(stored) == size:  # a store that does not say the size is taken at its word
+    if (
+        not stored.any() or tuple(stored) == size
+    ):  # a store that does not say the size is taken at its word
         return boxes
     scale = np.asarray(size) / stored
     if abs(scale[0] / scale[1] - 1) > 0.02:
         raise FeatureError(
-            f"image id {image_id}: the picture has {size[0]} x {size[1]} pixels, but the boxes in {store.path} are "
+            f"image id {image_id}: the picture has {size[0]} x {size[1]} pixels, but the boxes in "
+            f"{store.path} are "
             f"from one of {stored[0]} x {stored[1]}; use the pictures that the boxes were made from"
         )
     return (boxes * np.tile(scale, 2)).astype(np.float32)
 
 
-def pixels(box: np.ndarray, size: tuple[int, int], *, margin: float = 0.0) -> tuple[int, int, int, int]:
-    """Return the whole pixels that a box covers, widened by a share of its sides: inside the picture and at least one.
+def pixels(
+    box: np.ndarray, size: tuple[int, int], *, margin: float = 0.0
+) -> tuple[int, int, int, int]:
+    """Return the whole pixels that a box covers, widened by a share of its sides: inside the
+    picture and at least one.
 
     Box and pixels are left, top, right, bottom; the size is width and height of the picture.
     """

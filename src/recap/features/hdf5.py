@@ -1,4 +1,5 @@
-"""Foreign HDF5 files are read in a child process: libhdf5 may spin for ever or crash over a damaged one."""
+"""Foreign HDF5 files are read in a child process: libhdf5 may spin for ever or crash over a damaged
+one."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ class UnreadableHdf5(FeatureError):
 
 
 class Reader:
-    """A child process that calls functions of a path; it starts when first asked, and ends with this process."""
+    """A child process that calls functions of a path.
+
+    It starts when first asked, and ends with this process.
+    """
 
     def __init__(self, seconds: int = 10) -> None:
         """Give each answer so many seconds of work; waiting for a slow disk is none."""
@@ -51,7 +55,9 @@ class Reader:
             self._child = child
         except (EOFError, BrokenPipeError):
             status = child.wait()
-            endless = f"reading it does not end; it was given up after {self._seconds} seconds of work"
+            endless = (
+                f"reading it does not end; it was given up after {self._seconds} seconds of work"
+            )
             crash = f"the HDF5 library ends over it (status {status})"
             succeeded, answer = False, endless if status == -signal.SIGXCPU else crash
         finally:
@@ -80,7 +86,9 @@ def main(seconds: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
         try:
             answer = True, function(path, *arguments)
-        except Exception as error:  # libhdf5 and h5py raise whatever the damaged bytes happen to mean
+        except (
+            Exception
+        ) as error:  # libhdf5 and h5py raise whatever the damaged bytes happen to mean
             answer = False, " ".join(str(error).split())[:200] or type(error).__name__
         pickle.dump(answer, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -98,7 +106,9 @@ def numbers(path: Path, name: str) -> Any:
     if getattr(data, "dtype", None) is None or data.dtype.kind not in "fiu":
         raise ValueError(f"{data.name} is no dataset of numbers")
     if data.size * data.dtype.itemsize > _LARGEST:
-        raise ValueError(f"{data.name} says that it has the shape {list(data.shape)}, too large for one image")
+        raise ValueError(
+            f"{data.name} says that it has the shape {list(data.shape)}, too large for one image"
+        )
     return data[()]
 
 

@@ -1,6 +1,7 @@
 """Feature files that others extracted, in any registered format, become a store.
 
-All images are found before anything is read, so that an error such as a duplicate is raised before hours of work.
+All images are found before anything is read, so that an error such as a duplicate is raised before
+hours of work.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from recap.features.store import FeatureStore
 from recap.settings.features import FORMATS, ImportedFeatures
 
 _NUMBER = re.compile(r"(?:^|[_-])([0-9]+)$")
-_PUBLISHED = re.compile(r"(?:COCO_[a-z]+20\d\d_)?([0-9]{1,19})")  # names that are an image id, or hold COCO's
+_PUBLISHED = re.compile(
+    r"(?:COCO_[a-z]+20\d\d_)?([0-9]{1,19})"
+)  # names that are an image id, or hold COCO's
 _LARGEST_ID = 2**63 - 1  # ids are stored as int64
 _ROUNDED = 1.001  # a share of a side as float32 or float16 may be a little above 1
 
 
 class Source(Protocol):
-    """An opened format: made from paths, an `ImageIdLookup` and the settings, it knows its images before it reads."""
+    """An opened format: made from paths, an `ImageIdLookup` and the settings, it knows its images
+    before it reads."""
 
     streams: tuple[str, ...]  #: names of the streams that every image has, the main one first
     ids: list[int]
@@ -44,7 +48,8 @@ class Source(Protocol):
 
 @limited_memory()
 def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore | None:
-    """Write a store from feature files; with a corpus, of exactly its images or those that are used.
+    """Write a store from feature files; with a corpus, of exactly its images or those that are
+    used.
 
     Memory holds one shard. Returns None where a part of a store was made.
     """
@@ -65,54 +70,93 @@ def import_features(spec: ImportedFeatures, job: ExtractionJob) -> FeatureStore 
                 _check_pixels(chain([record], map(source.read, ids)), paths[0])
             yield _changed(record, spec)
 
-    attributes = describe(spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}")
-    write(spec, job, features, ids=ids, attributes=attributes, streams=source.streams, origins=source.origins)
+    attributes = describe(
+        spec, weights_sha256="unknown", made_with=f"recap's importer of {spec.format}"
+    )
+    write(
+        spec,
+        job,
+        features,
+        ids=ids,
+        attributes=attributes,
+        streams=source.streams,
+        origins=source.origins,
+    )
     if job.part is not None:
         return None
     store = FeatureStore(job.out)
     rows = {stream: store.rows(store.ids.tolist(), stream) for stream in store.streams}
-    counts = "; ".join(f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items())
+    counts = "; ".join(
+        f"{s}: {r.sum()} vectors, {r.min()} to {r.max()} per image" for s, r in rows.items()
+    )
     log.info(f"{job.out}: {len(store)} images, none twice; {counts}")
     return store
 
 
 def _wanted(
-    available: list[int], path: Path, files: dict[int, str] | None, damaged: Sequence[int], unfit: set[str]
+    available: list[int],
+    path: Path,
+    files: dict[int, str] | None,
+    damaged: Sequence[int],
+    unfit: set[str],
 ) -> list[int]:
-    """Return the ids to import: all, or those with these files, of which only damaged ones may be missing."""
+    """Return the ids to import: all, or those with these files, of which only damaged ones may be
+    missing."""
     if lost := sorted(set(damaged) - set(available)):
-        log.warning(f"{path}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` says")
+        log.warning(
+            f"{path}: image id {', '.join(map(str, lost))}: no whole entry; left out, as `damaged` "
+            "says"
+        )
     if files is None:
         return available
     wanted = [image_id for image_id in files if image_id not in lost]
     if missing := sorted(set(wanted) - set(available)):
-        doubt = f"; {len(unfit)} names, like {min(unfit, default='')[:80]!r}, fit no picture (if they are image ids: "
+        doubt = (
+            f"; {len(unfit)} names, like {min(unfit, default='')[:80]!r}, fit no picture (if they "
+            "are image ids: "
+        )
         raise FeatureError(
-            f"{path}: no features for image id {missing[0]} ({files[missing[0]]}) and {len(missing) - 1} others "
-            f"of the {len(wanted)} images of the corpus{f'{doubt}--names ids)' if unfit else ''}; fetch the files "
+            f"{path}: no features for image id {missing[0]} ({files[missing[0]]}) and "
+            f"{len(missing) - 1} others "
+            f"of the {len(wanted)} images of the corpus{f'{doubt}--names ids)' if unfit else ''}; "
+            "fetch the files "
             "that have them, or take them out of it"
         )
     count = len(available) + len(unfit)
     if count > len(wanted):
-        log.info(f"{path}: {count - len(wanted)} of its {count} images are not asked for and are left out")
+        log.info(
+            f"{path}: {count - len(wanted)} of its {count} images are not asked for and are left "
+            "out"
+        )
     return wanted
 
 
 def _check_pixels(records: Iterable[ImageFeatures], path: Path) -> None:
-    """Refuse boxes that are shares of the sides: a box alone may be that small in pixels, all boxes of a file not."""
+    """Refuse boxes that are shares of the sides: a box alone may be that small in pixels, all boxes
+    of a file not."""
     for record in records:
         boxes = [array for name, array in dict(record.values).items() if _is_boxes(name, array)]
-        if not boxes or max(record.size) == 1 or not all((array <= _ROUNDED).all() for array in boxes):
+        if (
+            not boxes
+            or max(record.size) == 1
+            or not all((array <= _ROUNDED).all() for array in boxes)
+        ):
             return
-    sides = f"of {record.size[0]} x {record.size[1]} pixels" if any(record.size) else "whose size the files do not say"
+    sides = (
+        f"of {record.size[0]} x {record.size[1]} pixels"
+        if any(record.size)
+        else "whose size the files do not say"
+    )
     raise FeatureError(
-        f"{path}: all boxes are between 0 and 1, as those of image id {record.image_id}, {sides}: they are "
+        f"{path}: all boxes are between 0 and 1, as those of image id {record.image_id}, {sides}: "
+        "they are "
         "shares of the sides; multiply each by the width or height of its picture"
     )
 
 
 def _changed(record: ImageFeatures, spec: ImportedFeatures) -> ImageFeatures:
-    """Keep the first rows of the regions, and clip boxes to the picture, where the settings say so."""
+    """Keep the first rows of the regions, and clip boxes to the picture, where the settings say
+    so."""
     edges = record.size * 2 if any(record.size) else (np.inf,) * 4
     arrays = dict(record.values)
     for name, array in arrays.items():
@@ -122,20 +166,31 @@ def _changed(record: ImageFeatures, spec: ImportedFeatures) -> ImageFeatures:
 
 
 def _is_boxes(name: str, array: np.ndarray) -> bool:
-    return name.endswith("/boxes") and array.shape[1:] == (4,)  # another shape is refused later, with the image's id
+    return name.endswith("/boxes") and array.shape[1:] == (
+        4,
+    )  # another shape is refused later, with the image's id
 
 
 class ImageIdLookup:
-    """Turns what a file calls a picture into its id: by the names of a corpus's pictures, whole, or by its number.
+    """Turns what a file calls a picture into its id: by the names of a corpus's pictures, whole, or
+    by its number.
 
-    A number is an id where the picture of this id has it in its own name, as COCO's have: of pictures that a reader
-    numbered, it would be another one. ``names`` (`ImportedFeatures.names`) decides where a name fits two ways.
+    A number is an id where the picture of this id has it in its own name, as COCO's have: of
+    pictures that a reader numbered, it would be another one. ``names`` (`ImportedFeatures.names`)
+    decides where a name fits two ways.
     """
 
-    def __init__(self, files: Mapping[int, str] | None = None, names: Literal["files", "ids"] | None = None) -> None:
-        """Take image id -> file name of a corpus, or nothing; then the number at the end of a name is the id."""
+    def __init__(
+        self, files: Mapping[int, str] | None = None, names: Literal["files", "ids"] | None = None
+    ) -> None:
+        """Take image id -> file name of a corpus, or nothing.
+
+        Then the number at the end of a name is the id.
+        """
         if files is None and names == "files":
-            raise FeatureError("names: files: there are no files to compare names with; give the --corpus")
+            raise FeatureError(
+                "names: files: there are no files to compare names with; give the --corpus"
+            )
         self._files, self._names = files, names
         self.unfit: set[str] = set()  # names that no picture of the corpus has
         self._by_stem: dict[str, list[int]] = {}
@@ -143,28 +198,45 @@ class ImageIdLookup:
             self._by_stem.setdefault(PurePosixPath(file).stem, []).append(image_id)
 
     def image_id(self, name: str, where: str) -> int | None:
-        """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``, ``photos/dog``); None: unfit."""
+        """Return the id of ``name`` (``132417``, ``COCO_train2014_000000132417.jpg``,
+        ``photos/dog``); None: unfit."""
         path = PurePosixPath(name)
         if self._files is None or self._names == "ids":
             match = _NUMBER.search(path.stem)
             if match is None or len(match[1]) > 19 or int(match[1]) > _LARGEST_ID:
                 raise FeatureError(
-                    f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end and no corpus to find "
+                    f"{where}: {path.name[:80]!r} has no image id up to {_LARGEST_ID} at its end "
+                    "and no corpus to find "
                     "it in; give the --corpus"
                 )
             return int(match[1])
-        alike = [image_id for stem in {path.name, path.stem} for image_id in self._by_stem.get(stem, ())]
-        fits = [i for i in alike if name in (self._files[i], str(PurePosixPath(self._files[i]).with_suffix("")))]
+        alike = [
+            image_id for stem in {path.name, path.stem} for image_id in self._by_stem.get(stem, ())
+        ]
+        fits = [
+            i
+            for i in alike
+            if name in (self._files[i], str(PurePosixPath(self._files[i]).with_suffix("")))
+        ]
         fits = fits or alike
         match = _PUBLISHED.fullmatch(path.stem) if self._names is None else None
         if match is not None and (number := int(match[1])) in self._files:
             own = _NUMBER.search(PurePosixPath(self._files[number]).stem)
-            if fits and match[0] == match[1] or not fits and own is not None and int(own[1]) == number:
+            if (
+                fits
+                and match[0] == match[1]
+                or not fits
+                and own is not None
+                and int(own[1]) == number
+            ):
                 fits.append(number)
         if len(set(fits)) > 1:
-            both = " and ".join(f"{self._files[i]} (image id {i})" for i in dict.fromkeys(fits[:1] + fits[-1:]))
+            both = " and ".join(
+                f"{self._files[i]} (image id {i})" for i in dict.fromkeys(fits[:1] + fits[-1:])
+            )
             raise FeatureError(
-                f"{where}: {name[:80]!r} fits {both}; say with `names` (--names) whether names are those of `files` or "
+                f"{where}: {name[:80]!r} fits {both}; say with `names` (--names) whether names are "
+                "those of `files` or "
                 "image `ids`, or put the picture's folder before its name"
             )
         if not fits:
@@ -176,7 +248,8 @@ class EntryIndex(dict[int, Any]):
     """Where each image's entry is."""
 
     def add(self, image_id: int | None, entry: Any, where: str) -> None:
-        """Add an entry; one without an id is of no picture that is asked for, a second one of an image is refused."""
+        """Add an entry; one without an id is of no picture that is asked for, a second one of an
+        image is refused."""
         if image_id in self:
             raise FeatureError(f"{where}: image id {image_id} is duplicated; remove one of the two")
         if image_id is not None:
@@ -186,7 +259,8 @@ class EntryIndex(dict[int, Any]):
 def no_rows(image_id: int, where: str) -> FeatureError:
     """Return the error of an image without boxes."""
     return FeatureError(
-        f"{where}: image id {image_id} has zero boxes; a model needs at least one vector: extract it again with a "
+        f"{where}: image id {image_id} has zero boxes; a model needs at least one vector: extract "
+        "it again with a "
         "lower threshold, or leave the image out of the corpus"
     )
 
@@ -194,7 +268,10 @@ def no_rows(image_id: int, where: str) -> FeatureError:
 def only_path(paths: Sequence[Path], what: str) -> Path:
     """Return the only path; several are refused."""
     if len(paths) != 1:
-        raise FeatureError(f"{paths[0]} and {len(paths) - 1} others: this format takes one {what}; import each alone")
+        raise FeatureError(
+            f"{paths[0]} and {len(paths) - 1} others: this format takes one {what}; import each "
+            "alone"
+        )
     return paths[0]
 
 

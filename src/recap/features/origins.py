@@ -1,9 +1,11 @@
-"""What the features of an image are made from, and what earlier runs have left that is still made from it.
+"""What the features of an image are made from, and what earlier runs have left that is still made
+from it.
 
-What an earlier run finished is used again only where images are made from the same bytes. Beside each shard stands, for
-each of its images, the sha256 of these bytes and a mark of the files that hold them: size, time of the last
-write, inode, time of the last change. A file whose mark is as noted has the noted bytes: whoever replaces it and sets
-its time and size back changes the time of its last change, which nobody can set. Any other file is read again.
+What an earlier run finished is used again only where images are made from the same bytes. Beside
+each shard stands, for each of its images, the sha256 of these bytes and a mark of the files that
+hold them: size, time of the last write, inode, time of the last change. A file whose mark is as
+noted has the noted bytes: whoever replaces it and sets its time and size back changes the time of
+its last change, which nobody can set. Any other file is read again.
 """
 
 from __future__ import annotations
@@ -27,17 +29,27 @@ from recap.core.log import log
 from recap.data.files.images import ImageSource
 from recap.features.store import FeatureStore
 
-SHARD, MERGING = ".shard.h5", ".merging.h5"  # endings of shards, and of a store that is being filled from them
+SHARD, MERGING = (
+    ".shard.h5",
+    ".merging.h5",
+)  # endings of shards, and of a store that is being filled from them
 Mark = list[list[int]]  # of each file: size, time of the last write, inode, time of the last change
-_SETTLED = 2 * 10**9  # ns; what changed later than that may change again without another time: clocks tick coarsely
-_GONE = {"missing": "put it back and run the same command again", "damaged": "run the same command again"}
+_SETTLED = (
+    2 * 10**9
+)  # ns; what changed later than that may change again without another time: clocks tick coarsely
+_GONE = {
+    "missing": "put it back and run the same command again",
+    "damaged": "run the same command again",
+}
 
 
 @dataclass(frozen=True)
 class Origins:
     """What each image is made from; by default nothing that could change."""
 
-    mark: Callable[[int], Mark] = lambda image_id: []  # differs whenever the bytes may differ, which are not read
+    mark: Callable[[int], Mark] = (
+        lambda image_id: []
+    )  # differs whenever the bytes may differ, which are not read
     content: Callable[[int], str] = lambda image_id: ""  # a hash of the bytes
 
 
@@ -50,7 +62,8 @@ def of_files(files: Callable[[int], Sequence[Path]]) -> Origins:
 
 
 def of_store(store: FeatureStore, others: Origins) -> Origins:
-    """Return the origins of images that are made from those of another store, and from something else."""
+    """Return the origins of images that are made from those of another store, and from something
+    else."""
     digests = dict(zip(store.ids.tolist(), map(bytes, store.digests), strict=True))
     return Origins(
         lambda image_id: [[int.from_bytes(digests[image_id][:7]), 0], *others.mark(image_id)],
@@ -59,10 +72,14 @@ def of_store(store: FeatureStore, others: Origins) -> Origins:
 
 
 def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Origins:
-    """Return the origins of images that are pictures in folders or zips, whose lists of entries hold a CRC of each."""
+    """Return the origins of images that are pictures in folders or zips, whose lists of entries
+    hold a CRC of each."""
     zips = {root: ZipFile(root) for root in source.roots if not root.is_dir()}
     turned = " upright" if source.upright else ""
-    places = {image: [place for place in map(source.locate, files) if place] for image, files in views.items()}
+    places = {
+        image: [place for place in map(source.locate, files) if place]
+        for image, files in views.items()
+    }
 
     def content(root: Path, name: str) -> str:
         if root not in zips:
@@ -71,13 +88,18 @@ def of_pictures(source: ImageSource, views: Mapping[int, Sequence[str]]) -> Orig
         return f"{entry.file_size}-{entry.CRC:08x}"
 
     return Origins(
-        lambda image_id: [file_mark(root if root in zips else root / name) for root, name in places[image_id]],
+        lambda image_id: [
+            file_mark(root if root in zips else root / name) for root, name in places[image_id]
+        ],
         lambda image_id: " ".join(content(root, name) for root, name in places[image_id]) + turned,
     )
 
 
 def file_mark(path: Path) -> list[int]:
-    """Return what changes whenever a file is written or replaced; the last number is the time of the change, in ns."""
+    """Return what changes whenever a file is written or replaced.
+
+    The last number is the time of the change, in ns.
+    """
     with reading(path, FeatureError, **_GONE):
         status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns]
@@ -93,7 +115,8 @@ def check_unchanged(origins: Origins, before: Mapping[int, Mark]) -> None:
     for image_id, mark in before.items():
         if origins.mark(image_id) != mark:
             raise FeatureError(
-                f"image id {image_id}: the files it is made from were changed while they were read; leave them alone "
+                f"image id {image_id}: the files it is made from were changed while they were "
+                "read; leave them alone "
                 "and run the same command again, which rebuilds what has changed"
             )
 
@@ -107,7 +130,10 @@ class Notes:
     """What the images of a job are made from: as earlier runs noted, or read."""
 
     def __init__(self, origins: Origins, ids: Iterable[int], files: Iterable[Path]) -> None:
-        """Mark the source files of the images before any of them is read; take notes of earlier runs."""
+        """Mark the source files of the images before any of them is read.
+
+        Take notes of earlier runs.
+        """
         self._origins = origins
         self._before = {image_id: origins.mark(image_id) for image_id in ids}
         self._noted: dict[str, dict[str, Any]] = {}
@@ -145,19 +171,25 @@ def notes_of(path: Path) -> Path:
 
 
 class Earlier:
-    """Finished images that are still what the job would make; ``stores``: image id -> the store or shard with it."""
+    """Finished images that are still what the job would make; ``stores``: image id -> the store or
+    shard with it."""
 
     def __init__(self, ids: Sequence[int], *, job: str, notes: Notes | None) -> None:
-        """Look for these images, made by this job; ``notes`` tell what they must be made from (None: anything)."""
+        """Look for these images, made by this job.
+
+        ``notes`` tell what they must be made from (None: anything).
+        """
         self._ids = np.asarray(ids, np.int64)
         self._job, self._notes = job, notes
         self.stores: dict[int, FeatureStore] = {}
 
     def add(self, path: Path | None, *, others: bool = False) -> FeatureStore | None:
-        """Take the images of a store or shard that no other has given; return it if it is of this job.
+        """Take the images of a store or shard that no other has given; return it if it is of this
+        job.
 
-        A damaged one, or an image that is not what the job would make, is left out with a message. With ``others`` its
-        images that are not looked for are taken, too; what they are made from is compared when they are.
+        A damaged one, or an image that is not what the job would make, is left out with a message.
+        With ``others`` its images that are not looked for are taken, too; what they are made from
+        is compared when they are.
         """
         if path is None or not path.exists():
             return None
@@ -178,10 +210,16 @@ class Earlier:
                     content = self._notes.content(int(store.ids[position]))
                     current[position] = store.origins[position].tobytes() == hashed(content)
             damaged, stale = int((wanted & ~intact).sum()), int((wanted & intact & ~current).sum())
-            if damaged and not path.name.endswith(MERGING):  # which lacks what has not been copied yet
-                log.warning(f"{path}: {damaged} images do not match their checksums (making them again)")
+            if damaged and not path.name.endswith(
+                MERGING
+            ):  # which lacks what has not been copied yet
+                log.warning(
+                    f"{path}: {damaged} images do not match their checksums (making them again)"
+                )
             if stale:
-                log.warning(f"{path}: source files of {stale} images have changed since (making them again)")
+                log.warning(
+                    f"{path}: source files of {stale} images have changed since (making them again)"
+                )
             taken = current | (intact & ~own) if others else current
             self.stores |= dict.fromkeys(store.ids[taken].tolist(), store)
         return store

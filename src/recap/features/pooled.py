@@ -1,9 +1,11 @@
-"""Regions and segments without a detector: the cells of another store's grid, pooled over areas of the picture.
+"""Regions and segments without a detector: the cells of another store's grid, pooled over areas of
+the picture.
 
-The built-in scenes know what is where: their objects' boxes stand for a detector's regions, their masks for the
-segments of a panoptic model. Both are the truth, which no detector gives: a model on them has an advantage that none
-has on photographs, and tables say so. For photographs without a detector, ``merged`` takes neighboring cells of the
-grid that are alike as one region: it sees what the grid sees, arranged in areas with boxes.
+The built-in scenes know what is where: their objects' boxes stand for a detector's regions, their
+masks for the segments of a panoptic model. Both are the truth, which no detector gives: a model on
+them has an advantage that none has on photographs, and tables say so. For photographs without a
+detector, ``merged`` takes neighboring cells of the grid that are alike as one region: it sees what
+the grid sees, arranged in areas with boxes.
 """
 
 from __future__ import annotations
@@ -35,13 +37,21 @@ FAR = 0.5  # cosine distance that a whole picture's edge of distance counts as
 def extract_pooled(spec: PooledFeatures, job: ExtractionJob) -> None:
     """Write the store."""
     if job.corpus is None or job.cells is None:
-        raise ConfigError("kind 'pooled' pools the cells of another store: say which with --cells, and --corpus")
-    cells, ids = FeatureStore(job.cells, GRID), list(job.wanted(Corpus.read(job.corpus).views(), job.corpus))
+        raise ConfigError(
+            "kind 'pooled' pools the cells of another store: say which with --cells, and --corpus"
+        )
+    cells, ids = (
+        FeatureStore(job.cells, GRID),
+        list(job.wanted(Corpus.read(job.corpus).views(), job.corpus)),
+    )
     cells.require(ids)
     truth = _truth(spec, job)
 
     def features(groups: list[list[int]]) -> Iterator[ImageFeatures]:
-        return (pooled_features(spec, image_id, cells, truth) for image_id in chain.from_iterable(groups))
+        return (
+            pooled_features(spec, image_id, cells, truth)
+            for image_id in chain.from_iterable(groups)
+        )
 
     own = {name: cells.attributes[name] for name in ("weights_sha256", "made_with")}
     write(
@@ -63,7 +73,8 @@ def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, A
     path = next((path for path in job.products if path.name == BOXES), None)
     if path is None:
         raise ConfigError(
-            f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where with --products, "
+            f"areas {spec.areas!r} are those of {BOXES}, which the built-in scenes have; say where "
+            "with --products, "
             "or take areas 'merged'"
         )
     checksums.check(path)
@@ -73,20 +84,27 @@ def _truth(spec: PooledFeatures, job: ExtractionJob) -> dict[int, Mapping[str, A
 def pooled_features(
     spec: PooledFeatures, image_id: int, cells: FeatureStore, truth: Mapping[int, Mapping[str, Any]]
 ) -> ImageFeatures:
-    """Return the features of one image; ``truth`` is what boxes.json says of each, empty for merged cells."""
+    """Return the features of one image.
+
+    ``truth`` is what boxes.json says of each, empty for merged cells.
+    """
     values = cells.read([image_id])[0][0].double().numpy()
     width, height = (int(edge) for edge in cells.sizes([image_id])[0])
     side = math.isqrt(len(values))
     if side * side != len(values):
         raise FeatureError(
-            f"{cells.path}: image id {image_id} has {len(values)} vectors, no square grid; pool the cells of one "
+            f"{cells.path}: image id {image_id} has {len(values)} vectors, no square grid; pool "
+            "the cells of one "
             "picture"
         )
     if spec.areas == "merged":
         assert spec.regions is not None
         groups = merged_cells(values, side, spec.regions)
         boxes = tight_boxes(groups) * np.tile((width, height), 2) / side
-        arrays = {REGION: pool(values, groups.reshape(len(groups), -1).astype(float)), f"{REGION}/boxes": boxes}
+        arrays = {
+            REGION: pool(values, groups.reshape(len(groups), -1).astype(float)),
+            f"{REGION}/boxes": boxes,
+        }
     else:
         try:
             arrays = _true_areas(spec.areas, values, side, truth[image_id], (width, height))
@@ -100,13 +118,17 @@ def pooled_features(
 def _true_areas(
     areas: str, cells: np.ndarray, side: int, scene: Mapping[str, Any], size: tuple[int, int]
 ) -> dict[str, np.ndarray]:
-    """Return what boxes.json's areas give of cells [side * side, C] in a picture of this width and height."""
+    """Return what boxes.json's areas give of cells [side * side, C] in a picture of this width and
+    height."""
     objects = scene["objects"]
     if areas == "boxes":
         boxes = np.asarray([item["box"] for item in objects], np.float64)
         return {REGION: pool(cells, box_shares(boxes, size, side)), f"{REGION}/boxes": boxes}
-    # On the canvas that the scene was painted on, bool [R, edge, edge]; the ground is where no object is.
-    things = np.stack([painted_mask(item["shape"], tuple(item["drawn"]), size=size[0]) for item in objects])
+    # On the canvas that the scene was painted on, bool [R, edge, edge]; the ground is where no
+    # object is.
+    things = np.stack(
+        [painted_mask(item["shape"], tuple(item["drawn"]), size=size[0]) for item in objects]
+    )
     masks = np.concatenate([things, ~things.any(0, keepdims=True)])
     shares = mask_shares(masks, side)
     if areas == "masks":
@@ -120,17 +142,19 @@ def _true_areas(
 
 
 def pool(cells: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return means of cells [N, C], each weighted by its share in an area [R, N]: float32 [R, C]."""
+    """Return means of cells [N, C], each weighted by its share in an area [R, N]: float32 [R,
+    C]."""
     weights = shares / shares.sum(1, keepdims=True)
     return (weights @ cells).astype(np.float32)
 
 
 def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
-    """Return connected groups of cells [side * side, C] that are alike, bool [R, side, side]; each cell is in one.
+    """Return connected groups of cells [side * side, C] that are alike, bool [R, side, side]; each
+    cell is in one.
 
-    Cells are merged until ``count`` groups are left (average linkage); two cells are as far apart as the cosine of
-    their vectors says, plus a little for their distance in the picture. A group that falls into parts that do not touch
-    is several.
+    Cells are merged until ``count`` groups are left (average linkage); two cells are as far apart
+    as the cosine of their vectors says, plus a little for their distance in the picture. A group
+    that falls into parts that do not touch is several.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.ndimage import label
@@ -141,7 +165,9 @@ def merged_cells(cells: np.ndarray, side: int, count: int) -> np.ndarray:
     directions = cells / np.maximum(lengths, 1e-12)
     unlike = np.clip(1 - directions @ directions.T, 0, 2)[np.triu_indices(side * side, 1)]
     apart = pdist(np.stack([rows, columns], 1) / side)
-    groups = fcluster(linkage(unlike + FAR * apart, "average"), count, "maxclust").reshape(side, side)
+    groups = fcluster(linkage(unlike + FAR * apart, "average"), count, "maxclust").reshape(
+        side, side
+    )
     connected: list[np.ndarray] = []
     for group in np.unique(groups):
         parts, number = label(groups == group)
@@ -161,20 +187,25 @@ def tight_boxes(masks: np.ndarray) -> np.ndarray:
 
 
 def box_shares(boxes: np.ndarray, size: tuple[int, int], side: int) -> np.ndarray:
-    """Return how much of each of side x side cells boxes [R, 4] cover, float64 [R, side * side] in raster order."""
+    """Return how much of each of side x side cells boxes [R, 4] cover, float64 [R, side * side] in
+    raster order."""
     low, high = np.arange(side), np.arange(side) + 1
     columns, rows = (
         np.clip(np.minimum(high, last[:, None]) - np.maximum(low, first[:, None]), 0, 1)
         for first, last in (
-            (boxes[:, axis] * side / size[axis], boxes[:, axis + 2] * side / size[axis]) for axis in (0, 1)
+            (boxes[:, axis] * side / size[axis], boxes[:, axis + 2] * side / size[axis])
+            for axis in (0, 1)
         )
     )
     return (rows[:, :, None] * columns[:, None, :]).reshape(len(boxes), -1)
 
 
 def mask_shares(masks: np.ndarray, side: int) -> np.ndarray:
-    """Return how much of each cell a mask covers, [R, edge, edge] -> float64 [R, side * side] in raster order."""
+    """Return how much of each cell a mask covers, [R, edge, edge] -> float64 [R, side * side] in
+    raster order."""
     bounds = np.linspace(0, masks.shape[1], side + 1).round().astype(int)
     starts, counts = bounds[:-1], np.diff(bounds)
-    sums = np.add.reduceat(np.add.reduceat(masks.astype(np.float64), starts, axis=1), starts, axis=2)
+    sums = np.add.reduceat(
+        np.add.reduceat(masks.astype(np.float64), starts, axis=1), starts, axis=2
+    )
     return (sums / np.outer(counts, counts)).reshape(len(masks), -1)

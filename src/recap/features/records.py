@@ -22,7 +22,9 @@ COLUMNS = {
     "attribute_scores": "float32",  # [rows]
     "cells": "uint8",  # [rows, cells] the grid cells that a region touches
 }
-_BEYOND = 1.0  # pixels that a box may reach over the picture's edge: files count edges from 0 or from 1
+_BEYOND = (
+    1.0  # pixels that a box may reach over the picture's edge: files count edges from 0 or from 1
+)
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,21 @@ class ImageFeatures:
 
     image_id: int
     size: tuple[int, int]  #: (width, height) in pixels; (0, 0) if an imported file does not say
-    #: Float [N, dim] of the main stream; or several arrays by name: ``region``, ``region/boxes``, ``grid``.
+    #: Float [N, dim] of the main stream; or several arrays by name: ``region``, ``region/boxes``,
+    #: ``grid``.
     values: np.ndarray | Mapping[str, np.ndarray]
 
 
-def stored_arrays(record: ImageFeatures, *, dtype: str, streams: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the arrays of one image by their path in the file (``grid/values``), in the stored types."""
+def stored_arrays(
+    record: ImageFeatures, *, dtype: str, streams: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Return the arrays of one image by their path in the file (``grid/values``), in the stored
+    types."""
     image = f"image id {record.image_id}"
     if not all(0 <= side < 2**31 for side in record.size):
         raise FeatureError(
-            f"{image}: a picture cannot have {record.size[0]} x {record.size[1]} pixels; look at what gives its size"
+            f"{image}: a picture cannot have {record.size[0]} x {record.size[1]} pixels; look at "
+            "what gives its size"
         )
     values = record.values if isinstance(record.values, Mapping) else {streams[0]: record.values}
     arrays = {name if "/" in name else f"{name}/{VALUES}": array for name, array in values.items()}
@@ -53,13 +60,15 @@ def stored_arrays(record: ImageFeatures, *, dtype: str, streams: Sequence[str]) 
         rows = np.shape(arrays[f"{stream}/{VALUES}"])
         if len(rows) != 2 or 0 in rows:
             raise FeatureError(
-                f"{image}: {stream} features of shape {list(rows)}, expected [rows, dim] with at least one row; look "
+                f"{image}: {stream} features of shape {list(rows)}, expected [rows, dim] with at "
+                "least one row; look "
                 "at what the extractor gives for this image, or leave it out of the corpus"
             )
         stored[path] = _typed(image, path, arrays[path], dtype if name == VALUES else COLUMNS[name])
         if len(stored[path]) != rows[0]:
             raise FeatureError(
-                f"{image}: {path} has {len(stored[path])} rows, but there are {rows[0]} vectors; make the file again"
+                f"{image}: {path} has {len(stored[path])} rows, but there are {rows[0]} vectors; "
+                "make the file again"
             )
         if name == "boxes":
             _check_boxes(image, record.size, stored[path])
@@ -77,7 +86,10 @@ def _typed(image: str, path: str, array: np.ndarray, dtype: str) -> np.ndarray:
     if np.isfinite(array).all():
         remedy = "set `dtype: float32`" if dtype == "float16" else "look at what made them"
         raise FeatureError(f"{image}: the {what} exceed the range of {dtype}; {remedy}")
-    raise FeatureError(f"{image}: the {what} hold NaN or infinite values; look at the picture and at what made them")
+    raise FeatureError(
+        f"{image}: the {what} hold NaN or infinite values; look at the picture and at what made "
+        "them"
+    )
 
 
 def _check_boxes(image: str, size: tuple[int, int], boxes: np.ndarray) -> None:
@@ -88,13 +100,16 @@ def _check_boxes(image: str, size: tuple[int, int], boxes: np.ndarray) -> None:
     inside = (low <= high) & (low >= -_BEYOND) & (high <= edges + _BEYOND)
     for box in boxes[~inside.all(1)][:1]:
         raise FeatureError(
-            f"{image}: box {[round(float(number), 1) for number in box]} is not inside the picture of {size[0]} x "
-            f"{size[1]} pixels; write left, top, right and bottom, not x, y, width and height, or clip the boxes"
+            f"{image}: box {[round(float(number), 1) for number in box]} is not inside the picture "
+            f"of {size[0]} x "
+            f"{size[1]} pixels; write left, top, right and bottom, not x, y, width and height, or "
+            "clip the boxes"
         )
 
 
 def image_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return the sha256 over all arrays of one image, by name (``grid/values``), type, shape and bytes."""
+    """Return the sha256 over all arrays of one image, by name (``grid/values``), type, shape and
+    bytes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]

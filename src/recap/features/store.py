@@ -1,15 +1,18 @@
 """Packed features of a data set: one HDF5 file, read through a memory map.
 
-Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and height in pixels (0, 0
-where an imported file does not say); ``digests`` uint8 [images, 32], the sha256 of each image's rows; ``origins`` uint8
-[images, 32], the sha256 of what each image is made from. For each stream (``grid``, ``region``, ``segment``):
-``<stream>/values`` [rows of all images, dim] in one piece and not compressed, so that it can be mapped;
-``<stream>/offsets`` int64 [images + 1]: image i has the rows offsets[i] to offsets[i + 1]; and, where they exist,
-further columns [rows, ...] of ``recap.features.records.COLUMNS``.
+Datasets of a file: ``ids`` int64 [images], rising; ``image_sizes`` int32 [images, 2], width and
+height in pixels (0, 0 where an imported file does not say); ``digests`` uint8 [images, 32], the
+sha256 of each image's rows; ``origins`` uint8 [images, 32], the sha256 of what each image is made
+from. For each stream (``grid``, ``region``, ``segment``): ``<stream>/values`` [rows of all images,
+dim] in one piece and not compressed, so that it can be mapped; ``<stream>/offsets`` int64 [images +
+1]: image i has the rows offsets[i] to offsets[i + 1]; and, where they exist, further columns [rows,
+...] of ``recap.features.records.COLUMNS``.
 
-HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and each image has its
-digest: the first two are compared when a store is opened, a digest when a process reads an image for the first time.
-A file of somebody else, over which HDF5 may hang, does not begin as ours and is refused.
+HDF5 has checksums of its structure, the attributes have those of the index and of themselves, and
+each image has its
+digest: the first two are compared when a store is opened, a digest when a process reads an image
+for the first time. A file of somebody else, over which HDF5 may hang, does not begin as ours and is
+refused.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
 
 LAYOUT = "recap-features-2"
 MAGIC = b"RECAPFS2"  # the file begins so, before what HDF5 reads: nobody else's file does
-CHANNEL_SCALE = "channel_scale"  # by what standardized channels were brought to one scale, which photos need as well
+# by what standardized channels were brought to one scale, which photos need as well
+CHANNEL_SCALE = "channel_scale"
 _MADE_BY = ("layout", "extractor_hash", "weights_sha256", "dtype")
 _HASHED = (*_MADE_BY, "checksum", "index_checksum")
 _SAMPLE = 64  # images whose numbers are described
@@ -54,9 +58,16 @@ class Index:
     offsets: dict[str, np.ndarray]  # int64 [images + 1] of each stream
 
     def attributes(self, header: Mapping[str, str]) -> dict[str, str]:
-        """Return the attributes of a file with this index: those of ``header``, with the checksums of all."""
-        own = {name: text for name, text in header.items() if name not in ("feature_hash", "attributes_checksum")}
-        index = hashlib.sha256(self.ids.astype("<i8").tobytes() + self.sizes.astype("<i4").tobytes())
+        """Return the attributes of a file with this index: those of ``header``, with the checksums
+        of all."""
+        own = {
+            name: text
+            for name, text in header.items()
+            if name not in ("feature_hash", "attributes_checksum")
+        }
+        index = hashlib.sha256(
+            self.ids.astype("<i8").tobytes() + self.sizes.astype("<i4").tobytes()
+        )
         for stream in sorted(self.offsets):
             index.update(stream.encode() + b"\0" + self.offsets[stream].astype("<i8").tobytes())
         attributes = {**own, "layout": LAYOUT, "index_checksum": index.hexdigest()}
@@ -76,26 +87,35 @@ class Rows:
     offset: int  # of the first, in bytes
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Read rows into memory; unlike mapped pages they are given back when they are not used any more."""
-        return np.fromfile(self.path, self.row, stop - start, offset=self.offset + start * self.row.itemsize)
+        """Read rows into memory; unlike mapped pages they are given back when they are not used any
+        more."""
+        return np.fromfile(
+            self.path, self.row, stop - start, offset=self.offset + start * self.row.itemsize
+        )
 
 
 def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
-    """Return attributes and index of a file, and where its arrays of features are, by path (``grid/values``)."""
+    """Return attributes and index of a file, and where its arrays of features are, by path
+    (``grid/values``)."""
     import h5py
 
-    # Locks fail on some network disks and protect nothing here: stores are replaced whole, never changed.
+    # Locks fail on some network disks and protect nothing here: stores are replaced whole, never
+    # changed.
     with h5py.File(path, "r", locking=False) as file:
         attributes = {name: text.decode() for name, text in file.attrs.items()}
         if attributes["layout"] != LAYOUT:
             raise ValueError(f"layout {attributes['layout']!r}, this version reads {LAYOUT!r}")
         offsets = {stream: file[stream]["offsets"][()] for stream in attributes["streams"].split()}
-        ids, sizes, digests, origins = (file[name][()] for name in ("ids", "image_sizes", "digests", "origins"))
+        ids, sizes, digests, origins = (
+            file[name][()] for name in ("ids", "image_sizes", "digests", "origins")
+        )
         arrays = {}
         for stream, ends in offsets.items():
             for name in (VALUES, *(name for name in COLUMNS if name in file[stream])):
                 data = file[stream][name]
-                types = [np.dtype(dtype) for dtype in (DTYPES if name == VALUES else (COLUMNS[name],))]
+                types = [
+                    np.dtype(dtype) for dtype in (DTYPES if name == VALUES else (COLUMNS[name],))
+                ]
                 place = data.id.get_offset()  # None where it is not in one piece
                 whole = place is not None and data.dtype in types and len(data) == ends[-1]
                 if not whole or (name == VALUES and data.ndim != 2):
@@ -106,13 +126,16 @@ def contents(path: Path) -> tuple[dict[str, str], Index, dict[str, Rows]]:
 
 
 class FeatureStore:
-    """The features of a store; opens in milliseconds, holds no file handle, may be pickled and forked."""
+    """The features of a store; opens in milliseconds, holds no file handle, may be pickled and
+    forked."""
 
     def __init__(self, path: str | Path, stream: str | None = None) -> None:
         """Open a store; ``stream`` is the one to read (default: the main one)."""
         self.path, self._chosen = Path(path), stream
         if not self.path.is_file():
-            raise MissingFeatures(f"{self.path}: no such feature store; run `recap features extract` first")
+            raise MissingFeatures(
+                f"{self.path}: no such feature store; run `recap features extract` first"
+            )
         try:
             with self.path.open("rb") as file:
                 if file.read(len(MAGIC)) != MAGIC:
@@ -123,21 +146,33 @@ class FeatureStore:
                 if self.attributes.get(name) != text:
                     raise ValueError(f"its {name} does not match the content")
             self._mapped = {
-                path: np.frombuffer(self._map, rows.row, rows.count, rows.offset) for path, rows in self.arrays.items()
+                path: np.frombuffer(self._map, rows.row, rows.count, rows.offset)
+                for path, rows in self.arrays.items()
             }
         except (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise DamagedFeatures(
-                f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and extract it again"
+                f"{self.path}: truncated, damaged or no feature store ({reason}); delete it and "
+                "extract it again"
             ) from error
-        self.ids, self.image_sizes, self.digests, self.origins = index.ids, index.sizes, index.digests, index.origins
-        self.offsets, self.streams = index.offsets, list(index.offsets)  # the extractor put the main one first
+        self.ids, self.image_sizes, self.digests, self.origins = (
+            index.ids,
+            index.sizes,
+            index.digests,
+            index.origins,
+        )
+        self.offsets, self.streams = (
+            index.offsets,
+            list(index.offsets),
+        )  # the extractor put the main one first
         self.stream = self._named(stream or self.streams[0])  # that is read if no other is named
         self.dim = self.shape(self.stream)[1]  # length of its feature vectors
         # Changes when extractor, weights, images or any stored number change.
         self.feature_hash = self.attributes["feature_hash"]
         self._tensors: dict[str, torch.Tensor] = {}
-        self._compared = np.zeros(len(self.ids), bool)  # images whose digest this process has looked at
+        self._compared = np.zeros(
+            len(self.ids), bool
+        )  # images whose digest this process has looked at
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FeatureStore, (self.path, self._chosen)
@@ -151,17 +186,24 @@ class FeatureStore:
         positions = self.positions(image_ids)
         return offsets[positions + 1] - offsets[positions]
 
-    def read(self, image_ids: Sequence[int], stream: str | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features of images, float32 [B, N, dim], zero beyond an image's own rows; and which are real [B, N].
+    def read(
+        self, image_ids: Sequence[int], stream: str | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return features of images, float32 [B, N, dim], zero beyond an image's own rows; and
+        which are real [B, N].
 
-        Images are in the order given, in which an id may be repeated; N is the largest number of rows in this batch.
+        Images are in the order given, in which an id may be repeated; N is the largest number of
+        rows in this batch.
         """
         import torch
 
         return self._gather(image_ids, f"{self._named(stream)}/{VALUES}", torch.float32)
 
-    def column(self, image_ids: Sequence[int], name: str, stream: str | None = None) -> torch.Tensor:
-        """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an image's own rows."""
+    def column(
+        self, image_ids: Sequence[int], name: str, stream: str | None = None
+    ) -> torch.Tensor:
+        """Return a column beside the features, such as ``boxes``, as [B, N, ...], zero beyond an
+        image's own rows."""
         stream = self._named(stream)
         if name not in self.columns(stream):
             others = ", ".join(self.columns(stream)) or "features alone"
@@ -172,7 +214,10 @@ class FeatureStore:
         return self._gather(image_ids, f"{stream}/{name}", None)[0]
 
     def sizes(self, image_ids: Sequence[int]) -> np.ndarray:
-        """Return width and height of images in pixels, int32 [B, 2]; zeros where an imported file did not say."""
+        """Return width and height of images in pixels, int32 [B, 2].
+
+        Zeros where an imported file did not say.
+        """
         return self.image_sizes[self.positions(image_ids)]
 
     def columns(self, stream: str | None = None) -> list[str]:
@@ -185,11 +230,15 @@ class FeatureStore:
         return self._mapped[f"{self._named(stream)}/{name}"].shape
 
     def made_by(self) -> str:
-        """Return the hash of extractor, weights and type of the numbers: equal for stores of other images, too."""
+        """Return the hash of extractor, weights and type of the numbers: equal for stores of other
+        images, too."""
         return value_hash({key: self.attributes[key] for key in _MADE_BY})
 
-    def blocks(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-        """Yield start and stop of positions, from ``first`` to ``last``, and their arrays by path, as stored.
+    def blocks(
+        self, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
+        """Yield start and stop of positions, from ``first`` to ``last``, and their arrays by path,
+        as stored.
 
         A block holds about 16 MiB, so that memory stays bounded however large the file is.
         """
@@ -199,22 +248,34 @@ class FeatureStore:
         for start in range(first, end, step):
             stop = min(start + step, end)
             own = {stream: offsets[[start, stop]] for stream, offsets in self.offsets.items()}
-            yield start, stop, {path: rows.read(*own[path.split("/")[0]]) for path, rows in self.arrays.items()}
+            yield (
+                start,
+                stop,
+                {path: rows.read(*own[path.split("/")[0]]) for path, rows in self.arrays.items()},
+            )
 
     def require(self, image_ids: Iterable[int]) -> None:
         """Check that all of these images have features, before hours are spent on the others."""
         self.positions(list(image_ids))
 
     def positions(self, image_ids: Sequence[int]) -> np.ndarray:
-        """Return where in the order of the file images are, int64 [B]; one that is not there is named."""
+        """Return where in the order of the file images are, int64 [B].
+
+        One that is not there is named.
+        """
         wanted = np.asarray(image_ids, dtype=np.int64)
         positions = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
         missing = wanted[self.ids[positions] != wanted]
         if len(missing):
             missing = np.unique(missing)
-            others = f" (nor for {len(missing) - 1} others of the {len(np.unique(wanted))})" if len(missing) > 1 else ""
+            others = (
+                f" (nor for {len(missing) - 1} others of the {len(np.unique(wanted))})"
+                if len(missing) > 1
+                else ""
+            )
             raise FeatureError(
-                f"{self.path}: no features for image id {missing[0]}{others}; this store was made from another corpus "
+                f"{self.path}: no features for image id {missing[0]}{others}; this store was made "
+                "from another corpus "
                 "or from fewer images: extract the features again from this corpus"
             )
         return positions
@@ -234,7 +295,10 @@ class FeatureStore:
         return np.array(intact, bool)
 
     def _is_intact(self, position: int, arrays: Mapping[str, np.ndarray], first: int = 0) -> bool:
-        """Compare an image with its digest; the arrays start with the rows of the image at ``first``."""
+        """Compare an image with its digest.
+
+        The arrays start with the rows of the image at ``first``.
+        """
         own = {}
         for path, array in arrays.items():
             begin, start, stop = self.offsets[path.split("/")[0]][[first, position, position + 1]]
@@ -243,12 +307,16 @@ class FeatureStore:
 
     def _changed(self, position: int) -> FeatureError:
         return FeatureError(
-            f"{self.path}: the content of image id {self.ids[position]} does not match its checksum; "
+            f"{self.path}: the content of image id {self.ids[position]} does not match its "
+            "checksum; "
             "delete the file and extract it again"
         )
 
-    def _gather(self, image_ids: Sequence[int], path: str, dtype: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which are real [B, N]."""
+    def _gather(
+        self, image_ids: Sequence[int], path: str, dtype: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return one array's rows of images as [B, N, ...], zero beyond an image's own, and which
+        are real [B, N]."""
         import torch
 
         positions = self.positions(image_ids)
@@ -260,16 +328,21 @@ class FeatureStore:
         starts, counts = offsets[positions], offsets[positions + 1] - offsets[positions]
         places, width = np.arange(int(counts.max(initial=0))), rows.row.itemsize
         mask = torch.from_numpy(places < counts[:, None])
-        # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses microseconds.
+        # In the order of the file: a cold disk reads forwards, and all at once; a warm one loses
+        # microseconds.
         for image in np.argsort(starts, kind="stable").tolist():
             begin = rows.offset + int(starts[image]) * width
             page = begin - begin % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_WILLNEED, page, begin + int(counts[image]) * width - page)
-        # One operation for the whole batch; where an image has fewer rows, its last one is repeated until it is zeroed.
-        taken = torch.from_numpy((starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel())
+        # One operation for the whole batch; where an image has fewer rows, its last one is repeated
+        # until it is zeroed.
+        taken = torch.from_numpy(
+            (starts[:, None] + np.minimum(places, counts[:, None] - 1)).ravel()
+        )
         if path not in self._tensors:
             with warnings.catch_warnings():
-                # torch has no read-only tensors; nothing here writes to it, and it does not leave this class.
+                # torch has no read-only tensors; nothing here writes to it, and it does not leave
+                # this class.
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
                 self._tensors[path] = torch.from_numpy(self._mapped[path])
         values = self._tensors[path].index_select(0, taken)
@@ -283,18 +356,22 @@ class FeatureStore:
         if stream is None:
             return self.stream
         if stream not in self.streams:
-            raise FeatureError(f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}")
+            raise FeatureError(
+                f"{self.path}: it has no stream {stream!r}; {nearest(stream, self.streams)}"
+            )
         return stream
 
 
 def info(file: str | Path, *, spec: FeaturesConfig | None = None) -> str:
-    """Return a description of a store for people, after checking its content; ``spec``: what must have made it."""
+    """Return a description of a store for people, after checking its content; ``spec``: what must
+    have made it."""
     store = FeatureStore(file)
     extractor = json.loads(store.attributes["extractor"])
     for key, wanted in spec.identity().items() if spec else ():
         if extractor.get(key) != wanted:
             raise FeatureError(
-                f"{store.path}: made by another extractor than the settings name: {key} is {extractor.get(key)!r} "
+                f"{store.path}: made by another extractor than the settings name: {key} is "
+                f"{extractor.get(key)!r} "
                 f"instead of {wanted!r}; name its settings, or extract it again"
             )
     store.verify()
@@ -320,7 +397,9 @@ def _stream(store: FeatureStore, stream: str, sample: list[int]) -> str:
     dead = (real.std(0) < 1e-6).float().mean()
     columns = "".join(f", with {', '.join(names)}" for names in [store.columns(stream)] if names)
     return (
-        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, {dtype}{columns}; mean "
+        f"{counts.min()} to {counts.max()} vectors per image, {real.shape[1]} long, "
+        f"{dtype}{columns}; mean "
         f"{real.mean():.4g}, sd {real.std():.4g}, largest {real.abs().max():.4g}, "
-        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in {len(sample)} images)"
+        f"{100 * (real == 0).float().mean():.1f} % zeros, {100 * dead:.1f} % dead channels (in "
+        f"{len(sample)} images)"
     )

@@ -1,4 +1,5 @@
-"""Tensors of others, read without running code: safetensors, torch.save's files, and pickled arrays by name."""
+"""Tensors of others, read without running code: safetensors, torch.save's files, and pickled arrays
+by name."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ _NUMBERS = {
 
 
 def read_tensors(path: Path, refused: type[RecapError]) -> Any:
-    """Return what a file from outside holds, as `plain` does; one sentence for whatever is wrong."""
+    """Return what a file from outside holds, as `plain` does.
+
+    One sentence for whatever is wrong.
+    """
     from safetensors.torch import load_file
 
     try:
@@ -31,10 +35,13 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
         if path.suffix == ".pkl":
             return load_plain(path.read_bytes(), arrays=True)
         _check_sums(path)
-        # Random states of numpy, which some checkpoints hold beside the tensors, are read without numpy.
+        # Random states of numpy, which some checkpoints hold beside the tensors, are read without
+        # numpy.
         states: list[Any] = [(Opaque, name) for name in ARRAYS if name.startswith("numpy.")]
         with warnings.catch_warnings(), torch.serialization.safe_globals(states):
-            warnings.simplefilter("ignore")  # of old pickles, which are read or refused all the same
+            warnings.simplefilter(
+                "ignore"
+            )  # of old pickles, which are read or refused all the same
             return plain(torch.load(path, map_location="cpu", weights_only=True), _check_tensor)
     except Exception as error:  # torch and pickle raise whatever the damaged bytes happen to mean
         code = re.search(r"(?:GLOBAL |names ')([\w.]+)", str(error))
@@ -44,21 +51,26 @@ def read_tensors(path: Path, refused: type[RecapError]) -> Any:
         elif out_of_memory(error) or isinstance(error, ValueError | OSError):
             reason = f" ({cause(error)})"
         raise refused(
-            f"{path}: is damaged, or holds more than tensors, which could run code{reason}; fetch it again, or where "
-            "it can be trusted, read it with torch.load(.., weights_only=False) and write its tensors alone with "
+            f"{path}: is damaged, or holds more than tensors, which could run code{reason}; fetch "
+            "it again, or where "
+            "it can be trusted, read it with torch.load(.., weights_only=False) and write its "
+            "tensors alone with "
             "torch.save or as safetensors"
         ) from error
 
 
 def _check_tensor(value: Any) -> None:
-    """Refuse a tensor that is more than rows of numbers in memory of its own, before anything is copied."""
+    """Refuse a tensor that is more than rows of numbers in memory of its own, before anything is
+    copied."""
     if not isinstance(value, torch.Tensor):
         return
     plain_layout = value.layout == torch.strided and not value.is_nested
     if value.dtype not in _NUMBERS or not plain_layout or value.device.type != "cpu":
         raise ValueError(f"a tensor is {value.dtype} of layout {value.layout} on {value.device}")
     if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-        raise ValueError(f"a tensor {list(value.shape)} repeats {value.untyped_storage().nbytes():,} bytes")
+        raise ValueError(
+            f"a tensor {list(value.shape)} repeats {value.untyped_storage().nbytes():,} bytes"
+        )
 
 
 def _check_sums(path: Path) -> None:
@@ -76,5 +88,7 @@ def weights_hash(model: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\0".encode())
-        digest.update(memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()))
+        digest.update(
+            memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        )
     return digest.hexdigest()

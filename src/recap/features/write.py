@@ -1,9 +1,11 @@
-"""Makes feature stores: what earlier runs have finished is kept, the rest is extracted in shards, then all is merged.
+"""Makes feature stores: what earlier runs have finished is kept, the rest is extracted in shards,
+then all is merged.
 
-Every file is complete or absent, but for the store that is filled from the shards: it is laid out first, a shard is
-removed when its images are on the disk, and after a kill the images that match their digests are finished. So the disk
-holds one shard twice at most. Equal features give equal bytes, however often the run was interrupted and in however
-many parts, each a job with its own GPU, it was made.
+Every file is complete or absent, but for the store that is filled from the shards: it is laid out
+first, a shard is removed when its images are on the disk, and after a kill the images that match
+their digests are finished. So the disk holds one shard twice at most. Equal features give equal
+bytes, however often the run was interrupted and in however many parts, each a job with its own GPU,
+it was made.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from recap.features.store import MAGIC, FeatureStore, Index, Rows
 
 Extract = Callable[[list[list[int]]], Iterator[ImageFeatures]]
 Form = Mapping[str, np.dtype]  # a row of each array by its path (``grid/values``), with its shape
-Sources = dict[Path, tuple[FeatureStore, list[int]]]  # stores and shards with the ids of images, ascending
+Sources = dict[
+    Path, tuple[FeatureStore, list[int]]
+]  # stores and shards with the ids of images, ascending
 
 _OURS = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.(shard|merging)\.h5(\.origins\.json)?")
 _PAGE = 4096  # bytes
@@ -52,7 +56,9 @@ class Part:
         """Return part ``2/4``: the second of four."""
         number, _, count = text.partition("/")
         if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-            raise FeatureError(f"--part {text}: expected NUMBER/COUNT, such as 2/4 for the second of four")
+            raise FeatureError(
+                f"--part {text}: expected NUMBER/COUNT, such as 2/4 for the second of four"
+            )
         return Part(int(number) - 1, int(count), done)
 
 
@@ -73,13 +79,21 @@ def build_store(
     ids: Sequence[int],  # all image ids, in any order
     shard_size: int,  # images per shard; an interrupted run loses at most one shard of work
     dtype: str,  # float16 or float32, the type of the stored values
-    job: str,  # 16 hex digits, a hash of all that an image's values depend on but the bytes that `origins` tells of
+    # 16 hex digits, a hash of all that an image's values depend on but the bytes that `origins`
+    # tells of
+    job: str,
     attributes: Mapping[str, str],  # extractor, extractor_hash, weights_sha256, made_with
-    extract: Extract,  # gets the ids of the missing shards, one list per shard, and yields features in that order
-    streams: Sequence[str] = (GRID,),  # names of the streams that every image has, the main one first
+    # gets the ids of the missing shards, one list per shard, and yields features in that order
+    extract: Extract,
+    streams: Sequence[str] = (
+        GRID,
+    ),  # names of the streams that every image has, the main one first
     origins: Origins | None = None,  # what each image is made from; None: nothing that could change
-    kept: Path | None = None,  # another name of the store, which grows from it when `out` is gone and drops no image
-    part: Part | None = None,  # extract a share of the shards alone, and note what all parts are merged by
+    kept: Path
+    # another name of the store, which grows from it when `out` is gone and drops no image
+    | None = None,
+    part: Part
+    | None = None,  # extract a share of the shards alone, and note what all parts are merged by
 ) -> None:
     """Extract what earlier runs have not left, pack all into ``out``, and remove the shards.
 
@@ -95,7 +109,12 @@ def build_store(
     notes = Notes(origins or Origins(), ordered, _noted(shards, job, kept))
     earlier = Earlier(ordered, job=job, notes=notes)
     before = earlier.add(out)
-    if part is None and before is not None and before.ids.tolist() == ordered and not earlier.lacks(ordered):
+    if (
+        part is None
+        and before is not None
+        and before.ids.tolist() == ordered
+        and not earlier.lacks(ordered)
+    ):
         log.info(f"{out}: already there, made by this job")
         _remove_shards(shards)
         return
@@ -106,7 +125,9 @@ def build_store(
     groups = [rest[start : start + shard_size] for start in range(0, len(rest), shard_size)]
     pieces = {shards / f"{job}-{_set_hash(group)}{SHARD}": group for group in groups}
     # What is left of runs that were to make other images, and of an unfinished merge.
-    for path in sorted({*shards.glob(f"{job}-*{MERGING}"), *shards.glob(f"{job}-*{SHARD}")} - pieces.keys()):
+    for path in sorted(
+        {*shards.glob(f"{job}-*{MERGING}"), *shards.glob(f"{job}-*{SHARD}")} - pieces.keys()
+    ):
         earlier.add(path)
     pieces = {path: lacking for path, group in pieces.items() if (lacking := earlier.lacks(group))}
     own = list(pieces) if part is None else list(pieces)[part.number :: part.count]
@@ -114,18 +135,27 @@ def build_store(
     for path in own:
         earlier.add(path)
         if earlier.lacks(pieces[path]):  # it is going to be replaced
-            earlier.stores = {image_id: store for image_id, store in earlier.stores.items() if store.path != path}
+            earlier.stores = {
+                image_id: store for image_id, store in earlier.stores.items() if store.path != path
+            }
             missing.append(path)
     if len(missing) < len(own):
-        log.info(f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier run")
+        log.info(
+            f"{shards}: {len(own) - len(missing)} of {len(own)} shards are there from an earlier "
+            "run"
+        )
     wanted = [pieces[path] for path in missing]
-    records = iter(progress(extract(wanted), name=out.stem, unit="images", total=sum(map(len, wanted))))
+    records = iter(
+        progress(extract(wanted), name=out.stem, unit="images", total=sum(map(len, wanted)))
+    )
     for path in missing:
         _write_shard(path, pieces[path], records, header=header, notes=notes)
     if next(records, None) is not None:
         raise FeatureError(f"{out}: the extractor gave more images than were asked for")
     if part is not None:
-        write_json(part.done, {"header": header, "shards": [path.name for path in pieces], "ids": ordered})
+        write_json(
+            part.done, {"header": header, "shards": [path.name for path in pieces], "ids": ordered}
+        )
         return
     for path in missing:
         earlier.add(path)
@@ -133,26 +163,38 @@ def build_store(
 
 
 def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | None) -> None:
-    """Pack what several parts have extracted into a store, and remove the shards; ``files``: `Part.done` of each."""
+    """Pack what several parts have extracted into a store, and remove the shards; ``files``:
+    `Part.done` of each."""
     parts = [read_json(file, Finished) for file in files]
     for file, part in zip(files, parts, strict=True):
         if part != parts[0]:
-            differing = sorted(key for key, text in part.header.items() if parts[0].header.get(key) != text)
+            differing = sorted(
+                key for key, text in part.header.items() if parts[0].header.get(key) != text
+            )
             raise FeatureError(
-                f"{file}: its {', '.join(differing) or 'images'} differ from those of {files[0]}; delete both and make "
+                f"{file}: its {', '.join(differing) or 'images'} differ from those of {files[0]}; "
+                "delete both and make "
                 "all parts on machines of one kind, or set `extraction_parts: 1`"
             )
     first = parts[0]
     job = first.header["job"]
     earlier = Earlier(first.ids, job=job, notes=None)
-    unfinished = sorted(shards.glob(f"{job}-*{MERGING}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    unfinished = sorted(
+        shards.glob(f"{job}-*{MERGING}"), key=lambda path: path.stat().st_mtime_ns, reverse=True
+    )
     # The parts have compared the others with their pictures; what they made anew comes first.
-    for path in [*(shards / name for name in first.shards), *unfinished, *sorted(shards.glob(f"{job}-*{SHARD}")), out]:
+    for path in [
+        *(shards / name for name in first.shards),
+        *unfinished,
+        *sorted(shards.glob(f"{job}-*{SHARD}")),
+        out,
+    ]:
         earlier.add(path)
     earlier.add(kept, others=True)
     if lacking := earlier.lacks(first.ids):
         raise FeatureError(
-            f"{shards}: no part has the features of image id {lacking[0]} and {len(lacking) - 1} others; delete "
+            f"{shards}: no part has the features of image id {lacking[0]} and {len(lacking) - 1} "
+            "others; delete "
             f"{files[0]} and the files beside it, and make the parts again"
         )
     notes = Notes(Origins(), (), _noted(shards, job, kept))
@@ -160,13 +202,23 @@ def merge_parts(files: Sequence[Path], out: Path, *, shards: Path, kept: Path | 
 
 
 def _finish(
-    earlier: Earlier, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str], notes: Notes
+    earlier: Earlier,
+    out: Path,
+    *,
+    shards: Path,
+    kept: Path | None,
+    header: Mapping[str, str],
+    notes: Notes,
 ) -> None:
     """Write the store of all finished images, and remove the shards that they come from."""
     sources: Sources = {}
     for image_id, store in sorted(earlier.stores.items()):
         sources.setdefault(store.path, (store, []))[1].append(image_id)
-    if kept is not None and list(sources) == [kept] and len(sources[kept][1]) == len(sources[kept][0]):
+    if (
+        kept is not None
+        and list(sources) == [kept]
+        and len(sources[kept][1]) == len(sources[kept][0])
+    ):
         _or_copy(_link, kept, out)  # it has all, and nothing else
     else:
         _merge(sources, out, shards=shards, kept=kept, header=header)
@@ -192,7 +244,9 @@ def _check_writable(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise FeatureError(f"{path.parent}: cannot be written ({error.strerror}); name another folder") from error
+        raise FeatureError(
+            f"{path.parent}: cannot be written ({error.strerror}); name another folder"
+        ) from error
     if path.is_dir():
         raise FeatureError(f"{path}: is a folder; name a file in it")
 
@@ -213,36 +267,58 @@ def _remove_shards(shards: Path) -> None:
 
 
 def _lay_out(path: Path, index: Index, form: Form, header: Mapping[str, str]) -> dict[str, Rows]:
-    """Write a file that has everything but features, and return where these belong; equal content gives equal bytes."""
+    """Write a file that has everything but features, and return where these belong.
+
+    Equal content gives equal bytes.
+    """
     import h5py
 
-    # Allocated at once and not written, so that features can be put at their places without HDF5, in any order.
+    # Allocated at once and not written, so that features can be put at their places without HDF5,
+    # in any order.
     places = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     places.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     places.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    small = {"ids": index.ids, "image_sizes": index.sizes, "digests": index.digests, "origins": index.origins}
+    small = {
+        "ids": index.ids,
+        "image_sizes": index.sizes,
+        "digests": index.digests,
+        "origins": index.origins,
+    }
     small |= {f"{stream}/offsets": offsets for stream, offsets in index.offsets.items()}
     # Values start at a page of memory. This version of the format has checksums of its structure.
-    options: dict[str, Any] = {"alignment_threshold": _PAGE, "alignment_interval": _PAGE, "libver": ("v108", "v108")}
+    options: dict[str, Any] = {
+        "alignment_threshold": _PAGE,
+        "alignment_interval": _PAGE,
+        "libver": ("v108", "v108"),
+    }
     with h5py.File(path, "w", locking=False, userblock_size=_PAGE, **options) as file:
         for name, array in small.items():
             file.create_dataset(name, data=array, track_times=False)
         rows = {}
         for name, row in form.items():
             count = int(index.offsets[name.split("/")[0]][-1])
-            data = file.create_dataset(name, (count, *row.shape), row.base, dcpl=places, track_times=False)
+            data = file.create_dataset(
+                name, (count, *row.shape), row.base, dcpl=places, track_times=False
+            )
             rows[name] = Rows(path, row, count, data.id.get_offset())
-        # Texts of fixed length lie under these checksums; those of any length do not, and damaged ones hang HDF5.
-        file.attrs.update({key: np.bytes_(text.encode()) for key, text in index.attributes(header).items()})
+        # Texts of fixed length lie under these checksums; those of any length do not, and damaged
+        # ones hang HDF5.
+        file.attrs.update(
+            {key: np.bytes_(text.encode()) for key, text in index.attributes(header).items()}
+        )
     with path.open("r+b") as block:
         block.write(MAGIC)
     return rows
 
 
 def _fill(
-    path: Path, arrays: Mapping[str, Rows], first: Mapping[str, int], blocks: Iterable[Mapping[str, Any]]
+    path: Path,
+    arrays: Mapping[str, Rows],
+    first: Mapping[str, int],
+    blocks: Iterable[Mapping[str, Any]],
 ) -> None:
-    """Write pieces of all arrays one after the other, each array from its row ``first[path]`` on."""
+    """Write pieces of all arrays one after the other, each array from its row ``first[path]``
+    on."""
     at = dict(first)
     with path.open("r+b") as file:
         for block in blocks:
@@ -253,25 +329,40 @@ def _fill(
 
 
 def _write_shard(
-    path: Path, ids: Sequence[int], records: Iterator[ImageFeatures], *, header: Mapping[str, str], notes: Notes
+    path: Path,
+    ids: Sequence[int],
+    records: Iterator[ImageFeatures],
+    *,
+    header: Mapping[str, str],
+    notes: Notes,
 ) -> None:
-    """Take the features of a shard's images from ``records`` and write them; the shard is itself a feature store."""
+    """Take the features of a shard's images from ``records`` and write them.
+
+    The shard is itself a feature store.
+    """
     streams = header["streams"].split()
     common: Form = {}
     images: list[dict[str, np.ndarray]] = []
     sizes: list[tuple[int, int]] = []
     for record, image_id in zip(islice(records, len(ids)), ids, strict=True):
         if record.image_id != image_id:
-            raise FeatureError(f"{path}: the extractor gave image id {record.image_id} where {image_id} was asked for")
+            raise FeatureError(
+                f"{path}: the extractor gave image id {record.image_id} where {image_id} was asked "
+                "for"
+            )
         arrays = stored_arrays(record, dtype=header["dtype"], streams=streams)
         form = {name: np.dtype((array.dtype, array.shape[1:])) for name, array in arrays.items()}
         images.append(arrays)
         sizes.append(record.size)
         common = form if len(images) == 1 else common
         if form != common:
-            one, others = ({name: ["rows", *row.shape] for name, row in each.items()} for each in (form, common))
+            one, others = (
+                {name: ["rows", *row.shape] for name, row in each.items()}
+                for each in (form, common)
+            )
             raise FeatureError(
-                f"image id {image_id}: has {one}, the images before it {others}; the extractor must give every image "
+                f"image id {image_id}: has {one}, the images before it {others}; the extractor "
+                "must give every image "
                 "the same arrays, with vectors of one length"
             )
     index = Index(
@@ -279,10 +370,15 @@ def _write_shard(
         np.asarray(sizes, np.int32).reshape(-1, 2),
         np.frombuffer(b"".join(map(image_digest, images)), np.uint8).reshape(-1, 32),
         np.frombuffer(b"".join(map(hashed, notes.take(ids))), np.uint8).reshape(-1, 32),
-        {stream: _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images]) for stream in streams},
+        {
+            stream: _offsets([len(arrays[f"{stream}/{VALUES}"]) for arrays in images])
+            for stream in streams
+        },
     )
     with atomic_path(path) as temporary:
-        _fill(temporary, _lay_out(temporary, index, common, header), dict.fromkeys(common, 0), images)
+        _fill(
+            temporary, _lay_out(temporary, index, common, header), dict.fromkeys(common, 0), images
+        )
     notes.write(notes_of(path), ids)
 
 
@@ -293,14 +389,18 @@ def _offsets(counts: Sequence[int] | np.ndarray) -> np.ndarray:
 # ---- merging
 
 
-def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str]) -> None:
+def _merge(
+    sources: Sources, out: Path, *, shards: Path, kept: Path | None, header: Mapping[str, str]
+) -> None:
     """Lay a store out, copy images into it, shard by shard, and give it its names."""
     form: Form = {}
     for store, _ in sources.values():
         own = {name: rows.row for name, rows in store.arrays.items()}
         form = form or own
         if own != form:
-            raise FeatureError(f"{store.path}: its features are of another form than those before it; delete it")
+            raise FeatureError(
+                f"{store.path}: its features are of another form than those before it; delete it"
+            )
     index = _joint_index(sources.values(), header["streams"].split())
     name = _set_hash([*index.ids.tolist(), *index.digests.view("<i8").ravel().tolist()])
     unfinished = shards / f"{header['job']}-{name}{MERGING}"
@@ -308,7 +408,10 @@ def _merge(sources: Sources, out: Path, *, shards: Path, kept: Path | None, head
         if unfinished not in sources:
             with atomic_path(unfinished) as temporary:
                 _lay_out(temporary, index, form, header)
-        for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - {unfinished, *sources}:
+        for path in {*shards.glob(f"*{SHARD}"), *shards.glob(f"*{MERGING}")} - {
+            unfinished,
+            *sources,
+        }:
             path.unlink()
         target = FeatureStore(unfinished)
         for path, (store, ids) in sources.items():
@@ -332,13 +435,17 @@ def _copy(store: FeatureStore, target: FeatureStore, ids: Sequence[int]) -> None
     neighbors = np.flatnonzero((np.diff(here) != 1) | (np.diff(there) != 1)) + 1
     for run in np.split(np.arange(len(ids)), neighbors):  # of images that are neighbors in both
         blocks = store.blocks(int(here[run[0]]), int(here[run[-1]]) + 1)
-        first = {path: int(target.offsets[path.split("/")[0]][there[run[0]]]) for path in target.arrays}
+        first = {
+            path: int(target.offsets[path.split("/")[0]][there[run[0]]]) for path in target.arrays
+        }
         _fill(target.path, target.arrays, first, (arrays for _, _, arrays in blocks))
     with target.path.open("rb") as written:
         os.fsync(written.fileno())
 
 
-def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: Sequence[str]) -> Index:
+def _joint_index(
+    sources: Collection[tuple[FeatureStore, list[int]]], streams: Sequence[str]
+) -> Index:
     """Return the index of images from those of their stores."""
     ids = np.concatenate([np.asarray(own, np.int64) for _, own in sources])
     order = np.argsort(ids)
@@ -352,7 +459,10 @@ def _joint_index(sources: Collection[tuple[FeatureStore, list[int]]], streams: S
         joint(store.image_sizes[rows] for store, rows in places),
         joint(store.digests[rows] for store, rows in places),
         joint(store.origins[rows] for store, rows in places),
-        {stream: _offsets(joint(store.rows(own, stream) for store, own in sources)) for stream in streams},
+        {
+            stream: _offsets(joint(store.rows(own, stream) for store, own in sources))
+            for stream in streams
+        },
     )
 
 

@@ -1,9 +1,11 @@
-"""What `recap measure` writes: counts and times of real steps of models at their true size, on random inputs.
+"""What `recap measure` writes: counts and times of real steps of models at their true size, on
+random inputs.
 
 It needs the base install alone: no data, no network, no parameter file.
 
-Operations are counted by torch's public formulas, also in passes without a gradient: `FlopCounterMode` itself follows
-modules through hooks on gradients, which fail where part of a step has none.
+Operations are counted by torch's public formulas, also in passes without a gradient:
+`FlopCounterMode` itself follows modules through hooks on gradients, which fail where part of a step
+has none.
 """
 
 from __future__ import annotations
@@ -47,22 +49,31 @@ from recap.training.distributed import Group
 from recap.training.loop import Objective, OptimizerStep
 from recap.training.objectives import CrossEntropyObjective, SelfCriticalObjective
 
-# Sizes of a step of COCO: a grid of 7 x 7 vectors, five captions an image, a vocabulary of words that occur five times.
+# Sizes of a step of COCO: a grid of 7 x 7 vectors, five captions an image, a vocabulary of words
+# that occur five times.
 IMAGES, VECTORS, WIDTH, IDS, CAPTIONS, WORDS, LONGEST, BEAM = 10, 49, 2048, 9488, 5, 12, 17, 5
 _FEW_IMAGES = 4  # of the step whose operations and bytes are counted
 _SECONDS_ON_CPU = 2.0  # of a timed step, which has as many images of the batch as that allows
 _REPEATS = 3
-_WAITS = ("_local_scalar_dense", "nonzero", "masked_select")  # at which the CPU waits for its device
+_WAITS = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+)  # at which the CPU waits for its device
 
 
 def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape]:
-    """Yield the three works of every registered kind: its defaults, which are its paper's sizes, or its example."""
+    """Yield the three works of every registered kind: its defaults, which are its paper's sizes, or
+    its example."""
     for kind, config in MODELS.classes().items():
         settings = config.example() if tiny else config.model_validate({"kind": kind})
         streams = {
-            name: StoredStream(VECTORS, width if tiny else WIDTH) for name, width in config.example_streams.items()
+            name: StoredStream(VECTORS, width if tiny else WIDTH)
+            for name, width in config.example_streams.items()
         }
-        inputs = StepInputs(streams, ids=50 if tiny else IDS, captions=CAPTIONS, words=WORDS, longest=LONGEST)
+        inputs = StepInputs(
+            streams, ids=50 if tiny else IDS, captions=CAPTIONS, words=WORDS, longest=LONGEST
+        )
         images = _FEW_IMAGES if tiny else IMAGES
         for precision in precisions:
             stage = {"epochs": 1, "learning_rate": 1e-6, "precision": precision}
@@ -72,32 +83,43 @@ def paper_shapes(*, tiny: bool, precisions: Sequence[str]) -> Iterator[StepShape
 
 
 class Trial:
-    """A model of the size of a shape, and what it is tried on: random images with random captions."""
+    """A model of the size of a shape, and what it is tried on: random images with random
+    captions."""
 
     def __init__(self, shape: StepShape, device: torch.device) -> None:
         assert shape.inputs.ids is not None
         self.shape, self.device, self.ids = shape, device, shape.inputs.ids
-        inputs = InputSpec({name: each.width for name, each in shape.inputs.streams.items()}, self.ids)
+        inputs = InputSpec(
+            {name: each.width for name, each in shape.inputs.streams.items()}, self.ids
+        )
         self.model = build_model(shape.model, inputs).to(device)
         self._streams = {name: shape.inputs.streams[name] for name in self.model.reads(inputs)}
 
     def images(self, number: int) -> Images:
-        """Return images with random vectors, and their boxes, in every stream that the model reads."""
+        """Return images with random vectors, and their boxes, in every stream that the model
+        reads."""
         size = torch.tensor([640.0, 480.0])  # of a picture, in pixels
         streams = {}
         for name, stream in self._streams.items():
             vectors = max(1, round(stream.vectors))
-            values, mask = torch.rand(number, vectors, stream.width), torch.ones(number, vectors, dtype=torch.bool)
+            values, mask = (
+                torch.rand(number, vectors, stream.width),
+                torch.ones(number, vectors, dtype=torch.bool),
+            )
             boxes = (torch.rand(number, vectors, 2, 2).sort(2).values * size).flatten(2)
             streams[name] = Stream(values, mask, boxes, size.expand(number, 2))
         return Images(streams)
 
     def captions(self, number: int) -> dict[int, list[list[int]]]:
-        """Return captions of random ids for so many images: one of the longest, the others of the mean length."""
+        """Return captions of random ids for so many images: one of the longest, the others of the
+        mean length."""
         sizes = self.shape.inputs
         lengths = [sizes.longest - 1, *[round(sizes.words) - 1] * (round(sizes.captions) - 1)]
         return {
-            image: [torch.randint(len(SPECIAL), self.ids, (max(1, length),)).tolist() for length in lengths]
+            image: [
+                torch.randint(len(SPECIAL), self.ids, (max(1, length),)).tolist()
+                for length in lengths
+            ]
             for image in range(number)
         }
 
@@ -115,32 +137,45 @@ class Trial:
         stage, width = self.shape.settings, self.shape.model.noam_width
         assert isinstance(stage, Stage)
         objective, group = self.objective(captions), Group(device=self.device)
-        return OptimizerStep(model=self.model, objective=objective, stage=stage, d_model=width, group=group)
+        return OptimizerStep(
+            model=self.model, objective=objective, stage=stage, d_model=width, group=group
+        )
 
     def search(self, images: Images, beam: DecodingSettings) -> Tensor:
         """Return the captions that a search ends with for images, [B, K, T]."""
-        batch = DecodingBatch(len(images), BOS, EOS, PAD, self.device, together=is_compiled(self.model))
+        batch = DecodingBatch(
+            len(images), BOS, EOS, PAD, self.device, together=is_compiled(self.model)
+        )
         settings = beam.model_copy(update={"max_length": self.shape.inputs.longest})
         with fixed_weights():
             state = self.model.start(self.model.encode(images))
-            return search(with_banned_tokens(self.model.step, BANNED), state, batch, settings).tokens
+            return search(
+                with_banned_tokens(self.model.step, BANNED), state, batch, settings
+            ).tokens
 
     def step(self, number: int) -> Callable[[], Any]:
-        """Return one step on so many images as a function: an optimizer step of a stage, or the decoding of a batch."""
+        """Return one step on so many images as a function: an optimizer step of a stage, or the
+        decoding of a batch."""
         images, settings = self.images(number).to(self.device), self.shape.settings
         if isinstance(settings, DecodingSettings):
             self.model.eval()
             return partial(self.search, images, settings)
         captions = self.captions(number)
         batch = Batch.of(list(captions), images, caption_tensor(list(captions.values())))
-        middle = Counters(epoch=settings.epochs // 2)  # of scheduled sampling, which rises with the epochs
+        middle = Counters(
+            epoch=settings.epochs // 2
+        )  # of scheduled sampling, which rises with the epochs
         return partial(self.optimizer_step(captions), batch, middle, steps=10**6)
 
 
-def write_steps(out: Path, *, device: torch.device, tiny: bool, compiled: bool, shapes: Sequence[StepShape]) -> int:
-    """Measure steps of these shapes, or of every kind at its paper's sizes; write `out` after each; return how many.
+def write_steps(
+    out: Path, *, device: torch.device, tiny: bool, compiled: bool, shapes: Sequence[StepShape]
+) -> int:
+    """Measure steps of these shapes, or of every kind at its paper's sizes; write `out` after each;
+    return how many.
 
-    With `tiny` models have the sizes of their tests: a look whether all works, in a minute, whose times mean nothing.
+    With `tiny` models have the sizes of their tests: a look whether all works, in a minute, whose
+    times mean nothing.
     """
     precisions = ["float32", "bf16"] if half_precision(device) is torch.bfloat16 else ["float32"]
     steps: list[dict[str, Any]] = []
@@ -160,14 +195,18 @@ def write_steps(out: Path, *, device: torch.device, tiny: bool, compiled: bool, 
             step = measure(shape, device=device, compiled=mode)
             steps.append(step)
             write_json(out, report)
-            log.info(f"{shape.model.kind}, {shape.work}: {step['cost']['seconds']} seconds an image")
+            log.info(
+                f"{shape.model.kind}, {shape.work}: {step['cost']['seconds']} seconds an image"
+            )
     return len(steps)
 
 
 def measure(shape: StepShape, *, device: torch.device, compiled: bool = False) -> dict[str, Any]:
-    """Run a few steps of a shape: one that is counted, then the quickest of three; return the row of the file.
+    """Run a few steps of a shape: one that is counted, then the quickest of three; return the row
+    of the file.
 
-    On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other programs.
+    On a CPU one thread works, on a part of the batch, and its own seconds count, not those of other
+    programs.
     """
     threads = torch.get_num_threads()
     torch.manual_seed(derived_seed(0, "measure"))
@@ -224,7 +263,9 @@ def _measured(shape: StepShape, device: torch.device, compiled: bool) -> dict[st
         "compiled": compiled,
         "launches": counted.launches,  # of the plain code, a kernel or more each
         "waits": counted.waits,
-        "peak_mb": rounded(torch.cuda.max_memory_allocated(device) / 1e6) if device.type == "cuda" else None,
+        "peak_mb": rounded(torch.cuda.max_memory_allocated(device) / 1e6)
+        if device.type == "cuda"
+        else None,
         "images_per_second": rounded(1 / cost.seconds),
         "tflops": rounded(cost.gflop / cost.seconds / 1e3),
     }
@@ -235,8 +276,10 @@ class Operations(TorchDispatchMode):
 
     Attributes:
         total: operations so far: products, convolutions and attention, which are nearly all.
-        launches: operators that compute, not those that only look at memory differently or reserve it.
-        waits: reads of a number and indices of unknown length, at which the CPU waits for its device.
+        launches: operators that compute, not those that only look at memory differently or reserve
+        it.
+        waits: reads of a number and indices of unknown length, at which the CPU waits for its
+        device.
     """
 
     def __init__(self) -> None:
@@ -248,7 +291,9 @@ class Operations(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         self.launches += not (func.is_view or "empty" in name or name == "detach")
-        masks = name == "index" and any(each is not None and each.dtype == torch.bool for each in args[1])
+        masks = name == "index" and any(
+            each is not None and each.dtype == torch.bool for each in args[1]
+        )
         self.waits += name in _WAITS or masks
         if formula := _formulas().get(func.overloadpacket):
             self.total += formula(*args, **(kwargs or {}), out_val=out)
@@ -261,11 +306,19 @@ def _formulas() -> dict[Any, Callable[..., int]]:
     aten, formulas = torch.ops.aten, dict(flop_registry)
     # Fused attention on a CPU counts as the GPU's.
     for cpu, gpu in (
-        (aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention),
-        (aten._scaled_dot_product_flash_attention_for_cpu_backward, aten._scaled_dot_product_flash_attention_backward),
+        (
+            aten._scaled_dot_product_flash_attention_for_cpu,
+            aten._scaled_dot_product_flash_attention,
+        ),
+        (
+            aten._scaled_dot_product_flash_attention_for_cpu_backward,
+            aten._scaled_dot_product_flash_attention_backward,
+        ),
     ):
         formulas.setdefault(cpu, flop_registry[gpu])
-    packed = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # a product with a weight in oneDNN's layout
+    packed = getattr(
+        torch.ops.mkldnn, "_linear_pointwise", None
+    )  # a product with a weight in oneDNN's layout
     if packed is not None:
         formulas.setdefault(packed, lambda x, *_, out_val, **__: 2 * x.numel() * out_val.shape[-1])
     return formulas
@@ -276,7 +329,9 @@ def machine(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     about = Path("/proc/cpuinfo")
-    lines = about.read_text(encoding="utf-8", errors="replace").splitlines() if about.exists() else []
+    lines = (
+        about.read_text(encoding="utf-8", errors="replace").splitlines() if about.exists() else []
+    )
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), platform.processor() or platform.machine())
 
@@ -286,7 +341,9 @@ def _seconds(run: Callable[[], Any], device: torch.device) -> float:
     return elapsed(run, device, time.process_time if device.type == "cpu" else time.monotonic)
 
 
-def elapsed(run: Callable[[], Any], device: torch.device, clock: Callable[[], float] = time.perf_counter) -> float:
+def elapsed(
+    run: Callable[[], Any], device: torch.device, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Return the seconds until a device has done what is run."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         before = clock()

@@ -1,1 +1,4 @@
-"""Caption metrics: the CIDEr-D reward, pycocoevalcap's scorers with time limits, signatures; does not import torch."""
+"""Caption metrics: the CIDEr-D reward, pycocoevalcap's scorers with time limits, signatures.
+
+Does not import torch.
+"""

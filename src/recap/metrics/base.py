@@ -15,25 +15,31 @@ from recap.core.errors import MetricError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Cc: control characters (CR, LF, VT, FF, NUL, NEL ...); Zl and Zp: U+2028 and U+2029; Cs: halves of a UTF-16 pair,
-# which cannot be written as UTF-8. Java's tokenizer ends a line at several of them and shifts all later captions.
+# Cc: control characters (CR, LF, VT, FF, NUL, NEL ...); Zl and Zp: U+2028 and U+2029; Cs: halves of
+# a UTF-16 pair, which cannot be written as UTF-8. Java's tokenizer ends a line at several of them
+# and shifts all later captions.
 _BAD_CATEGORIES = frozenset({"Cc", "Zl", "Zp", "Cs"})
 _METEOR_SEPARATOR = re.compile(r"\|{3,}")
 
 
 def sanitize(caption: str) -> str:
-    """Return a caption as one line, stripped: control characters and METEOR's separator ``|||`` become spaces."""
-    cleaned = "".join(" " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in caption)
+    """Return a caption as one line, stripped: control characters and METEOR's separator ``|||``
+    become spaces."""
+    cleaned = "".join(
+        " " if unicodedata.category(char) in _BAD_CATEGORIES else char for char in caption
+    )
     return _METEOR_SEPARATOR.sub(" ", cleaned).strip()
 
 
 class Gap(MetricError):
-    """A metric that has no value for these captions or on this machine, however often it is tried."""
+    """A metric that has no value for these captions or on this machine, however often it is
+    tried."""
 
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Tokenized captions, by image id in sorted order, and the name of the tokenizer (``ptb`` or ``simple``)."""
+    """Tokenized captions, by image id in sorted order, and the name of the tokenizer (``ptb`` or
+    ``simple``)."""
 
     references: dict[int, list[str]]
     hypotheses: dict[int, str]
@@ -61,20 +67,26 @@ class Captions:
     def picture(self, image_id: int) -> Image:
         """Return the picture of an image."""
         if self.pictures is None:
-            raise MetricError("a metric needs pictures, which no command reads; give `pictures` to evaluate_captions")
+            raise MetricError(
+                "a metric needs pictures, which no command reads; give `pictures` to "
+                "evaluate_captions"
+            )
         return self.pictures(image_id)
 
     def product(self, name: str) -> Path:
         """Return a file that the data set's reader wrote beside the corpus."""
         path = self.dataset / name if self.dataset else None
         if path is None or not path.is_file():
-            raise MetricError(f"{path or name}: no such file; the readers of most data sets write none")
+            raise MetricError(
+                f"{path or name}: no such file; the readers of most data sets write none"
+            )
         return path
 
 
 @dataclass(frozen=True)
 class Result:
-    """Scores of a metric: for each of its names one value of the corpus, and one per image, by id."""
+    """Scores of a metric: for each of its names one value of the corpus, and one per image, by
+    id."""
 
     corpus: dict[str, float]
     per_image: dict[str, dict[int, float]]
@@ -88,11 +100,14 @@ class Metric(ABC):
     digits: ClassVar[int] = 1  #: decimal places in tables; differences have one more
     higher_is_better: ClassVar[bool] = True
     needs: ClassVar[frozenset[Literal["java", "pictures"]]] = frozenset()  #: what must be there
-    products: ClassVar[tuple[str, ...]] = ()  #: files that it reads of those that a data set's reader writes
+    products: ClassVar[
+        tuple[str, ...]
+    ] = ()  #: files that it reads of those that a data set's reader writes
 
     @abstractmethod
     def version(self) -> dict[str, str]:
-        """Return the field of the signature that says which version scored: ``{"pycocoevalcap": "1.2"}``."""
+        """Return the field of the signature that says which version scored: ``{"pycocoevalcap":
+        "1.2"}``."""
 
     @abstractmethod
     def score(self, captions: Captions) -> Result:

@@ -1,6 +1,8 @@
-"""COCO's tokens and caption metrics by pycocoevalcap's scorers and jars; fractions of 1, though CIDEr may exceed 1.
+"""COCO's tokens and caption metrics by pycocoevalcap's scorers and jars; fractions of 1, though
+CIDEr may exceed 1.
 
-Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error, so it is not used.
+Its ``COCOEvalCap`` downloads, writes into site-packages and never exits after a Java error, so it
+is not used.
 """
 
 from __future__ import annotations
@@ -21,7 +23,25 @@ from recap.metrics.java import java_program, package_folder
 
 # The tokens that COCO's evaluation drops.
 PUNCTUATION = frozenset(
-    ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-", ".", "?", "!", ",", ":", "-", "--", "...", ";"]
+    [
+        "''",
+        "'",
+        "``",
+        "`",
+        "-LRB-",
+        "-RRB-",
+        "-LCB-",
+        "-RCB-",
+        ".",
+        "?",
+        "!",
+        ",",
+        ":",
+        "-",
+        "--",
+        "...",
+        ";",
+    ]
 )
 
 
@@ -82,7 +102,10 @@ class Cider(CocoMetric):
 
 
 def _computed(scorer: Any, captions: Captions, **options: int) -> tuple[Any, Any]:
-    """Return what a scorer gives for the corpus and for the images; it takes a list of one caption per image."""
+    """Return what a scorer gives for the corpus and for the images.
+
+    It takes a list of one caption per image.
+    """
     hypotheses = {image: [caption] for image, caption in captions.tokenized.hypotheses.items()}
     corpus, values = scorer.compute_score(captions.tokenized.references, hypotheses, **options)
     return corpus, values
@@ -104,31 +127,51 @@ def tokenize_captions(
 
 
 def simple_tokenize(captions: Sequence[str]) -> list[str]:
-    """Return captions as lower-case words joined by single spaces; scores differ slightly from the PTB tokenizer's."""
+    """Return captions as lower-case words joined by single spaces.
+
+    Scores differ slightly from the PTB tokenizer's.
+    """
     letters = rf"\w+(?:[{marks()}]+\w*)*"
     words = re.compile(rf"{letters}(?:['’-]{letters})*")
-    return [" ".join(words.findall(unicodedata.normalize("NFC", sanitize(caption)).lower())) for caption in captions]
+    return [
+        " ".join(words.findall(unicodedata.normalize("NFC", sanitize(caption)).lower()))
+        for caption in captions
+    ]
 
 
 def ptb_tokenize(*lists: Sequence[str], java: Path) -> list[list[str]]:
-    """Return each list of captions as COCO's evaluation tokenizes it: lower case, PTB tokens, punctuation dropped."""
+    """Return each list of captions as COCO's evaluation tokenizes it: lower case, PTB tokens,
+    punctuation dropped."""
     with TemporaryDirectory(prefix="recap-ptb-") as name:
         folder = Path(name)
-        # A file for each list, as in pycocoevalcap, and no line break at its end: the lexer looks ahead over line ends.
+        # A file for each list, as in pycocoevalcap, and no line break at its end: the lexer looks
+        # ahead over line ends.
         for number, captions in enumerate(lists):
-            (folder / f"{number}.in").write_bytes("\n".join(map(sanitize, captions)).encode("utf-8"))
-        (folder / "files").write_text("".join(f"{number}.in {number}.out\n" for number in range(len(lists))))
+            (folder / f"{number}.in").write_bytes(
+                "\n".join(map(sanitize, captions)).encode("utf-8")
+            )
+        (folder / "files").write_text(
+            "".join(f"{number}.in {number}.out\n" for number in range(len(lists)))
+        )
         jar = package_folder("tokenizer") / "stanford-corenlp-3.4.1.jar"
         arguments = ["-XX:+UseSerialGC", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
         arguments += ["-preserveLines", "-lowerCase", "-ioFileList", "files"]
         with java_program(arguments, java=java, cwd=folder, what="the PTB tokenizer") as ptb:
             ptb.finish()
-        outputs = [(folder / f"{number}.out").read_bytes().decode("utf-8", "replace") for number in range(len(lists))]
+        outputs = [
+            (folder / f"{number}.out").read_bytes().decode("utf-8", "replace")
+            for number in range(len(lists))
+        ]
     tokenized = []
     for captions, lines in zip(lists, (output.split("\n") for output in outputs), strict=True):
         if len(lines) != len(captions):
             lengths = f"{len(lines)} lines of {len(captions)} captions"
-            raise MetricError(f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line end")
+            raise MetricError(
+                f"the PTB tokenizer made {lengths}; one holds a character that it takes for a line "
+                "end"
+            )
         words = (line.rstrip().split(" ") for line in lines)
-        tokenized.append([" ".join(token for token in line if token not in PUNCTUATION) for line in words])
+        tokenized.append(
+            [" ".join(token for token in line if token not in PUNCTUATION) for line in words]
+        )
     return tokenized

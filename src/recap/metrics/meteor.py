@@ -1,7 +1,9 @@
-"""METEOR 1.5 (Denkowski and Lavie 2014) by its jar, with the part of its table of paraphrases that can match.
+"""METEOR 1.5 (Denkowski and Lavie 2014) by its jar, with the part of its table of paraphrases that
+can match.
 
-The jar speaks lines: ``SCORE ||| ref ||| ... ||| hypothesis`` gives the statistics of one image, and
-``EVAL ||| stats ||| stats ...`` gives one score per image and the score of the corpus, which is no mean of these.
+The jar speaks lines: ``SCORE ||| ref ||| ... ||| hypothesis`` gives the statistics of one image,
+and ``EVAL ||| stats ||| stats ...`` gives one score per image and the score of the corpus, which is
+no mean of these.
 """
 
 from __future__ import annotations
@@ -19,10 +21,21 @@ from recap.metrics.base import Captions
 from recap.metrics.coco import CocoMetric
 from recap.metrics.java import java_program, package_folder
 
-# Two gibibytes is what the reference asks for. The rest is measured: the parallel collector's threads take the other
-# core from the scorers that run beside METEOR, and the second compiler costs more than it gains in so short a run.
+# Two gibibytes is what the reference asks for. The rest is measured: the parallel collector's
+# threads take the other core from the scorers that run beside METEOR, and the second compiler costs
+# more than it gains in so short a run.
 _JVM_OPTIONS = ("-Xmx2G", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_ARGUMENTS = ("-jar", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm", "-a")  # and the table's place
+_ARGUMENTS = (
+    "-jar",
+    "meteor-1.5.jar",
+    "-",
+    "-",
+    "-stdio",
+    "-l",
+    "en",
+    "-norm",
+    "-a",
+)  # and the table's place
 _LONGEST = 7  # words of a phrase in the table
 _PIECES = re.compile(r"\w+")
 _CHUNK = 1 << 22  # bytes
@@ -48,20 +61,27 @@ class Meteor(CocoMetric):
             arguments = [*_JVM_OPTIONS, *_ARGUMENTS, str(table)]
             with java_program(arguments, java=captions.java, cwd=folder, what="METEOR") as jar:
                 statistics = jar.exchange(requests, answers=len(requests))
-                answers = jar.exchange([" ||| ".join(("EVAL", *statistics))], answers=len(requests) + 1)
+                answers = jar.exchange(
+                    [" ||| ".join(("EVAL", *statistics))], answers=len(requests) + 1
+                )
         try:
             *values, corpus = map(float, answers)
         except ValueError as error:
-            raise MetricError(f"METEOR answered {answers[-1][:80]!r} where a score was expected") from error
+            raise MetricError(
+                f"METEOR answered {answers[-1][:80]!r} where a score was expected"
+            ) from error
         return [(corpus, values)]
 
 
 def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
-    """Write the entries (probability, phrase, paraphrase) of a table both of whose phrases stand in the texts."""
+    """Write the entries (probability, phrase, paraphrase) of a table both of whose phrases stand in
+    the texts."""
     phrases = _phrases(texts)
     with gzip.open(table) as source, gzip.open(out, "wb", compresslevel=1) as target:
         rest = b""
-        while chunk := source.read(_CHUNK):  # split at once: reading line by line takes four times as long
+        while chunk := source.read(
+            _CHUNK
+        ):  # split at once: reading line by line takes four times as long
             lines = (rest + chunk).split(b"\n")
             end = (len(lines) - 1) // 3 * 3
             rest = b"\n".join(lines[end:])
@@ -71,8 +91,13 @@ def write_matching(table: Path, texts: Iterable[str], out: Path) -> None:
 
 
 def _phrases(texts: Iterable[str]) -> set[bytes]:
-    """Return every phrase of the texts: of their words, and of these without punctuation, at which METEOR splits."""
-    forms = {tuple(words) for text in texts for words in (text.lower().split(), _PIECES.findall(text.lower()))}
+    """Return every phrase of the texts: of their words, and of these without punctuation, at which
+    METEOR splits."""
+    forms = {
+        tuple(words)
+        for text in texts
+        for words in (text.lower().split(), _PIECES.findall(text.lower()))
+    }
     return {
         " ".join(words[start:end]).encode()
         for words in forms

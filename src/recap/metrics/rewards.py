@@ -1,12 +1,16 @@
-"""Rewards of single captions on token ids: CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4 (Papineni et al. 2002).
+"""Rewards of single captions on token ids: CIDEr-D (Vedantam et al. 2015, section 3) and BLEU-4
+(Papineni et al. 2002).
 
-CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and finds its number and document frequency in a hash
-table; a batch of candidates is scored with about fifty array operations. The references of a large set are counted when
-their images are scored. For n = 1..4, with g(x) the tf-idf vector of the n-grams of x and l the caption lengths:
+CIDEr-D packs an n-gram into one 64-bit key (four ids of 16 bits) and finds its number and document
+frequency in a hash table; a batch of candidates is scored with about fifty array operations. The
+references of a large set are counted when their images are scored. For n = 1..4, with g(x) the
+tf-idf vector of the n-grams of x and l the caption lengths:
 
-    CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)| |g(r)|)
+    CIDEr-D_n(c, r) = 10 exp(-(l(c) - l(r))^2 / (2 sigma^2)) min(g(c), g(r)) . g(r) / (|g(c)|
+    |g(r)|)
 
-averaged over references and n; idf = log(documents / max(1, df)). Captions of byte pairs are scored by their words.
+averaged over references and n; idf = log(documents / max(1, df)). Captions of byte pairs are scored
+by their words.
 """
 
 from __future__ import annotations
@@ -24,12 +28,21 @@ from numpy.typing import NDArray
 
 from recap.core.errors import MetricError
 from recap.data.tokenizer import tokenize
-from recap.data.vocabulary import EOS, SPECIAL, AnyVocabulary, BytePairVocabulary, CaptionIds, padded, ranges
+from recap.data.vocabulary import (
+    EOS,
+    SPECIAL,
+    AnyVocabulary,
+    BytePairVocabulary,
+    CaptionIds,
+    padded,
+    ranges,
+)
 
 ORDERS = 4
 SIGMA = 6.0
 _TINY, _SMALL = 1e-15, 1e-9  # pycocoevalcap's smoothing of a BLEU without a match
-# So many references, as those of validation images, are prepared once (1.5 KB each); more, whenever they are scored.
+# So many references, as those of validation images, are prepared once (1.5 KB each); more, whenever
+# they are scored.
 AT_ONCE = 50_000
 LARGEST = 65_534  # number that fits into a key
 Ints = NDArray[np.int64]
@@ -41,10 +54,11 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads neighboring
 def caption_units(
     references: Mapping[int, Sequence[Sequence[int]]], vocabulary: AnyVocabulary | None = None
 ) -> tuple[CaptionIds, Callable[[list[int]], list[int]]]:
-    """Return references in what n-grams are made of, and a function that turns a caption into the same.
+    """Return references in what n-grams are made of, and a function that turns a caption into the
+    same.
 
-    These are token ids. Captions of a vocabulary of byte pairs become numbers of the words that the pieces spell, so
-    that equal texts score alike. An end token stays.
+    These are token ids. Captions of a vocabulary of byte pairs become numbers of the words that the
+    pieces spell, so that equal texts score alike. An end token stays.
     """
     if not isinstance(vocabulary, BytePairVocabulary):
         return CaptionIds.of(references), lambda caption: caption
@@ -53,7 +67,9 @@ def caption_units(
     for image, captions in references.items():
         for caption in captions:
             words = tokenize(vocabulary.decode(caption))
-            numbered[image].append([numbers.setdefault(word, len(SPECIAL) + len(numbers)) for word in words])
+            numbered[image].append(
+                [numbers.setdefault(word, len(SPECIAL) + len(numbers)) for word in words]
+            )
 
     def units(caption: list[int]) -> list[int]:
         words = tokenize(vocabulary.decode(caption))
@@ -65,7 +81,8 @@ def caption_units(
 
 
 class HashTable:
-    """Place of each of M distinct keys, for thousands at once: open addressing, linear probing, at most half full."""
+    """Place of each of M distinct keys, for thousands at once: open addressing, linear probing, at
+    most half full."""
 
     def __init__(self, keys: Keys) -> None:
         bits = max(2, int(2 * max(1, len(keys)) - 1).bit_length() + 1)
@@ -99,7 +116,10 @@ class HashTable:
 
 
 def pack(tokens: NDArray[np.integer], lengths: Ints) -> NDArray[np.uint64]:
-    """Return the n-grams of captions [R, L] as 64-bit keys [R, ORDERS, L]; 0 where a caption has none."""
+    """Return the n-grams of captions [R, L] as 64-bit keys [R, ORDERS, L].
+
+    0 where a caption has none.
+    """
     rows, longest = tokens.shape
     # One more than the id, so that no word is the 0 of an absent one.
     words = np.where(np.arange(longest) < lengths[:, None], tokens + 1, 0).astype(np.uint64)
@@ -119,15 +139,19 @@ def _checked(tokens: NDArray[np.integer]) -> None:
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Sorted n-gram keys of each order, the number of documents that contain each, and the number of documents."""
+    """Sorted n-gram keys of each order, the number of documents that contain each, and the number
+    of documents."""
 
     keys: tuple[NDArray[np.uint64], ...]
     counts: tuple[Ints, ...]
     documents: int
 
     @classmethod
-    def of(cls, references: Mapping[int, Sequence[Sequence[int]]], *, document: str = "image") -> DocumentFrequencies:
-        """Count over reference captions; a document is an `image` (all its captions) or a single `caption`."""
+    def of(
+        cls, references: Mapping[int, Sequence[Sequence[int]]], *, document: str = "image"
+    ) -> DocumentFrequencies:
+        """Count over reference captions; a document is an `image` (all its captions) or a single
+        `caption`."""
         captions = CaptionIds.of(references)
         _checked(captions.tokens)
         lengths = np.diff(captions.starts)
@@ -146,9 +170,12 @@ class DocumentFrequencies:
 
 
 def _longest_grams(tokens: NDArray[np.int32], lengths: Ints) -> NDArray[np.uint64]:
-    """Return the four words that begin at each token as a key, the first in the highest bits, 0 past the end."""
+    """Return the four words that begin at each token as a key, the first in the highest bits, 0
+    past the end."""
     words = tokens.astype(np.uint64) + np.uint64(1)
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))  # tokens to the caption's end
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(
+        len(words)
+    )  # tokens to the caption's end
     keys = words << np.uint64(48)
     for place in range(1, ORDERS):
         inside = left[:-place] > place
@@ -156,8 +183,11 @@ def _longest_grams(tokens: NDArray[np.int32], lengths: Ints) -> NDArray[np.uint6
     return keys
 
 
-def _counted(grams: NDArray[np.uint64], owners: Ints, length: int, documents: int) -> tuple[NDArray[np.uint64], Ints]:
-    """Return the n-grams of a length, rising, and the documents of each, from sorted keys of four words and owners."""
+def _counted(
+    grams: NDArray[np.uint64], owners: Ints, length: int, documents: int
+) -> tuple[NDArray[np.uint64], Ints]:
+    """Return the n-grams of a length, rising, and the documents of each, from sorted keys of four
+    words and owners."""
     grams = grams >> np.uint64(16 * (ORDERS - length))
     whole = grams & np.uint64(0xFFFF) != 0
     grams, owners = grams[whole], owners[whole]
@@ -169,12 +199,17 @@ def _counted(grams: NDArray[np.uint64], owners: Ints, length: int, documents: in
     once = np.ones(len(pairs), bool)
     once[1:] = pairs[1:] != pairs[:-1]
     known = grams[first]
-    return known, np.bincount(pairs[once] // max(1, documents), minlength=len(known)).astype(np.int64)
+    return known, np.bincount(pairs[once] // max(1, documents), minlength=len(known)).astype(
+        np.int64
+    )
 
 
 @dataclass(frozen=True)
 class _Vectors:
-    """Tf-idf vectors of captions, an entry for each n-gram of a caption; line = row * ORDERS + order."""
+    """Tf-idf vectors of captions, an entry for each n-gram of a caption.
+
+    Line = row * ORDERS + order.
+    """
 
     line: Ints
     gram: Ints  # number of the n-gram over all orders, -1 for one that no reference has
@@ -185,7 +220,8 @@ class _Vectors:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """References of some images: an entry for each n-gram of a reference, adjacent for one n-gram and image."""
+    """References of some images: an entry for each n-gram of a reference, adjacent for one n-gram
+    and image."""
 
     pairs: HashTable  # of image and n-gram
     first: Ints  # place of a pair's first entry, and the number of entries, [P + 1]
@@ -195,7 +231,10 @@ class _Prepared:
 
 
 class CiderD:
-    """Scores candidates against the references of their images; document frequencies are theirs by default."""
+    """Scores candidates against the references of their images.
+
+    Document frequencies are theirs by default.
+    """
 
     def __init__(
         self,
@@ -209,18 +248,25 @@ class CiderD:
             raise MetricError(f"image {empty[0]} has no reference caption; CIDEr-D cannot score it")
         self.frequencies = frequencies or DocumentFrequencies.of(self._references)
         self._known = HashTable(np.concatenate(self.frequencies.keys))
-        counts = np.append(np.concatenate(self.frequencies.counts), 0)  # the last: an n-gram that is in no document
+        counts = np.append(
+            np.concatenate(self.frequencies.counts), 0
+        )  # the last: an n-gram that is in no document
         self._idf = np.log(max(1.0, self.frequencies.documents)) - np.log(np.maximum(1.0, counts))
         self._sizes = np.diff(self._references.first)
         few = self._sizes.sum() <= AT_ONCE
         self._all = self._prepared(np.arange(len(self._references))) if few else None
 
     def score(self, images: Sequence[int], candidates: Sequence[Sequence[int]]) -> Floats:
-        """Return the CIDEr-D of each candidate, [S], on the scale 0..10; both sides have an end token, or neither."""
+        """Return the CIDEr-D of each candidate, [S], on the scale 0..10.
+
+        Both sides have an end token, or neither.
+        """
         try:
             places = self._references.places(images)
         except KeyError as error:
-            raise MetricError(f"image {error.args[0]} has no reference captions; CIDEr-D cannot score it") from error
+            raise MetricError(
+                f"image {error.args[0]} has no reference captions; CIDEr-D cannot score it"
+            ) from error
         theirs = self._all or self._prepared(np.unique(places))
         lengths = np.fromiter(map(len, candidates), np.int64, len(candidates))
         tokens = np.fromiter(chain.from_iterable(candidates), np.int64, int(lengths.sum()))
@@ -233,7 +279,11 @@ class CiderD:
         entry, times = ranges(low, high), high - low
         line, weight = np.repeat(mine.line[seen], times), np.repeat(mine.weight[seen], times)
         gap = mine.lengths[line // ORDERS] - theirs.lengths[entry]
-        similarity = np.minimum(weight, theirs.weight[entry]) * theirs.scaled[entry] * np.exp(gap**2 / (-2 * SIGMA**2))
+        similarity = (
+            np.minimum(weight, theirs.weight[entry])
+            * theirs.scaled[entry]
+            * np.exp(gap**2 / (-2 * SIGMA**2))
+        )
         products = np.bincount(line, similarity, minlength=len(candidates) * ORDERS)
         summed = products / np.where(mine.norms == 0, 1, mine.norms)
         return 10.0 * summed.reshape(-1, ORDERS).sum(1) / (ORDERS * self._sizes[places])
@@ -250,7 +300,13 @@ class CiderD:
         line, weight = vectors.line[by_pair], vectors.weight[by_pair]
         norm = vectors.norms[line]
         scaled = weight / np.where(norm == 0, 1, norm)
-        return _Prepared(HashTable(pairs), np.append(first, len(pair)), vectors.lengths[line // ORDERS], weight, scaled)
+        return _Prepared(
+            HashTable(pairs),
+            np.append(first, len(pair)),
+            vectors.lengths[line // ORDERS],
+            weight,
+            scaled,
+        )
 
     def _pair(self, place: Ints, gram: Ints) -> NDArray[np.uint64]:
         """Return image and n-gram as one number."""
@@ -277,17 +333,21 @@ class CiderD:
 class Bleu4:
     """Scores candidates against the references of their images by BLEU-4.
 
-    For n = 1..4, p_n = clipped matches / n-grams; BLEU-4 = (p_1 p_2 p_3 p_4)^(1/4) * min(1, exp(1 - r / c)) with c the
-    length of the candidate and r that of the reference whose length is closest.
+    For n = 1..4, p_n = clipped matches / n-grams; BLEU-4 = (p_1 p_2 p_3 p_4)^(1/4) * min(1, exp(1 -
+    r / c)) with c the length of the candidate and r that of the reference whose length is closest.
     """
 
     def __init__(self, references: Mapping[int, Sequence[Sequence[int]]]) -> None:
         self._references = references
         self._most: dict[int, Counter[tuple[int, ...]]] = {}
 
-    def score(self, images: Sequence[int], candidates: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    def score(
+        self, images: Sequence[int], candidates: Sequence[Sequence[int]]
+    ) -> NDArray[np.float64]:
         """Return the BLEU-4 of each candidate, [S], on the scale 0..1."""
-        return np.array([self._one(image, list(words)) for image, words in zip(images, candidates, strict=True)])
+        return np.array(
+            [self._one(image, list(words)) for image, words in zip(images, candidates, strict=True)]
+        )
 
     def _one(self, image: int, words: list[int]) -> float:
         if not self._references.get(image):
@@ -305,4 +365,6 @@ class Bleu4:
 
 
 def _grams(words: Sequence[int]) -> Counter[tuple[int, ...]]:
-    return Counter(tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1))
+    return Counter(
+        tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1)
+    )

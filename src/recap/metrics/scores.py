@@ -1,4 +1,5 @@
-"""Scores captions by several metrics, so that one that fails costs no other its score, and writes a run's scores."""
+"""Scores captions by several metrics, so that one that fails costs no other its score, and writes a
+run's scores."""
 
 from __future__ import annotations
 
@@ -22,42 +23,66 @@ from recap.settings.metrics import COCO, METRICS
 
 @dataclass
 class Scores:
-    """Scores of one set of captions, before the scale of tables; COCO's are fractions of 1 (CIDEr may exceed 1)."""
+    """Scores of one set of captions, before the scale of tables.
 
-    corpus: dict[str, float | None]  #: of COCO's metrics and those asked for; None where one did not run
+    COCO's are fractions of 1 (CIDEr may exceed 1).
+    """
+
+    corpus: dict[
+        str, float | None
+    ]  #: of COCO's metrics and those asked for; None where one did not run
     per_image: dict[str, dict[int, float]]  #: name -> image id -> value; only names that ran
     tokenizer: str  #: ``ptb``, or ``simple`` where there is no Java
-    versions: dict[str, str] = field(default_factory=dict)  #: fields of the signature: which versions scored
-    not_run: dict[str, str] = field(default_factory=dict)  #: name -> why it has no value here, now or later
-    #: Metric -> why it has no value, but may get one when tried again: Java is missing, or out of memory or time.
+    versions: dict[str, str] = field(
+        default_factory=dict
+    )  #: fields of the signature: which versions scored
+    not_run: dict[str, str] = field(
+        default_factory=dict
+    )  #: name -> why it has no value here, now or later
+    #: Metric -> why it has no value, but may get one when tried again: Java is missing, or out of
+    #: memory or time.
     failed: dict[str, str] = field(default_factory=dict)
 
 
 def score(
-    references: Mapping[int, Sequence[str]], hypotheses: Mapping[int, str], *, metrics: Sequence[str], **options: Any
+    references: Mapping[int, Sequence[str]],
+    hypotheses: Mapping[int, str],
+    *,
+    metrics: Sequence[str],
+    **options: Any,
 ) -> Scores:
     """Score one raw caption per image, which may be empty, against its raw references by image id.
 
-    ``metrics`` are names of `recap.settings.metrics.METRICS`; the options are those of `recap.metrics.base.Captions`.
+    ``metrics`` are names of `recap.settings.metrics.METRICS`; the options are those of
+    `recap.metrics.base.Captions`.
     """
     for metric in metrics:
         if metric not in METRICS.names():
             raise MetricError(f"unknown metric {metric!r}; {nearest(metric, METRICS.names())}")
     with_references = {image_id for image_id, captions in references.items() if captions}
-    for have, lack, what in ((references, hypotheses, "caption"), (hypotheses, with_references, "reference captions")):
+    for have, lack, what in (
+        (references, hypotheses, "caption"),
+        (hypotheses, with_references, "reference captions"),
+    ):
         if missing := sorted(set(have) - set(lack)):
-            raise MetricError(f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})")
+            raise MetricError(
+                f"image {missing[0]} has no {what} ({len(missing)} such images of {len(have)})"
+            )
     if not hypotheses:
         raise MetricError("there are no captions to score; is the split empty?")
     java, scorers = java_executable(), {name: METRICS.get(name)() for name in metrics}
     tokenized = coco.tokenize_captions(references, hypotheses, java=java)
     captions = Captions(references, dict(sorted(hypotheses.items())), tokenized, java, **options)
     with ThreadPoolExecutor(2) as pool:
-        jobs = {name: pool.submit(m.score, captions) for name, m in scorers.items() if "java" in m.needs}
+        jobs = {
+            name: pool.submit(m.score, captions) for name, m in scorers.items() if "java" in m.needs
+        }
         return _collect(captions, scorers, jobs)
 
 
-def _collect(captions: Captions, scorers: Mapping[str, Metric], jobs: Mapping[str, Future[Result]]) -> Scores:
+def _collect(
+    captions: Captions, scorers: Mapping[str, Metric], jobs: Mapping[str, Future[Result]]
+) -> Scores:
     """Run the Python scorers, wait for the Java ones, and note why a score is missing."""
     scores = Scores(corpus={}, per_image={}, tokenizer=captions.tokenized.tokenizer)
     for name in dict.fromkeys([*COCO, *scorers]):
@@ -67,9 +92,14 @@ def _collect(captions: Captions, scorers: Mapping[str, Metric], jobs: Mapping[st
             if name not in scorers:
                 raise Gap("not asked for")
             result = jobs[name].result() if name in jobs else scorers[name].score(captions)
-        except Exception as error:  # one scorer's trouble must not cost the others; the reason goes into the result
-            reason = str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}"
-            if not isinstance(error, Gap) and (name in jobs or isinstance(error, MetricError | MemoryError)):
+        except Exception as error:
+            # one scorer's trouble must not cost the others; the reason goes into the result
+            reason = (
+                str(error) if isinstance(error, MetricError) else f"{type(error).__name__}: {error}"
+            )
+            if not isinstance(error, Gap) and (
+                name in jobs or isinstance(error, MetricError | MemoryError)
+            ):
                 scores.failed[name] = reason
             else:  # a gap, or captions that a scorer cannot score, now or later
                 scores.not_run.update(dict.fromkeys(names, reason))
@@ -91,18 +121,23 @@ def evaluate_captions(
     out: Path,
     **options: Any,
 ) -> Scores:
-    """Score captions; write ``captions.<split>.json``, ``scores.<split>.parquet`` and, last, ``metrics.json``.
+    """Score captions; write ``captions.<split>.json``, ``scores.<split>.parquet`` and, last,
+    ``metrics.json``.
 
-    None is written where a metric failed that may run when tried again. ``decoding`` says how the captions were
-    searched (`DecodingSettings`), or which file they are from (`OutsideCaptions`). Scores from outside are looked for
-    in ``out``; the other arguments and the options are those of :func:`score`.
+    None is written where a metric failed that may run when tried again. ``decoding`` says how the
+    captions were searched (`DecodingSettings`), or which file they are from (`OutsideCaptions`).
+    Scores from outside are looked for in ``out``; the other arguments and the options are those of
+    :func:`score`.
     """
     refs = {int(image_id): list(captions) for image_id, captions in references.items()}
-    captions = {int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())}
+    captions = {
+        int(image_id): sanitize(caption) for image_id, caption in sorted(hypotheses.items())
+    }
     scores = score(refs, captions, metrics=metrics, folder=out, split=split, **options)
     if scores.failed:
         raise MetricError(
-            f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, memory and time and "
+            f"{out}: {'; '.join(scores.failed.values())}; no score was written: see to Java, "
+            "memory and time and "
             f"repeat the command, or leave {' and '.join(scores.failed)} out of the metrics"
         )
     import pyarrow as pa
@@ -127,7 +162,9 @@ def evaluate_captions(
         "split": split,
         "decoding": decoding.model_dump(mode="json"),
     }
-    files = [out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")]
+    files = [
+        out / name for name in (f"captions.{split}.json", f"scores.{split}.parquet", "metrics.json")
+    ]
     write_json(files[0], [{"image_id": i, "caption": text} for i, text in captions.items()])
     columns: dict[str, Any] = {"image_id": pa.array(captions, pa.int64())}
     for name, per_image in scores.per_image.items():

@@ -1,4 +1,7 @@
-"""SPICE (Anderson et al. 2016) by its jar where its parser models are installed; it downloads nothing by itself."""
+"""SPICE (Anderson et al. 2016) by its jar where its parser models are installed.
+
+It downloads nothing by itself.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,19 @@ MODEL_JARS = {
     ),
 }
 SPICE_MODELS = tuple(f"spice/{jar}" for jar in MODEL_JARS)  # in the list of outside files
-# The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close; Java 8 knows no option.
+# The bundled serialiser (fst 2.47) reaches into these packages, which Java 16 and later close; Java
+# 8 knows no option.
 _OPENED = [
-    f"java.base/java.{name}" for name in ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
+    f"java.base/java.{name}"
+    for name in ("lang", "math", "util", "util.concurrent", "net", "text", "io", "time")
 ]
 _JVM_OPTIONS = [
     "-XX:+IgnoreUnrecognizedVMOptions",
-    *(part for package in [*_OPENED, "java.sql/java.sql"] for part in ("--add-opens", f"{package}=ALL-UNNAMED")),
+    *(
+        part
+        for package in [*_OPENED, "java.sql/java.sql"]
+        for part in ("--add-opens", f"{package}=ALL-UNNAMED")
+    ),
     "-Xmx8G",
 ]
 
@@ -51,28 +60,41 @@ class Spice(CocoMetric):
         if missing := spice_models_missing():
             raise missing
         texts = captions.tokenized
-        items = [{"image_id": i, "test": texts.hypotheses[i], "refs": texts.references[i]} for i in captions.ids]
+        items = [
+            {"image_id": i, "test": texts.hypotheses[i], "refs": texts.references[i]}
+            for i in captions.ids
+        ]
         with TemporaryDirectory(prefix="recap-spice-") as name:
             scratch = Path(name)
             source, cache, result = (scratch / name for name in ("in.json", "cache", "out.json"))
             source.write_text(json.dumps(items), encoding="utf-8")
             cache.mkdir()
-            arguments = [*_JVM_OPTIONS, "-jar", str(package_folder("spice") / "spice-1.0.jar"), str(source)]
+            arguments = [
+                *_JVM_OPTIONS,
+                "-jar",
+                str(package_folder("spice") / "spice-1.0.jar"),
+                str(source),
+            ]
             arguments += ["-cache", str(cache), "-out", str(result), "-subset", "-silent"]
             with java_program(arguments, java=captions.java, cwd=scratch, what="SPICE") as jar:
                 jar.finish()
             try:
                 entries: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
-                scores = {int(entry["image_id"]): float(entry["scores"]["All"]["f"]) for entry in entries}
+                scores = {
+                    int(entry["image_id"]): float(entry["scores"]["All"]["f"]) for entry in entries
+                }
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise MetricError(f"SPICE ended without a readable result ({type(error).__name__}: {error})") from error
+                raise MetricError(
+                    f"SPICE ended without a readable result ({type(error).__name__}: {error})"
+                ) from error
         if bad := [i for i in captions.ids if not math.isfinite(scores.get(i, math.nan))]:
             raise MetricError(f"SPICE gave no number for image {bad[0]} ({len(bad)} such images)")
         return [(sum(scores.values()) / len(scores), [scores[i] for i in captions.ids])]
 
 
 def spice_models_missing() -> MetricError | None:
-    """Return the error about the model that pycocoevalcap lacks (a gap) or has damaged; None: both are there."""
+    """Return the error about the model that pycocoevalcap lacks (a gap) or has damaged; None: both
+    are there."""
     try:
         for jar in MODEL_JARS:
             _check(package_folder("spice") / "lib" / jar)
@@ -82,7 +104,10 @@ def spice_models_missing() -> MetricError | None:
 
 
 def _check(jar: Path) -> None:
-    """Refuse a jar that lacks what SPICE needs of it; no checksum of it is published in the list of outside files."""
+    """Refuse a jar that lacks what SPICE needs of it.
+
+    No checksum of it is published in the list of outside files.
+    """
     if not jar.is_file():
         raise Gap(f"{jar}: is not installed; run `recap data spice`")
     if zipfile.is_zipfile(jar):
@@ -90,17 +115,24 @@ def _check(jar: Path) -> None:
             if MODEL_JARS[jar.name] in archive.namelist():
                 return
     raise MetricError(
-        f"{jar}: is damaged, it holds no {MODEL_JARS[jar.name]}; remove {jar.name} from {package_folder('spice')}/lib "
-        f"and, with its .fetched.json, from spice/ of the inputs folder, and run `recap data spice` again"
+        f"{jar}: is damaged, it holds no {MODEL_JARS[jar.name]}; remove {jar.name} from "
+        f"{package_folder('spice')}/lib "
+        "and, with its .fetched.json, from spice/ of the inputs folder, and run `recap data "
+        "spice` again"
     )
 
 
-def install_spice_models(files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer) -> list[Path]:
-    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks, return their places."""
+def install_spice_models(
+    files: Mapping[str, OutsideFile], *, into: Path, transfer: Transfer
+) -> list[Path]:
+    """Fetch and verify the models in the profile's inputs, copy those that pycocoevalcap lacks,
+    return their places."""
     from recap.data.files.fetch import fetch_files
 
     places = []
-    for fetched in fetch_files([files[name] for name in SPICE_MODELS], into=into, transfer=transfer):
+    for fetched in fetch_files(
+        [files[name] for name in SPICE_MODELS], into=into, transfer=transfer
+    ):
         place = package_folder("spice") / "lib" / fetched.path.name
         _check(fetched.path)
         # One of another size was left by a download that was cut.

@@ -1,1 +1,2 @@
-"""What all models share: the interface, their inputs, decoding state and cache, ensembles, the registry."""
+"""What all models share: the interface, their inputs, decoding state and cache, ensembles, the
+registry."""

@@ -29,7 +29,8 @@ from recap.settings.kinds import resolve
 
 
 def token_mask(tokens: Tensor) -> Tensor:
-    """Return where captions [B, C, T] have tokens: all but padding, and the first whatever it is."""
+    """Return where captions [B, C, T] have tokens: all but padding, and the first whatever it
+    is."""
     mask = tokens != PAD
     return torch.cat([torch.ones_like(mask[..., :1]), mask[..., 1:]], -1)
 
@@ -37,19 +38,22 @@ def token_mask(tokens: Tensor) -> Tensor:
 class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
     """Base of all models: what training, decoding and figures ask of one.
 
-    The types of its memory and of its state are its parameters: `class UpDown(Captioner[GlobalMemory, UpDownState])`.
-    A constructor takes `inputs: InputSpec`, then the settings of the model's kind. Layers take flat keyword arguments
-    without defaults; the settings (`recap.settings.models`) own the numbers.
+    The types of its memory and of its state are its parameters: `class
+    UpDown(Captioner[GlobalMemory, UpDownState])`. A constructor takes `inputs: InputSpec`, then the
+    settings of the model's kind. Layers take flat keyword arguments without defaults; the settings
+    (`recap.settings.models`) own the numbers.
     """
 
-    #: whether the model's streams must come with boxes and image sizes; or the names of those that must
+    #: whether the model's streams must come with boxes and image sizes; or the names of those that
+    #: must
     reads_boxes: bool | Sequence[str] = False
     #: passes that `recap.models.compiled` compiles
     compiled_passes: Sequence[str] = ("encode", "decode")
-    #: whether compiled captions are padded to buckets of tokens; not where padding changes results or a loop takes any
-    #: number of tokens
+    #: whether compiled captions are padded to buckets of tokens; not where padding changes results
+    #: or a loop takes any number of tokens
     in_buckets = True
-    #: keep only the inputs of layers for the backward pass and compute the rest again, in models with such layers
+    #: keep only the inputs of layers for the backward pass and compute the rest again, in models
+    #: with such layers
     activation_checkpointing = False
 
     @classmethod
@@ -69,10 +73,14 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     @abstractmethod
     def decode(self, tokens: Tensor, memory: MemoryT) -> Tensor:
-        """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B, C, T, D]."""
+        """Teacher forcing: tokens [B, C, T] (beginning with <bos>, padded at the end) -> hidden [B,
+        C, T, D]."""
 
     def decode_words(self, tokens: Tensor, index: PackedIndex, memory: MemoryT) -> Tensor:
-        """As `decode`, but for the R tokens [B, C, T] that `index` names: [R, D]; the others may be skipped."""
+        """As `decode`, but for the R tokens [B, C, T] that `index` names: [R, D].
+
+        The others may be skipped.
+        """
         return index.pack(self.decode(tokens, memory))
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -81,7 +89,8 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
         return scores
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V], in at least float32: in 16 bits the probabilities of rare words would vanish."""
+        """[..., D] -> [..., V], in at least float32: in 16 bits the probabilities of rare words
+        would vanish."""
         scores = self.logits(hidden)
         return scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
 
@@ -91,15 +100,20 @@ class Captioner(nn.Module, ABC, Generic[MemoryT, StateT]):
 
     @abstractmethod
     def step(self, tokens: Tensor, state: StateT) -> tuple[Tensor, StateT]:
-        """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new state."""
+        """One token: tokens [B, C] -> log-probabilities of the next token [B, C, V] and the new
+        state."""
 
     def attention_modules(self) -> list[nn.Identity]:
-        """Return where attention over the image passes its weights, see `recap.models.explained`; or nothing."""
+        """Return where attention over the image passes its weights, see `recap.models.explained`.
+
+        Or nothing.
+        """
         return []
 
 
 def build_model(settings: ModelConfig, inputs: InputSpec) -> Captioner:
-    """Build the model that settings describe; the classes in `recap.settings.models` say which module has their kind.
+    """Build the model that settings describe; the classes in `recap.settings.models` say which
+    module has their kind.
 
     It is imported here, so that the source of one kind is no part of what another depends on.
     """

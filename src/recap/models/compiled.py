@@ -1,8 +1,10 @@
-"""The passes of a training under `torch.compile`: few kernels, which CUDA graphs replay without the host.
+"""The passes of a training under `torch.compile`: few kernels, which CUDA graphs replay without the
+host.
 
-Captions are padded to whole buckets of tokens, so that there are few shapes. A recurrent model compiles one word, which
-its loop calls. The step of a search is one graph too, whose sizes are those of the word; each of its words is recorded
-once for a number of images, which therefore leave a search together.
+Captions are padded to whole buckets of tokens, so that there are few shapes. A recurrent model
+compiles one word, which its loop calls. The step of a search is one graph too, whose sizes are
+those of the word; each of its words is recorded once for a number of images, which therefore leave
+a search together.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ Result = TypeVar("Result")
 
 
 def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Compile, in place, the passes that have a gradient and the step of searches; values differ by rounding."""
+    """Compile, in place, the passes that have a gradient and the step of searches.
+
+    Values differ by rounding.
+    """
     on_gpu = any(parameter.is_cuda for parameter in model.parameters())
     mode = "reduce-overhead" if on_gpu and backend == "inductor" else None
     for name in model.compiled_passes:
@@ -38,7 +43,10 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
         longer = pad(tokens, (0, -tokens.shape[-1] % BUCKET if model.in_buckets else 0), value=PAD)
         return index.pack(model.decode(longer, memory)[..., : tokens.shape[-1], :])
 
-    plain_step, compiled_step = model.step, torch.compile(model.step, backend=backend, mode=mode, dynamic=True)
+    plain_step, compiled_step = (
+        model.step,
+        torch.compile(model.step, backend=backend, mode=mode, dynamic=True),
+    )
 
     def step(tokens: Tensor, state: State[Any]) -> tuple[Tensor, State[Any]]:
         # Sizes 0 and 1 would have graphs of their own.
@@ -49,8 +57,11 @@ def compile_passes(model: Captioner, *, backend: str | Callable[..., Any] = "ind
     model.step = step  # type: ignore[method-assign]
 
 
-def _with_gradient(plain: Callable[..., Any], compiled: Callable[..., Any], *, begins: bool) -> Callable[..., Any]:
-    """Return a pass that is compiled where a gradient is asked for; `begins`: each call begins a step."""
+def _with_gradient(
+    plain: Callable[..., Any], compiled: Callable[..., Any], *, begins: bool
+) -> Callable[..., Any]:
+    """Return a pass that is compiled where a gradient is asked for; `begins`: each call begins a
+    step."""
 
     def run(*inputs: Any) -> Any:
         if begins:  # what graphs of the step before have written is no longer read
@@ -66,10 +77,11 @@ def is_compiled(model: nn.Module) -> TypeGuard[Captioner[Any, Any]]:
 
 
 def or_plain(model: nn.Module, function: Callable[[], Result], *, alone: bool) -> Result:
-    """Call a function; where it fails with compiled passes, say so, and call it again with plain ones.
+    """Call a function; where it fails with compiled passes, say so, and call it again with plain
+    ones.
 
-    The second call draws the random numbers of the first. A process that is not alone stops: what it said to the others
-    before it failed would be said twice.
+    The second call draws the random numbers of the first. A process that is not alone stops: what
+    it said to the others before it failed would be said twice.
     """
     if not is_compiled(model):
         return function()
@@ -81,10 +93,13 @@ def or_plain(model: nn.Module, function: Callable[[], Result], *, alone: bool) -
     except RuntimeError as error:
         if not alone:
             raise TrainingError(
-                f"execution.compile: the compiled step of one of several processes fails ({first_line(error)}); set "
+                "execution.compile: the compiled step of one of several processes fails "
+                f"({first_line(error)}); set "
                 "`compile: false`"
             ) from error
-        log.warning(f"execution.compile: the compiled step fails ({first_line(error)}); trained without it")
+        log.warning(
+            f"execution.compile: the compiled step fails ({first_line(error)}); trained without it"
+        )
         torch.set_rng_state(random_state)
         if gpu_random_state is not None:
             torch.cuda.set_rng_state(gpu_random_state, device)

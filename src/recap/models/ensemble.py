@@ -1,4 +1,5 @@
-"""An ensemble of models: the mean of their token probabilities, as the captioning code bases have it."""
+"""An ensemble of models: the mean of their token probabilities, as the captioning code bases have
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ class EnsembleState(State[EnsembleMemory]):
 
 
 class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
-    """Captioners of one vocabulary, whose kinds and sizes may differ; one alone is the model itself."""
+    """Captioners of one vocabulary, whose kinds and sizes may differ.
+
+    One alone is the model itself.
+    """
 
     def __init__(self, models: Sequence[Captioner]) -> None:
         super().__init__()
@@ -43,9 +47,12 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         return EnsembleMemory(parts[0].values, parts[0].mask, parts)
 
     def decode(self, tokens: Tensor, memory: EnsembleMemory) -> Tensor:
-        """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits` passes on."""
+        """Teacher forcing: tokens [B, C, T] -> log-probabilities [B, C, T, V], which `logits`
+        passes on."""
         pairs = zip(self.models, memory.parts, strict=True)
-        return self._mean([model.log_probabilities(model.decode(tokens, part)) for model, part in pairs])
+        return self._mean(
+            [model.log_probabilities(model.decode(tokens, part)) for model, part in pairs]
+        )
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Log-probabilities are their own scores."""
@@ -57,10 +64,15 @@ class Ensemble(Captioner[EnsembleMemory, EnsembleState]):
         return EnsembleState(memory, parts=tuple(model.start(part) for model, part in pairs))
 
     def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new states."""
+        """One token: tokens [B, C] -> log of the mean probability [B, C, V] and the members' new
+        states."""
         pairs = zip(self.models, state.parts, strict=True)
-        log_probabilities, parts = zip(*(model.step(tokens, part) for model, part in pairs), strict=True)
-        return self._mean(list(log_probabilities)), replace(state, position=state.position + 1, parts=parts)
+        log_probabilities, parts = zip(
+            *(model.step(tokens, part) for model, part in pairs), strict=True
+        )
+        return self._mean(list(log_probabilities)), replace(
+            state, position=state.position + 1, parts=parts
+        )
 
     @staticmethod
     def _mean(log_probabilities: list[Tensor]) -> Tensor:

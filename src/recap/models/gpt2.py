@@ -1,6 +1,8 @@
-"""GPT-2 (Radford et al. 2019) as a decoder of captions and as a language model, and its pretrained weights.
+"""GPT-2 (Radford et al. 2019) as a decoder of captions and as a language model, and its pretrained
+weights.
 
-Pre-norm blocks, learned positions, GELU in its tanh form, layer norms with eps 1e-5, output tied to the word table:
+Pre-norm blocks, learned positions, GELU in its tanh form, layer norms with eps 1e-5, output tied to
+the word table:
 
     a = x + attention(norm_1(x));  x' = a + feed_forward(norm_2(a));  logits = W_e norm(x_L)
 
@@ -37,10 +39,19 @@ DEVIATION = 0.02  # of GPT-2's random weights
 
 
 class Gpt2Block(nn.Module):
-    """One block: rows of [B, C, T, D] -> rows of [B, C, T, D]; dropout is on the sum of each residual connection."""
+    """One block: rows of [B, C, T, D] -> rows of [B, C, T, D].
+
+    Dropout is on the sum of each residual connection.
+    """
 
     def __init__(
-        self, *, d_model: int, heads: int, d_feed_forward: int, dropout: float, feed_forward: bool = True
+        self,
+        *,
+        d_model: int,
+        heads: int,
+        d_feed_forward: int,
+        dropout: float,
+        feed_forward: bool = True,
     ) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(d_model)
@@ -61,7 +72,9 @@ class Gpt2Block(nn.Module):
     def attend(self, x: Rows, self_mask: Tensor | None, past: Past | None) -> Rows:
         """Self-attention over the tokens so far, with its residual connection."""
         normed = x.map(self.attention_norm)
-        attended = self.attention(normed, extended(past, self.attention.key_value(normed)), attn_mask=self_mask)
+        attended = self.attention(
+            normed, extended(past, self.attention.key_value(normed)), attn_mask=self_mask
+        )
         return x.like(self.dropout(x.values + attended.values))
 
     def after(self, x: Rows) -> Rows:
@@ -75,9 +88,12 @@ BlockT = TypeVar("BlockT", bound=Gpt2Block)
 
 
 class Gpt2Decoder(nn.Module, Generic[BlockT]):
-    """Words, positions (the longest caption has so many tokens), blocks, the last norm and the tied output."""
+    """Words, positions (the longest caption has so many tokens), blocks, the last norm and the tied
+    output."""
 
-    def __init__(self, *, vocabulary_size: int, d_model: int, positions: int, blocks: Sequence[BlockT]) -> None:
+    def __init__(
+        self, *, vocabulary_size: int, d_model: int, positions: int, blocks: Sequence[BlockT]
+    ) -> None:
         super().__init__()
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
         self.position_embedding = nn.Embedding(positions, d_model)
@@ -85,7 +101,10 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         self.norm = nn.LayerNorm(d_model)
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions, broadcastable to [...] -> [..., D]; see `check_length`."""
+        """Token ids [...] and their positions, broadcastable to [...] -> [..., D].
+
+        See `check_length`.
+        """
         return self.word_embedding(tokens) + self.position_embedding(positions.expand_as(tokens))
 
     def check_length(self, tokens: int) -> None:
@@ -93,7 +112,8 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
         longest = self.position_embedding.num_embeddings
         if tokens > longest:
             raise ConfigError(
-                f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} learned positions; "
+                f"a caption of {tokens} tokens, <bos> among them, is longer than the {longest} "
+                "learned positions; "
                 "raise `positions` of the model, or lower max_length of vocabulary and evaluation"
             )
 
@@ -105,7 +125,9 @@ class Gpt2Decoder(nn.Module, Generic[BlockT]):
 class LanguageModel(nn.Module):
     """GPT-2 without pictures: next tokens of texts."""
 
-    def __init__(self, *, vocabulary_size: int, d_model: int, layers: int, positions: int, **sizes: Any) -> None:
+    def __init__(
+        self, *, vocabulary_size: int, d_model: int, layers: int, positions: int, **sizes: Any
+    ) -> None:
         super().__init__()
         blocks = [Gpt2Block(d_model=d_model, **sizes) for _ in range(layers)]
         self.decoder = Gpt2Decoder[Gpt2Block](
@@ -114,10 +136,17 @@ class LanguageModel(nn.Module):
         initialize(self.decoder)
 
     def forward(self, tokens: Tensor, index: PackedIndex | None = None) -> Tensor:
-        """Tokens [B, T] -> hidden of each, [B, T, D]; with an index those of the R real tokens, [R, D]."""
+        """Tokens [B, T] -> hidden of each, [B, T, D].
+
+        With an index those of the R real tokens, [R, D].
+        """
         self.decoder.check_length(tokens.shape[-1])
         if index is None:
-            x = Rows(self.decoder.embed(tokens, torch.arange(tokens.shape[-1], device=tokens.device))[:, None])
+            x = Rows(
+                self.decoder.embed(tokens, torch.arange(tokens.shape[-1], device=tokens.device))[
+                    :, None
+                ]
+            )
         else:
             x = Rows(self.decoder.embed(index.pack(tokens[:, None]), index.positions), index)
         mask = causal_mask(tokens.shape[-1], tokens.device)
@@ -132,7 +161,8 @@ class LanguageModel(nn.Module):
 
 
 def initialize(decoder: Gpt2Decoder[BlockT]) -> None:
-    """Draw GPT-2's random weights: N(0, 0.02), biases 0, and what ends a residual branch smaller by sqrt(2 layers)."""
+    """Draw GPT-2's random weights: N(0, 0.02), biases 0, and what ends a residual branch smaller by
+    sqrt(2 layers)."""
     for module in decoder.modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=DEVIATION)
@@ -146,8 +176,8 @@ def initialize(decoder: Gpt2Decoder[BlockT]) -> None:
             nn.init.normal_(end.weight, std=DEVIATION / math.sqrt(2 * len(decoder.blocks)))
 
 
-# Pretrained weights: of the released GPT-2, or of `recap pretrain-lm`. Only safetensors files are read, which hold
-# tensors and no code.
+# Pretrained weights: of the released GPT-2, or of `recap pretrain-lm`. Only safetensors files are
+# read, which hold tensors and no code.
 
 METADATA = "language_model"  # key of safetensors' metadata: JSON with the hash of the vocabulary
 # The released model's names, after "transformer." if the whole model was saved.
@@ -162,7 +192,8 @@ NAMES = [
     (r"^h\.(\d+)\.mlp\.c_proj\.(weight|bias)$", r"blocks.\1.feed_forward.outer.\2"),
     (r"^ln_f\.(weight|bias)$", r"norm.\1"),
 ]
-NOT_NEEDED = r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight"  # causal masks, and the word table once more
+# causal masks, and the word table once more
+NOT_NEEDED = r"h\.\d+\.attn\.(bias|masked_bias)|lm_head\.weight"
 
 
 @dataclass(frozen=True)
@@ -173,14 +204,21 @@ class _Metadata:
     vocabulary_hash: str
 
 
-def save_language_model(path: Path, decoder: nn.Module, vocabulary_hash: str, *, heads: int) -> None:
-    """Write the weights of a decoder with what their shapes do not say, atomically, and their sha256 beside them."""
+def save_language_model(
+    path: Path, decoder: nn.Module, vocabulary_hash: str, *, heads: int
+) -> None:
+    """Write the weights of a decoder with what their shapes do not say, atomically, and their
+    sha256 beside them."""
     from safetensors.torch import save_file
 
-    tensors = {name: value.detach().cpu().contiguous() for name, value in decoder.state_dict().items()}
+    tensors = {
+        name: value.detach().cpu().contiguous() for name, value in decoder.state_dict().items()
+    }
     about = json.dumps({"heads": heads, "vocabulary_hash": vocabulary_hash})
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={METADATA: about})  # one key: the order of several changes between runs
+        save_file(
+            tensors, temporary, metadata={METADATA: about}
+        )  # one key: the order of several changes between runs
     checksums.record(path)
 
 
@@ -189,8 +227,9 @@ def load_pretrained(
 ) -> None:
     """Give a `Gpt2Decoder` the first blocks and positions of a file, as many as it has itself.
 
-    The file is that of the released GPT-2, whose word table is put in the order of the vocabulary's ids (None: its own
-    order), or of `recap pretrain-lm`. What is taken is logged; `source` is what the settings call the weights.
+    The file is that of the released GPT-2, whose word table is put in the order of the vocabulary's
+    ids (None: its own order), or of `recap pretrain-lm`. What is taken is logged; `source` is what
+    the settings call the weights.
     """
     checksums.check(path)
     tensors, metadata = _read(path)
@@ -198,12 +237,18 @@ def load_pretrained(
         own = parse_json(metadata[METADATA].encode(), f"{path}: metadata", _Metadata)
         if vocabulary is not None and vocabulary.hash != own.vocabulary_hash:
             raise ConfigError(
-                f"{path}: its vocabulary has the hash {own.vocabulary_hash}, that of the captions {vocabulary.hash}; "
-                "train the language model again with the vocabulary of this data set (recap pretrain-lm --vocabulary)"
+                f"{path}: its vocabulary has the hash {own.vocabulary_hash}, that of the captions "
+                f"{vocabulary.hash}; "
+                "train the language model again with the vocabulary of this data set (recap "
+                "pretrain-lm --vocabulary)"
             )
-        (heads,) = {module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)}
+        (heads,) = {
+            module.heads for module in decoder.modules() if isinstance(module, MultiHeadAttention)
+        }
         if heads != own.heads:  # which no shape tells
-            raise ConfigError(f"{path}: has {own.heads} heads, the model {heads}; give both the same number")
+            raise ConfigError(
+                f"{path}: has {own.heads} heads, the model {heads}; give both the same number"
+            )
     else:
         tensors = _released(path, tensors, vocabulary)
     places = decoder.state_dict()
@@ -218,23 +263,35 @@ def load_pretrained(
     missing = [name for name in names["left random"] if not re.search(r"\.(cross|fusion)\.", name)]
     if missing:
         raise ConfigError(
-            f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper model, or lower "
+            f"{path}: lacks {missing[0]!r} and {len(missing) - 1} other tensors; take a deeper "
+            "model, or lower "
             "decoder_layers"
         )
     for name in names["taken"]:
         value, shape = tensors[name], places[name].shape
-        if value.shape != shape or not value.is_floating_point() or not bool(value.isfinite().all()):
+        if (
+            value.shape != shape
+            or not value.is_floating_point()
+            or not bool(value.isfinite().all())
+        ):
             raise ConfigError(
-                f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} of finite floats; "
-                "give both the same sizes (d_model, d_feed_forward, positions, vocabulary), or make the file again"
+                f"{path}: {name!r} is {[*value.shape]} of {value.dtype}, the model's is {[*shape]} "
+                "of finite floats; "
+                "give both the same sizes (d_model, d_feed_forward, positions, vocabulary), or "
+                "make the file again"
             )
     decoder.load_state_dict({name: tensors[name] for name in names["taken"]}, strict=False)
-    log.info(f"{source or path}: {'; '.join(_listed(what, each) for what, each in names.items() if each)}")
+    log.info(
+        f"{source or path}: "
+        f"{'; '.join(_listed(what, each) for what, each in names.items() if each)}"
+    )
 
 
 def _listed(what: str, names: list[str]) -> str:
     """Return how many tensors these are and of which modules, without the numbers of blocks."""
-    modules = dict.fromkeys(re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names)
+    modules = dict.fromkeys(
+        re.sub(r"blocks\.\d+\.", "blocks.*.", name).rsplit(".", 1)[0] for name in names
+    )
     return f"{what}: {len(names)} ({', '.join(modules)})"
 
 
@@ -242,18 +299,26 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise MissingSettings(f"{path}: no such weights; put them there, or correct `weights` of the model")
+        raise MissingSettings(
+            f"{path}: no such weights; put them there, or correct `weights` of the model"
+        )
     if path.suffix != ".safetensors":
-        raise ConfigError(f"{path}: only safetensors files are read, because other formats can run code; convert it")
+        raise ConfigError(
+            f"{path}: only safetensors files are read, because other formats can run code; convert "
+            "it"
+        )
     try:
         with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise ConfigError(f"{path}: is no whole safetensors file ({first_line(error)}); fetch it again") from error
+        raise ConfigError(
+            f"{path}: is no whole safetensors file ({first_line(error)}); fetch it again"
+        ) from error
 
 
 def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the released GPT-2's names and layouts to ours: linear layers are (in, out), queries, keys, values one."""
+    """Map the released GPT-2's names and layouts to ours: linear layers are (in, out), queries,
+    keys, values one."""
     own: dict[str, Tensor] = {}
     for name, value in state.items():
         short = name.removeprefix("transformer.")
@@ -262,7 +327,9 @@ def rename_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return rename(own, NAMES)
 
 
-def _released(path: Path, state: dict[str, Tensor], vocabulary: AnyVocabulary | None) -> dict[str, Tensor]:
+def _released(
+    path: Path, state: dict[str, Tensor], vocabulary: AnyVocabulary | None
+) -> dict[str, Tensor]:
     """Rename GPT-2's tensors and put its word table in the order of our ids."""
     try:
         tensors = rename_gpt2(state)
@@ -274,7 +341,8 @@ def _released(path: Path, state: dict[str, Tensor], vocabulary: AnyVocabulary | 
     table = tensors.get("word_embedding.weight", torch.empty(0))
     if rows is None or (table.dim() == 2 and max(rows) >= len(table)):
         raise ConfigError(
-            f"{path}: GPT-2's weights go with its own byte pairs, the vocabulary has other pieces; set `vocabulary: "
+            f"{path}: GPT-2's weights go with its own byte pairs, the vocabulary has other pieces; "
+            "set `vocabulary: "
             "{kind: bpe, ...}` of the data set"
         )
     if table.dim() == 2:

@@ -1,7 +1,9 @@
-"""What goes into a model: batches of images as named streams of vectors, and what is known of them beforehand.
+"""What goes into a model: batches of images as named streams of vectors, and what is known of them
+beforehand.
 
-A feature store holds one or several streams: vectors of regions, of the cells of a grid, of segments. Most models read
-one, `images.main`; others choose by name, `images["region"]`. B images, N vectors (the most of any image), width F.
+A feature store holds one or several streams: vectors of regions, of the cells of a grid, of
+segments. Most models read one, `images.main`; others choose by name, `images["region"]`. B images,
+N vectors (the most of any image), width F.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ class Stream:
 
     values: Tensor  #: [B, N, F] float32, zero where the mask hides
     mask: Tensor  #: [B, N], True = real
-    boxes: Tensor | None = None  #: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them
+    boxes: Tensor | None = (
+        None  #: [B, N, 4] left, top, right, bottom in pixels, or None if no model asked for them
+    )
     sizes: Tensor | None = None  #: [B, 2] width and height of the images in pixels, beside boxes
 
 
@@ -79,8 +83,12 @@ class InputSpec:
 
     sizes: Mapping[str, int]  #: F of every stream that the feature stores hold, the main one first
     vocabulary_size: int  #: V, number of ids
-    vocabulary: AnyVocabulary | None = None  #: the vocabulary itself, for models that read more of it than its size
-    weights: Path | None = None  #: file of pretrained weights to start from, for models that have such
+    vocabulary: AnyVocabulary | None = (
+        None  #: the vocabulary itself, for models that read more of it than its size
+    )
+    weights: Path | None = (
+        None  #: file of pretrained weights to start from, for models that have such
+    )
 
     @property
     def main(self) -> str:

@@ -2,8 +2,9 @@
 
     [h, ...] = LSTM([word ; image ; ...]),   attended = attention(h, image vectors),   logits = W hidden
 
-What no token changes (keys, values, the image's part of the LSTM's input) is projected once per image, and the words of
-a whole caption at once; only what depends on the last token is computed token by token.
+What no token changes (keys, values, the image's part of the LSTM's input) is projected once per
+image, and the words of a whole caption at once; only what depends on the last token is computed
+token by token.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
     @abstractmethod
     def zero_state(self, zero: Tensor, **shared: Any) -> RecurrentT:
-        """Return the state before the first token; zero: [B, 1, D]; shared: fields that all states have."""
+        """Return the state before the first token; zero: [B, 1, D]; shared: fields that all states
+        have."""
 
     @abstractmethod
     def embed(self, tokens: Tensor) -> Tensor:
@@ -75,7 +77,9 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
         hidden = []
         with deferred_weight_grad():
             projected, state = self.embed(tokens), self.start(memory)  # [B, C, T, 4D]
-            state = state.reorder(torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device))
+            state = state.reorder(
+                torch.zeros(tokens.shape[:2], dtype=torch.long, device=tokens.device)
+            )
             for token in projected.unbind(2):
                 state = self.advance(token, state)
                 hidden.append(self.hidden(state))
@@ -86,7 +90,8 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
         return [cast(nn.Identity, self.attention.weights)]
 
     def start(self, memory: GlobalMemory) -> RecurrentT:
-        """Zero state; keys, values and the image's part of the LSTM's input are projected once per image."""
+        """Zero state; keys, values and the image's part of the LSTM's input are projected once per
+        image."""
         key_value = self.attention.key_value(Rows(memory.values[:, None]))
         image = self.input_lstm.project_input(memory.summary, self.d_model)
         zero = memory.values.new_zeros(len(image), 1, self.d_model)
@@ -100,7 +105,8 @@ class RecurrentCaptioner(Captioner[GlobalMemory, RecurrentT]):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextState(RecurrentState):
-    """An LSTM's h and c of each beam, [B, C, D], and the context, which the next step and the output layer read."""
+    """An LSTM's h and c of each beam, [B, C, D], and the context, which the next step and the
+    output layer read."""
 
     h: Tensor = field(metadata=PER_BEAM)
     c: Tensor = field(metadata=PER_BEAM)
@@ -108,7 +114,10 @@ class ContextState(RecurrentState):
 
 
 class ContextCaptioner(RecurrentCaptioner[ContextState]):
-    """Base of those with one LSTM, which reads [word ; image + context]; the context of a token is also its output."""
+    """Base of those with one LSTM, which reads [word ; image + context].
+
+    The context of a token is also its output.
+    """
 
     lstm: LSTMCell  #: of width D, whose input is 2 D wide
     context_dropout: nn.Module  #: on the context that the LSTM reads

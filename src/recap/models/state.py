@@ -1,8 +1,8 @@
-"""What a model carries: the memory of encoded images, the state of decoding between two tokens, and the cache of keys
-and values in the state of every Transformer.
+"""What a model carries: the memory of encoded images, the state of decoding between two tokens, and
+the cache of keys and values in the state of every Transformer.
 
-Some keep more of an image than its vectors: a summary, or the outputs of all encoder layers. Shape letters as in
-`recap.nn`: B images, C captions or beams, N vectors, D width.
+Some keep more of an image than its vectors: a summary, or the outputs of all encoder layers. Shape
+letters as in `recap.nn`: B images, C captions or beams, N vectors, D width.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ PER_BEAM = {"per": "beam"}
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is real.
+    """What a model keeps of B images: `values` [B, N, D] and `mask` [B, N], True where a vector is
+    real.
 
-    A model may add fields in a subclass: tensors [B, ...], objects with `select`, tuples of such, or None.
+    A model may add fields in a subclass: tensors [B, ...], objects with `select`, tuples of such,
+    or None.
     """
 
     values: Tensor
@@ -34,7 +36,10 @@ class Memory:
 
     def select(self, images: Tensor) -> Self:
         """Return the memory of some of the images, given by index."""
-        return replace(self, **{field.name: _selected(getattr(self, field.name), images) for field in fields(self)})
+        return replace(
+            self,
+            **{field.name: _selected(getattr(self, field.name), images) for field in fields(self)},
+        )
 
 
 MemoryT = TypeVar("MemoryT", bound=Memory)
@@ -44,21 +49,29 @@ MemoryT = TypeVar("MemoryT", bound=Memory)
 class State(Generic[MemoryT]):
     """What a model carries between two tokens; each model adds its own fields in a subclass.
 
-    A field is a tensor, an object with `reorder` and `select` such as a `KeyValueCache`, or a tuple of
-    such. Those marked `PER_BEAM` are [B, C, ...] and follow their beam; all others are [B, ...], shared by the beams.
+    A field is a tensor, an object with `reorder` and `select` such as a `KeyValueCache`, or a tuple
+    of such. Those marked `PER_BEAM` are [B, C, ...] and follow their beam; all others are [B, ...],
+    shared by the beams.
     """
 
     memory: MemoryT  #: the images
     position: int = 0  #: how many tokens each beam has
 
     def reorder(self, beams: Tensor) -> Self:
-        """Return the state whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
+        """Return the state whose beam c of image b continues the old beam `beams[b, c]`.
+
+        Also widens 1 beam to many.
+        """
         images = torch.arange(len(beams), device=beams.device)[:, None]
 
         def moved(value: Any) -> Any:
             return value[images, beams] if isinstance(value, Tensor) else value.reorder(beams)
 
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.metadata == PER_BEAM}
+        own = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.metadata == PER_BEAM
+        }
         return replace(self, **{name: _mapped(moved, value) for name, value in own.items()})
 
     def select(self, images: Tensor) -> Self:
@@ -102,13 +115,17 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LevelMemory(Memory):
-    """A memory with the output of every encoder layer, `levels` [B, L, N, D]; `values` is the last of them."""
+    """A memory with the output of every encoder layer, `levels` [B, L, N, D].
+
+    `values` is the last of them.
+    """
 
     levels: Tensor
 
 
 def first_vectors(stream: Stream, most: int | None, padded_to: int | None) -> tuple[Tensor, Tensor]:
-    """Return the first vectors of each image, all where `most` is None, [B, N, F], and their mask [B, N].
+    """Return the first vectors of each image, all where `most` is None, [B, N, F], and their mask
+    [B, N].
 
     With `padded_to` images are filled up to so many vectors with zeros that the mask does not hide.
     """
@@ -119,34 +136,42 @@ def first_vectors(stream: Stream, most: int | None, padded_to: int | None) -> tu
     return values, mask
 
 
-INITIAL_TOKENS = 24  # tokens per beam for which space is made at first; the space doubles when it is used up
+INITIAL_TOKENS = (
+    24  # tokens per beam for which space is made at first; the space doubles when it is used up
+)
 
 
 @dataclass
 class Storage:
-    """Tensors that caches share: keys and values of each layer, [B, H, capacity, K], of which `written` are in use."""
+    """Tensors that caches share: keys and values of each layer, [B, H, capacity, K], of which
+    `written` are in use."""
 
     layers: list[Sequence[Tensor]]  #: a layer has none before its first token
     written: int = 0
 
     def copy(self, written: int, images: Tensor | None = None) -> Storage:
         """Return copies of the tensors, of some of the images or of all."""
-        return Storage([[x.clone() if images is None else x[images] for x in pair] for pair in self.layers], written)
+        return Storage(
+            [[x.clone() if images is None else x[images] for x in pair] for pair in self.layers],
+            written,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class KeyValueCache:
     """Keys and values of the tokens of all beams, for all self-attention layers of a decoder.
 
-    A token of a beam is an entry of its image, written once and never moved. Each beam knows its own entries by their
-    numbers, its `ancestry`; a beam that continues another takes over its row of numbers, not the tensors of any layer:
+    A token of a beam is an entry of its image, written once and never moved. Each beam knows its
+    own entries by their numbers, its `ancestry`; a beam that continues another takes over its row
+    of numbers, not the tensors of any layer:
 
         token        0      1      2
         beam 0    entry 0  entry 2  entry 4      after token 0 both beams continued beam 1: the ancestry of beam 0 is
         beam 1    entry 1  entry 3  entry 5      [1, 2, 4], that of beam 1 is [1, 3, 5]
 
-    A cache is a value, as the state that holds it: `extended` returns the next one. The tensors are shared and written
-    in place; two caches that extend the same one would overwrite each other, so the second one gets copies.
+    A cache is a value, as the state that holds it: `extended` returns the next one. The tensors are
+    shared and written in place; two caches that extend the same one would overwrite each other, so
+    the second one gets copies.
     """
 
     ancestry: Tensor  #: [B, C, T], the entries of each beam's tokens
@@ -156,23 +181,38 @@ class KeyValueCache:
     @classmethod
     def empty(cls, images: int, layers: int, device: torch.device) -> KeyValueCache:
         """Return a cache without tokens, with one beam per image."""
-        return cls(torch.zeros(images, 1, 0, dtype=torch.long, device=device), 0, Storage([()] * layers))
+        return cls(
+            torch.zeros(images, 1, 0, dtype=torch.long, device=device), 0, Storage([()] * layers)
+        )
 
     def extended(self) -> KeyValueCache:
-        """Return a cache with one more entry per beam for its next token, which each layer has to `append`."""
+        """Return a cache with one more entry per beam for its next token, which each layer has to
+        `append`."""
         images, beams, _ = self.ancestry.shape
-        storage = self.storage if self.storage.written == self.size else self.storage.copy(self.size)
+        storage = (
+            self.storage if self.storage.written == self.size else self.storage.copy(self.size)
+        )
         storage.written = size = self.size + beams
         new = torch.arange(self.size, size, device=self.ancestry.device).expand(images, -1)
         return KeyValueCache(torch.cat([self.ancestry, new[..., None]], -1), size, storage)
 
     def append(self, layer: int, key_value: KeyValue) -> None:
-        """Write the newest token of each beam, keys and values [B, C, H, 1, K]; no gradient passes."""
+        """Write the newest token of each beam, keys and values [B, C, H, 1, K].
+
+        No gradient passes.
+        """
         entries = [x.detach()[:, :, :, 0].transpose(1, 2) for x in key_value]  # [B, H, C, K]
         stored = self.storage.layers[layer] or [x[:, :, :0] for x in entries]
-        if torch.compiler.is_compiling():  # a graph that writes into what it is given cannot be recorded
-            before = [x.narrow(2, 0, self.size - x_new.shape[2]) for x, x_new in zip(stored, entries, strict=True)]
-            self.storage.layers[layer] = [torch.cat(pair, 2) for pair in zip(before, entries, strict=True)]
+        if (
+            torch.compiler.is_compiling()
+        ):  # a graph that writes into what it is given cannot be recorded
+            before = [
+                x.narrow(2, 0, self.size - x_new.shape[2])
+                for x, x_new in zip(stored, entries, strict=True)
+            ]
+            self.storage.layers[layer] = [
+                torch.cat(pair, 2) for pair in zip(before, entries, strict=True)
+            ]
             return
         stored = [self._with_space(*pair) for pair in zip(stored, entries, strict=True)]
         for whole, new in zip(stored, entries, strict=True):
@@ -185,39 +225,57 @@ class KeyValueCache:
         if self.size <= capacity:
             return stored
         images, heads, beams, width = new.shape
-        larger = new.new_empty(images, heads, max(2 * capacity, self.size + (INITIAL_TOKENS - 1) * beams), width)
+        larger = new.new_empty(
+            images, heads, max(2 * capacity, self.size + (INITIAL_TOKENS - 1) * beams), width
+        )
         larger[:, :, :capacity] = stored
         return larger
 
     def shared(self, layer: int) -> KeyValue:
-        """Return all entries, [B, 1, H, S, K], without a copy; a beam may attend to those of its `mask`."""
+        """Return all entries, [B, 1, H, S, K], without a copy.
+
+        A beam may attend to those of its `mask`.
+        """
         key, value = self.storage.layers[layer]
         return key[:, None, :, : self.size], value[:, None, :, : self.size]
 
     @property
     def mask(self) -> Tensor:
-        """The `attn_mask` [B, C, 1, S] of the shared entries: True where one is a token of the beam."""
+        """The `attn_mask` [B, C, 1, S] of the shared entries: True where one is a token of the
+        beam."""
         shape = (*self.ancestry.shape[:2], self.size)
-        own = torch.zeros(shape, dtype=torch.bool, device=self.ancestry.device).scatter_(2, self.ancestry, True)
+        own = torch.zeros(shape, dtype=torch.bool, device=self.ancestry.device).scatter_(
+            2, self.ancestry, True
+        )
         return own[:, :, None]
 
     def per_beam(self, layer: int) -> KeyValue:
-        """Return the tokens of each beam in order, [B, C, H, T, K]: copies, for attentions that are costly per pair."""
+        """Return the tokens of each beam in order, [B, C, H, T, K]: copies, for attentions that are
+        costly per pair."""
         images, beams, length = self.ancestry.shape
         key, value = self.storage.layers[layer]
         _, heads, capacity, _ = key.shape
-        first = torch.arange(0, images * heads * capacity, capacity, device=key.device).view(images, 1, heads, 1)
-        lines = (first + self.ancestry[:, :, None]).flatten()  # whole vectors are copied, where `gather` copies numbers
-        shape = (images, beams, heads, length, -1)
-        return key.flatten(0, 2).index_select(0, lines).view(shape), value.flatten(0, 2).index_select(0, lines).view(
-            shape
+        first = torch.arange(0, images * heads * capacity, capacity, device=key.device).view(
+            images, 1, heads, 1
         )
+        lines = (
+            first + self.ancestry[:, :, None]
+        ).flatten()  # whole vectors are copied, where `gather` copies numbers
+        shape = (images, beams, heads, length, -1)
+        return key.flatten(0, 2).index_select(0, lines).view(shape), value.flatten(
+            0, 2
+        ).index_select(0, lines).view(shape)
 
     def reorder(self, beams: Tensor) -> KeyValueCache:
-        """Return the cache whose beam c of image b continues the old beam `beams[b, c]`; also widens 1 beam to many."""
+        """Return the cache whose beam c of image b continues the old beam `beams[b, c]`.
+
+        Also widens 1 beam to many.
+        """
         images = torch.arange(len(beams), device=beams.device)[:, None]
         return replace(self, ancestry=self.ancestry[images, beams])
 
     def select(self, images: Tensor) -> KeyValueCache:
         """Return the cache of some of the images, given by index: a copy."""
-        return replace(self, ancestry=self.ancestry[images], storage=self.storage.copy(self.size, images))
+        return replace(
+            self, ancestry=self.ancestry[images], storage=self.storage.copy(self.size, images)
+        )

@@ -1,8 +1,10 @@
-"""What all Transformers share: their layers, and on the side of the words teacher forcing and decoding with a cache.
+"""What all Transformers share: their layers, and on the side of the words teacher forcing and
+decoding with a cache.
 
     x_0 = embed(tokens, positions),   x_l = layer_l(x_l-1, image),   hidden = norm(x_L),   logits = output(hidden)
 
-A model brings its layers (`TokenLayer`); embedding, masks, norm and output are those here, or its own.
+A model brings its layers (`TokenLayer`); embedding, masks, norm and output are those here, or its
+own.
 """
 
 from __future__ import annotations
@@ -28,14 +30,21 @@ from recap.nn.rows import PackedIndex, Rows, causal_mask, key_mask, needed
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward: rows of [B, 1, N, D] -> rows of [B, 1, N, D]."""
 
-    def __init__(self, *, attention: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]) -> None:
+    def __init__(
+        self, *, attention: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]
+    ) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
         self.around_attention, self.around_feed_forward = residual(), residual()
 
     def forward(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
-        """`attn_mask` is broadcastable to [B, 1, N, N]; `others` are what else the attention takes."""
-        y = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), attn_mask, **others).values)
+        """`attn_mask` is broadcastable to [B, 1, N, N].
+
+        `others` are what else the attention takes.
+        """
+        y = self.around_attention(
+            x.values, lambda y: self.self_attend(x.like(y), attn_mask, **others).values
+        )
         return x.like(self.around_feed_forward(y, self.feed_forward))
 
     def self_attend(self, x: Rows, attn_mask: Tensor | None, **others: Any) -> Rows:
@@ -53,7 +62,8 @@ class Past:
 
 
 def extended(past: Past | None, key_value: KeyValue) -> KeyValue:
-    """Append the newest token's keys and values, and return those of all, to be attended to under `cache.mask`.
+    """Append the newest token's keys and values, and return those of all, to be attended to under
+    `cache.mask`.
 
     Under teacher forcing there is no past, and all are there.
     """
@@ -68,21 +78,35 @@ class TokenLayer(nn.Module, ABC):
 
     @abstractmethod
     def image(self, memory: Any) -> Any:
-        """Project what the layer attends to in the image, once per image; `memory` is that of its model."""
+        """Project what the layer attends to in the image, once per image.
+
+        `memory` is that of its model.
+        """
 
     def begin(self, like: Tensor) -> Any:
-        """Return what the layer remembers before the first token of the images [B, ...], beside keys and values.
+        """Return what the layer remembers before the first token of the images [B, ...], beside
+        keys and values.
 
-        It is made of tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is nothing.
+        It is made of tensors [B, C, ...] in (named) tuples, which follow their beam; () if it is
+        nothing.
         """
         return ()
 
     @abstractmethod
-    def forward(self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None) -> Rows:
-        """Apply the layer to all tokens of captions, or, after those of `past`, to one more of each.
+    def forward(
+        self,
+        x: Rows,
+        image: Any,
+        self_mask: Tensor | None,
+        cross_mask: Any,
+        past: Past | None = None,
+    ) -> Rows:
+        """Apply the layer to all tokens of captions, or, after those of `past`, to one more of
+        each.
 
-        `image` is what `image` returned, `cross_mask` its mask, broadcastable to [B, C, T, N]; `self_mask` is that of
-        the tokens, broadcastable to [B, C, T, T], or to [B, C, 1, S] of the cache of `past`.
+        `image` is what `image` returned, `cross_mask` its mask, broadcastable to [B, C, T, N];
+        `self_mask` is that of the tokens, broadcastable to [B, C, T, T], or to [B, C, 1, S] of the
+        cache of `past`.
         """
 
 
@@ -90,27 +114,50 @@ class DecoderLayer(TokenLayer):
     """Causal self-attention, cross-attention, feed-forward."""
 
     def __init__(
-        self, *, attention: Attention, cross: Attention, feed_forward: nn.Module, residual: Callable[[], Residual]
+        self,
+        *,
+        attention: Attention,
+        cross: Attention,
+        feed_forward: nn.Module,
+        residual: Callable[[], Residual],
     ) -> None:
         super().__init__()
         self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
-        self.around_attention, self.around_cross, self.around_feed_forward = residual(), residual(), residual()
+        self.around_attention, self.around_cross, self.around_feed_forward = (
+            residual(),
+            residual(),
+            residual(),
+        )
 
     def image(self, memory: Memory) -> KeyValue:
         """Return keys and values of the image, [B, 1, H, N, K]."""
         return self.cross.key_value(Rows(memory.values[:, None]))
 
     def forward(
-        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
+        self,
+        x: Rows,
+        image: Any,
+        self_mask: Tensor | None,
+        cross_mask: Any,
+        past: Past | None = None,
+        **others: Any,
     ) -> Rows:
         """As `TokenLayer.forward`; `others` are what else the self-attention takes."""
-        y = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values)
-        y = self.around_cross(y, lambda y: self.cross_attend(x.like(y), image, cross_mask, past).values)
+        y = self.around_attention(
+            x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values
+        )
+        y = self.around_cross(
+            y, lambda y: self.cross_attend(x.like(y), image, cross_mask, past).values
+        )
         return x.like(self.around_feed_forward(y, self.feed_forward))
 
-    def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any) -> Rows:
+    def self_attend(
+        self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any
+    ) -> Rows:
         """Attend to the tokens so far."""
-        return self.attention(x, extended(past, self.attention.key_value(x)), attn_mask=attn_mask, **others)
+        return self.attention(
+            x, extended(past, self.attention.key_value(x)), attn_mask=attn_mask, **others
+        )
 
     def cross_attend(self, x: Rows, image: Any, attn_mask: Any, past: Past | None) -> Rows:
         """Attend to the image; here nothing of the past is needed."""
@@ -138,27 +185,38 @@ def own_mask(x: Rows, cache: KeyValueCache | None) -> Tensor:
 class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
     """The words of every Transformer."""
 
-    packs = True  #: whether padding may be left out, because no token's result depends on padded ones
+    packs = (
+        True  #: whether padding may be left out, because no token's result depends on padded ones
+    )
     positions: Tensor  #: codes of the positions, [T, D]
     decoder: Any  # where `layers` is overridden, a module that holds them
 
     def masks(self, x: Rows, memory: MemoryT, cache: KeyValueCache | None) -> tuple[Tensor, Any]:
         """Let tokens attend to those before them, and to the real vectors of the image.
 
-        `cache` is that of decoding, None under teacher forcing. Masks are broadcastable to [B, C, T, T] (or [B, C, 1,
-        S] of the cache) and to what the layers expect of the image.
+        `cache` is that of decoding, None under teacher forcing. Masks are broadcastable to [B, C,
+        T, T] (or [B, C, 1, S] of the cache) and to what the layers expect of the image.
         """
         return own_mask(x, cache), needed(key_mask(memory.mask))
 
     def build_decoder(
-        self, *, vocabulary_size: int, d_model: int, dropout: float, layers: Iterable[nn.Module], norm: nn.Module
+        self,
+        *,
+        vocabulary_size: int,
+        d_model: int,
+        dropout: float,
+        layers: Iterable[nn.Module],
+        norm: nn.Module,
     ) -> None:
-        """Add word embedding, decoder and output layer, and initialize all matrices of the model (Xavier, uniform).
+        """Add word embedding, decoder and output layer, and initialize all matrices of the model
+        (Xavier, uniform).
 
         `dropout` is on embedded words, `norm` comes after the last layer.
         """
         self.word_embedding = nn.Embedding(vocabulary_size, d_model)
-        self.register_buffer("positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False)
+        self.register_buffer(
+            "positions", sinusoid_table(MAX_POSITIONS, d_model, torch.float32), persistent=False
+        )
         self.word_dropout = Dropout(dropout)
         self.decoder = Stack[Any](layers)
         self.decoder_norm = norm
@@ -173,7 +231,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         return self.decoder
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [...] and their positions in the caption, broadcastable to [...] -> [..., D]."""
+        """Token ids [...] and their positions in the caption, broadcastable to [...] -> [...,
+        D]."""
         embedded = self.word_embedding(tokens)
         codes = self.positions.to(embedded.dtype)[positions]
         return self.word_dropout(embedded * math.sqrt(embedded.shape[-1]) + codes)
@@ -182,7 +241,8 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         """Refuse captions of so many tokens if there are fewer positions."""
         if tokens > len(self.positions):
             raise ConfigError(
-                f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} positions; raise its "
+                f"a caption has {tokens} tokens, {type(self).__name__} has {len(self.positions)} "
+                "positions; raise its "
                 "max_tokens if it has such a key, or lower max_length of vocabulary and evaluation"
             )
 
@@ -199,14 +259,18 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
         return self.decode_padded(tokens, token_mask(tokens), memory)
 
     def decode_words(self, tokens: Tensor, index: PackedIndex, memory: MemoryT) -> Tensor:
-        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in attention products only."""
+        """As `decode`, of the R tokens that are not padding: [R, D].
+
+        Padding takes part in attention products only.
+        """
         if not self.packs or not fast():
             return index.pack(self.decode_padded(tokens, index.token_mask, memory))
         self.check_length(tokens.shape[-1])
         return self._run(Rows(self.embed(index.pack(tokens), index.positions), index), memory)
 
     def decode_padded(self, tokens: Tensor, token_mask: Tensor | None, memory: MemoryT) -> Tensor:
-        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it does not matter."""
+        """As `decode`; `token_mask` [B, C, T] is True where a token is not padding, None where it
+        does not matter."""
         self.check_length(tokens.shape[-1])
         positions = torch.arange(tokens.shape[-1], device=tokens.device)
         return self._run(Rows(self.embed(tokens, positions), token_mask=token_mask), memory)
@@ -228,15 +292,20 @@ class TransformerDecoder(Captioner[MemoryT, TransformerState[MemoryT]]):
             image=tuple(layer.image(memory) for layer in layers),
         )
 
-    def step(self, tokens: Tensor, state: TransformerState[MemoryT]) -> tuple[Tensor, TransformerState[MemoryT]]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its cache.
+    def step(
+        self, tokens: Tensor, state: TransformerState[MemoryT]
+    ) -> tuple[Tensor, TransformerState[MemoryT]]:
+        """Tokens [B, C] -> log-probabilities [B, C, V], and the state with these tokens in its
+        cache.
 
         No gradient passes through the cache.
         """
         self.check_length(state.position + 1)
         cache = state.cache.extended()
         past = [Past(cache, index, carried) for index, carried in enumerate(state.carried)]
-        here = torch.arange(state.position, state.position + 1, device=tokens.device)  # made there: no copy, no wait
+        here = torch.arange(
+            state.position, state.position + 1, device=tokens.device
+        )  # made there: no copy, no wait
         x = Rows(self.embed(tokens[..., None], here))  # [B, C, 1, D]
         self_mask, cross_mask = self.masks(x, state.memory, cache)
         for layer, image, before in zip(self.layers, state.image, past, strict=True):

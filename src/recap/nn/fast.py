@@ -1,28 +1,34 @@
-"""Only for speed: everything here has a plain twin in torch, which `RECAP_FAST=0` in the environment takes.
+"""Only for speed: everything here has a plain twin in torch, which `RECAP_FAST=0` in the
+environment takes.
 
-Elsewhere, because they belong there: padding left out (`recap.nn.rows.PackedIndex`), and a quick gradient of attention
-in bf16 (`recap.nn.attention.attended`). Without them results agree up to rounding, but for dropout where padding is
-left out, which draws for fewer entries. Compiled code takes the plain twins. No clock decides which path is taken: on
-one machine a training has the same bytes each time.
+Elsewhere, because they belong there: padding left out (`recap.nn.rows.PackedIndex`), and a quick
+gradient of attention in bf16 (`recap.nn.attention.attended`). Without them results agree up to
+rounding, but for dropout where padding is left out, which draws for fewer entries. Compiled code
+takes the plain twins. No clock decides which path is taken: on one machine a training has the same
+bytes each time.
 
-Here are products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in another order.
+Here are products of float32 matrices on a CPU, quicker than torch's own in three cases; all sum in
+another order.
 
-**oneDNN**, on the processors of `ONEDNN`. torch's linear layers multiply through MKL, which takes AVX2 on processors of
-other makers than its own. On one core of Zen 5 500 rows of 1,024 run at 95 GFLOP/s by MKL, at 200 to 220 by oneDNN; on
-Zen 4 it is 5 to 20 % faster. On Zen 3, which has AVX2 alone, MKL is up to 1.1 times as fast as oneDNN, and up to 1.6
-times for gradients of weights.
+**oneDNN**, on the processors of `ONEDNN`. torch's linear layers multiply through MKL, which takes
+AVX2 on processors of other makers than its own. On one core of Zen 5 500 rows of 1,024 run at 95
+GFLOP/s by MKL, at 200 to 220 by oneDNN; on Zen 4 it is 5 to 20 % faster. On Zen 3, which has AVX2
+alone, MKL is up to 1.1 times as fast as oneDNN, and up to 1.6 times for gradients of weights.
 
-**Gradients of a loop.** Left to itself, autograd makes a gradient of the weight's size at every time step and adds them
-up, which costs more than multiplying 50 rows. Within `deferred_weight_grad` there is one product after the loop:
+**Gradients of a loop.** Left to itself, autograd makes a gradient of the weight's size at every
+time step and adds them up, which costs more than multiplying 50 rows. Within `deferred_weight_grad`
+there is one product after the loop:
 
     forward    weight -> _Collect -> _DeferredProduct(x_1) -> _DeferredProduct(x_2)     each records its input
     backward   _DeferredProduct(x_2) -> _DeferredProduct(x_1) -> _Collect -> weight     each records its output's
-                                                               gradient, _Collect returns sum_t gradient_t^T x_t
+                                                               gradient, _Collect returns sum_t
+                                                               gradient_t^T x_t
 
-**Packed weights.** MKL packs the whole weight again for every product; with the few rows of decoding this costs as much
-as the product. Within `fixed_weights` oneDNN packs a weight once, at its second use (one core of Zen 4, 50 rows: 65 to
-80 -> 100 GFLOP/s; 10 rows: 32 -> 70), for an encoder has one use per batch. Outside of that scope nothing is kept:
-torch's fused optimizers change weights without raising their version, so that no layer could tell whether its weight is
+**Packed weights.** MKL packs the whole weight again for every product; with the few rows of
+decoding this costs as much as the product. Within `fixed_weights` oneDNN packs a weight once, at
+its second use (one core of Zen 4, 50 rows: 65 to 80 -> 100 GFLOP/s; 10 rows: 32 -> 70), for an
+encoder has one use per batch. Outside of that scope nothing is kept: torch's fused optimizers
+change weights without raising their version, so that no layer could tell whether its weight is
 still the one that was packed.
 """
 
@@ -40,9 +46,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-# The size from which oneDNN is quicker, by the name that torch has for a processor's instructions: multiplications of a
-# product, and entries of a weight that a search packs, for few rows and for more. What is not listed, such as Arm, has
-# torch's own products. `python -m benchmarks.products` measures all of these.
+# The size from which oneDNN is quicker, by the name that torch has for a processor's instructions:
+# multiplications of a product, and entries of a weight that a search packs, for few rows and for
+# more. What is not listed, such as Arm, has torch's own products. `python -m benchmarks.products`
+# measures all of these.
 ONEDNN: dict[str, dict[str, int]] = {
     "AVX512": {"product": 2**23, "packed, few rows": 2**17, "packed": 2**17},
     "AVX2": {"packed, few rows": 2**20},
@@ -95,11 +102,14 @@ def unbroken(matrix: Tensor) -> Tensor:
     """Copy a part of a larger matrix: there oneDNN falls back to loops that take seconds."""
     if matrix.is_contiguous() or matrix.mT.is_contiguous():
         return matrix
-    return matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()  # lines as they lie: no turning
+    return (
+        matrix.mT.contiguous().mT if matrix.stride(0) == 1 else matrix.contiguous()
+    )  # lines as they lie: no turning
 
 
 def suits_onednn(x: Tensor, weight: Tensor, kind: str, size: int) -> bool:
-    """Return whether oneDNN is quicker on this CPU for a kind and a size of `ONEDNN`, and can multiply these."""
+    """Return whether oneDNN is quicker on this CPU for a kind and a size of `ONEDNN`, and can
+    multiply these."""
     return (
         fast()
         and size >= ONEDNN.get(torch.backends.cpu.get_cpu_capability(), {}).get(kind, math.inf)
@@ -113,7 +123,8 @@ def suits_onednn(x: Tensor, weight: Tensor, kind: str, size: int) -> bool:
 
 
 def has_onednn() -> bool:
-    """Return whether this torch has oneDNN and the operators used here, which are not part of its public interface."""
+    """Return whether this torch has oneDNN and the operators used here, which are not part of its
+    public interface."""
     operators = torch.ops.mkldnn
     return torch.backends.mkldnn.is_available() and all(
         hasattr(operators, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
@@ -133,7 +144,8 @@ _loop: ContextVar[dict[WeightKey, DeferredWeightGrad] | None] = ContextVar("loop
 
 @contextmanager
 def deferred_weight_grad() -> Iterator[None]:
-    """Within, for the length of a loop over time steps, every `product` with a weight defers the weight's gradient."""
+    """Within, for the length of a loop over time steps, every `product` with a weight defers the
+    weight's gradient."""
     if not fast() or not torch.is_grad_enabled():
         yield
         return
@@ -155,7 +167,9 @@ class DeferredWeightGrad:
         self._width = weight.shape[1]
         self.parts: dict[Columns, Tensor] = {}  # [Q, P], laid out for a product
         self.inputs: list[tuple[Columns, Tensor]] = []  # rows [R, P] of each product
-        self.grads: dict[int, Tensor] = {}  # [R, Q], by product, so that a second backward pass replaces the first
+        self.grads: dict[
+            int, Tensor
+        ] = {}  # [R, Q], by product, so that a second backward pass replaces the first
         self._weight: Tensor | None = _Collect.apply(weight, self)
 
     def product(self, x: Tensor, first: int) -> Tensor:
@@ -164,11 +178,14 @@ class DeferredWeightGrad:
         columns = (first, first + x.shape[-1])
         if columns not in self.parts:  # once, and not for every time step
             self.parts[columns] = unbroken(self._weight.detach()[:, first : columns[1]])
-        rows: Tensor = _DeferredProduct.apply(x.to(self._weight.dtype).flatten(0, -2), self._weight, self, columns)
+        rows: Tensor = _DeferredProduct.apply(
+            x.to(self._weight.dtype).flatten(0, -2), self._weight, self, columns
+        )
         return rows.view(*x.shape[:-1], -1)
 
     def close(self) -> None:
-        """End the loop: without the weight, graph and owner no longer hold each other, and go once the step is done."""
+        """End the loop: without the weight, graph and owner no longer hold each other, and go once
+        the step is done."""
         self._weight = None
         self.parts = {}
 
@@ -192,7 +209,8 @@ class DeferredWeightGrad:
 
 
 class _Collect(torch.autograd.Function):
-    """The weight itself; its backward runs after that of every product, because all of them use its output."""
+    """The weight itself; its backward runs after that of every product, because all of them use its
+    output."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, owner: DeferredWeightGrad) -> Tensor:
@@ -209,7 +227,9 @@ class _DeferredProduct(torch.autograd.Function):
     """Rows x [R, P] times columns of the weight, whose gradient goes to the owner."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad, columns: Columns) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, owner: DeferredWeightGrad, columns: Columns
+    ) -> Tensor:
         part = owner.parts[columns]
         ctx.save_for_backward(part)
         ctx.owner, ctx.number = owner, len(owner.inputs)
@@ -225,7 +245,8 @@ class _DeferredProduct(torch.autograd.Function):
 
 @dataclass
 class UsedWeight:
-    """A weight [Q, P] that was used, which is held, so that its memory is not used again, and in oneDNN's layout."""
+    """A weight [Q, P] that was used, which is held, so that its memory is not used again, and in
+    oneDNN's layout."""
 
     weight: Tensor
     version: int
@@ -237,7 +258,8 @@ _used: ContextVar[dict[WeightKey, UsedWeight] | None] = ContextVar("used", defau
 
 @contextmanager
 def fixed_weights() -> Iterator[None]:
-    """Within, no gradient is kept and no optimizer steps, so that each weight is packed at most once.
+    """Within, no gradient is kept and no optimizer steps, so that each weight is packed at most
+    once.
 
     For the length of a decoding; scopes may be nested.
     """
@@ -251,7 +273,8 @@ def fixed_weights() -> Iterator[None]:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -> Tensor:
-    """x [..., P] times the P columns of weight [Q, W] from `first` on, plus bias [Q] -> [..., Q]."""
+    """x [..., P] times the P columns of weight [Q, W] from `first` on, plus bias [Q] -> [...,
+    Q]."""
     if torch.is_grad_enabled() and fast():
         loop = _loop.get()
         if loop is not None:
@@ -262,7 +285,8 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
             return out if bias is None else out + bias
     if x.shape[-1] < weight.shape[1]:
         weight = weight[:, first : first + x.shape[-1]]
-    if not fast():  # a compiler follows: it can read no variable, and would compile again for each size compared
+    # a compiler follows: it can read no variable, and would compile again for each size compared
+    if not fast():
         return linear(x, weight, bias)
     used = None if torch.is_grad_enabled() else _used.get()
     packed = "packed, few rows" if x.numel() <= FEW_ROWS * x.shape[-1] else "packed"
@@ -276,7 +300,10 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, first: int = 0) -
 
 
 def _packed_if_used(weight: Tensor, weights: dict[WeightKey, UsedWeight]) -> Tensor:
-    """Return a weight as it is, from its second use on packed; on Zen 4 products with both have the same bits."""
+    """Return a weight as it is, from its second use on packed.
+
+    On Zen 4 products with both have the same bits.
+    """
     key = (weight.data_ptr(), tuple(weight.shape))
     used = weights.get(key)
     if used is None or used.version != weight._version:
@@ -288,7 +315,8 @@ def _packed_if_used(weight: Tensor, weights: dict[WeightKey, UsedWeight]) -> Ten
 
 
 class Linear(nn.Linear):
-    """torch's linear layer: pre-packed within `fixed_weights`, with one gradient within `deferred_weight_grad`."""
+    """torch's linear layer: pre-packed within `fixed_weights`, with one gradient within
+    `deferred_weight_grad`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., P] -> [..., Q]."""

@@ -1,4 +1,5 @@
-"""Small layers: activations, dropout, feed-forward, norms, residual connections, sinusoids, an LSTM cell, lists."""
+"""Small layers: activations, dropout, feed-forward, norms, residual connections, sinusoids, an LSTM
+cell, lists."""
 
 from __future__ import annotations
 
@@ -28,14 +29,21 @@ ACTIVATIONS: dict[str, Callable[..., nn.Module]] = {
 def dropout_mask(shape: torch.Size, p: float, device: torch.device) -> tuple[Tensor, float]:
     """Draw which entries dropout at rate p keeps, uint8 of this shape, and return their factor.
 
-    On a CPU p is rounded to 1 / 65,536: torch's generator gives the bits of four entries in one draw.
+    On a CPU p is rounded to 1 / 65,536: torch's generator gives the bits of four entries in one
+    draw.
     """
     if device.type != "cpu":
         return torch.empty(shape, dtype=torch.uint8, device=device).bernoulli_(1 - p), 1 / (1 - p)
     steps = min(round(p * 2**16), 2**16 - 1)
-    bits = torch.empty(-(-shape.numel() // 4), dtype=torch.long).random_(-(2**63), None).view(torch.int16)
+    bits = (
+        torch.empty(-(-shape.numel() // 4), dtype=torch.long)
+        .random_(-(2**63), None)
+        .view(torch.int16)
+    )
     mask = bits[: shape.numel()].view(shape) >= steps - 2**15
-    return mask.view(torch.uint8), 2**16 / (2**16 - steps)  # numbers multiply twice as fast as truth values
+    return mask.view(torch.uint8), 2**16 / (
+        2**16 - steps
+    )  # numbers multiply twice as fast as truth values
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -83,11 +91,17 @@ class UnbiasedLayerNorm(nn.Module):
         return self.weight * (x - mean) / (deviation + 1e-6) + self.bias
 
 
-NORMS: dict[str, Callable[[int], nn.Module]] = {"biased": nn.LayerNorm, "unbiased": UnbiasedLayerNorm}
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "biased": nn.LayerNorm,
+    "unbiased": UnbiasedLayerNorm,
+}
 
 
 class Residual(nn.Module):
-    """x + dropout(f(norm(x))) for `pre`, norm(x + dropout(f(x))) for `post`; [..., D] -> [..., D]."""
+    """x + dropout(f(norm(x))) for `pre`, norm(x + dropout(f(x))) for `post`.
+
+    [..., D] -> [..., D].
+    """
 
     def __init__(self, *, d_model: int, norm: str, norm_kind: str, dropout: float) -> None:
         super().__init__()
@@ -103,11 +117,14 @@ class Residual(nn.Module):
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Return codes [P, width] of positions [P], in their type: float32 gives the very bits of released code.
+    """Return codes [P, width] of positions [P], in their type: float32 gives the very bits of
+    released code.
 
     Even columns are sin(pos / 10000^(i/D)), odd columns the cosine of the same angle.
     """
-    rates = torch.exp(torch.arange(0, width, 2, dtype=positions.dtype) * (-math.log(10000.0) / width))
+    rates = torch.exp(
+        torch.arange(0, width, 2, dtype=positions.dtype) * (-math.log(10000.0) / width)
+    )
     table = torch.zeros(len(positions), width, dtype=positions.dtype)
     table[:, 0::2] = torch.sin(positions[:, None] * rates)
     table[:, 1::2] = torch.cos(positions[:, None] * rates)[:, : width // 2]
@@ -120,13 +137,16 @@ def sinusoid_table(length: int, width: int, dtype: torch.dtype = torch.float64) 
 
 
 def grid_table(side: int, width: int, *, positions: Tensor | None = None) -> Tensor:
-    """Return [side * side, width] float64 for cells in raster order: half the columns code the row, half the column.
+    """Return [side * side, width] float64 for cells in raster order: half the columns code the row,
+    half the column.
 
     `positions` [side] are those of a row or column; None: 0, 1, ..
     """
     if width % 4:
         raise ValueError(f"grid positions need a width divisible by 4, not {width}")
-    line = sinusoid_table(side, width // 2) if positions is None else sinusoids(positions, width // 2)
+    line = (
+        sinusoid_table(side, width // 2) if positions is None else sinusoids(positions, width // 2)
+    )
     rows = line[:, None].expand(side, side, -1)
     columns = line[None].expand(side, side, -1)
     return torch.cat([rows, columns], -1).flatten(0, 1)
@@ -136,7 +156,8 @@ class LSTMCell(nn.LSTMCell):
     """torch's LSTM cell in two halves: W_ih x as a sum over parts of x, then the recurrence."""
 
     def project_input(self, part: Tensor, first: int) -> Tensor:
-        """Project the entries [..., P] of the input that begin at column `first` -> [..., 4 * R]."""
+        """Project the entries [..., P] of the input that begin at column `first` -> [..., 4 *
+        R]."""
         return product(part, self.weight_ih, None, first=first)
 
     def step(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

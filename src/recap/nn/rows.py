@@ -1,7 +1,9 @@
-"""Vectors of captions as one value, padded or packed: what acts on each vector alone need not know which; and masks.
+"""Vectors of captions as one value, padded or packed: what acts on each vector alone need not know
+which; and masks.
 
-Captions that share the keys of their image are query rows against them (`fold`): no key is copied. A mask of attention
-is boolean, True = may attend, and broadcasts to [B, C, T, N]; the caller of an attention builds it, None masks nothing.
+Captions that share the keys of their image are query rows against them (`fold`): no key is copied.
+A mask of attention is boolean, True = may attend, and broadcasts to [B, C, T, N]; the caller of an
+attention builds it, None masks nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ MASKED_SCORE = -1e9  # of masked positions; finite, so that a fully masked row d
 
 
 class PackedIndex:
-    """Positions of the R unmasked tokens of captions, [B, C, T], True where a token is not padding."""
+    """Positions of the R unmasked tokens of captions, [B, C, T], True where a token is not
+    padding."""
 
     def __init__(self, token_mask: Tensor) -> None:
         self.token_mask, self.shape = token_mask, token_mask.shape
@@ -56,7 +59,10 @@ class PackedIndex:
 
 
 class _Pack(torch.autograd.Function):
-    """Row selection whose gradient is a copy; torch's own adds row by row, as its index may have duplicates."""
+    """Row selection whose gradient is a copy.
+
+    Torch's own adds row by row, as its index may have duplicates.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor) -> Tensor:
@@ -90,8 +96,8 @@ class Rows:
 
     values: Tensor  #: [B, C, T, D]; with `index` those of the R tokens that are not padding, [R, D]
     index: PackedIndex | None = None  #: positions of packed vectors; None: not packed
-    #: [B, C, T], True where a padded vector is not padding; for attentions that pool over queries. None: packed, or
-    #: nothing depends on it.
+    #: [B, C, T], True where a padded vector is not padding; for attentions that pool over queries.
+    #: None: packed, or nothing depends on it.
     token_mask: Tensor | None = None
 
     @classmethod
@@ -121,7 +127,8 @@ class Rows:
         return self.padded().unflatten(-1, (heads, -1)).transpose(2, 3)
 
     def merge_heads(self, x: Tensor) -> Rows:
-        """Undo `split_heads` for what was made of these rows: [B, C, H, T, K] -> rows of the same tokens."""
+        """Undo `split_heads` for what was made of these rows: [B, C, H, T, K] -> rows of the same
+        tokens."""
         merged = x.transpose(2, 3).flatten(-2)
         return self.like(merged if self.index is None else self.index.pack(merged))
 
@@ -129,19 +136,22 @@ class Rows:
 def fold(x: Tensor, shared: bool) -> Tensor:
     """Bring rows to the batch axis of the keys: [B, C, H, T, K] -> [B', H, R, K].
 
-    Keys that the captions of an image share are not copied for them: the captions become R = C * T query rows of
-    B' = B images. Otherwise every caption is a separate image: B' = B * C, R = T.
+    Keys that the captions of an image share are not copied for them: the captions become R = C * T
+    query rows of B' = B images. Otherwise every caption is a separate image: B' = B * C, R = T.
     """
     return x.transpose(1, 2).flatten(2, 3) if shared else x.flatten(0, 1)
 
 
 def unfold(x: Tensor, captions: int, shared: bool) -> Tensor:
     """Undo `fold`: [B', H, R, K] -> [B, C, H, T, K]."""
-    return x.unflatten(2, (captions, -1)).transpose(1, 2) if shared else x.unflatten(0, (-1, captions))
+    return (
+        x.unflatten(2, (captions, -1)).transpose(1, 2) if shared else x.unflatten(0, (-1, captions))
+    )
 
 
 def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, Tensor, bool]:
-    """Keys and values [B, C or 1, H, N, K] -> the same [B', H, N, K], and whether C captions share them."""
+    """Keys and values [B, C or 1, H, N, K] -> the same [B', H, N, K], and whether C captions share
+    them."""
     key, value = key_value
     if key.shape[1] < captions:
         return key[:, 0], value[:, 0], True
@@ -149,7 +159,8 @@ def fold_keys(key_value: tuple[Tensor, Tensor], captions: int) -> tuple[Tensor, 
 
 
 def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor:
-    """Bring a mask of rows of shape B, C, T, broadcastable to [B, C, T, N], to folded rows: [B', 1, R or 1, N].
+    """Bring a mask of rows of shape B, C, T, broadcastable to [B, C, T, N], to folded rows: [B', 1,
+    R or 1, N].
 
     A mask of all captions, [1, 1, T, N], stays as it is.
     """
@@ -164,18 +175,22 @@ def fold_mask(attn_mask: Tensor, shape: tuple[int, ...], shared: bool) -> Tensor
 
 
 def shared_product(rows: Tensor, keys: Tensor) -> Tensor:
-    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared keys."""
+    """[B, C, H, T, X] times [B, C or 1, H, X, Y] -> [B, C, H, T, Y], without copying shared
+    keys."""
     if keys.shape[1] == rows.shape[1]:
         return rows @ keys
     return unfold(fold(rows, True) @ keys[:, 0], rows.shape[1], True)
 
 
 def constant(make: Callable[P, Made]) -> Callable[P, Made]:
-    """Let a function of sizes and a device return the same tensors each time, unless it is compiled."""
+    """Let a function of sizes and a device return the same tensors each time, unless it is
+    compiled."""
 
     @cache
     def once(*sizes: Any) -> Made:
-        with torch.inference_mode(False):  # a tensor made in that mode could not take part in a later training
+        with torch.inference_mode(
+            False
+        ):  # a tensor made in that mode could not take part in a later training
             return make(*sizes)  # type: ignore[call-arg]
 
     @wraps(make)
@@ -187,18 +202,29 @@ def constant(make: Callable[P, Made]) -> Callable[P, Made]:
 
 @constant
 def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Return [1, 1, T, T], always the same tensor unless compiled: token t may attend to tokens t' <= t."""
+    """Return [1, 1, T, T], always the same tensor unless compiled: token t may attend to tokens t'
+    <= t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
 def is_causal(mask: Tensor) -> bool:
-    """Return whether a mask is that of `causal_mask`, which fused attention can do without; its values are not read."""
+    """Return whether a mask is that of `causal_mask`, which fused attention can do without.
+
+    Its values are not read.
+    """
     square = mask.shape[:2] == (1, 1) and mask.shape[2] == mask.shape[3]
-    return square and not torch.compiler.is_compiling() and mask is causal_mask(mask.shape[2], mask.device)
+    return (
+        square
+        and not torch.compiler.is_compiling()
+        and mask is causal_mask(mask.shape[2], mask.device)
+    )
 
 
 def key_mask(mask: Tensor) -> Tensor:
-    """Mask of keys [B, N] -> [B, 1, 1, N]; of keys that differ between captions [B, C, N] -> [B, C, 1, N]."""
+    """Mask of keys [B, N] -> [B, 1, 1, N].
+
+    Of keys that differ between captions [B, C, N] -> [B, C, 1, N].
+    """
     return mask[:, None, None] if mask.dim() == 2 else mask[:, :, None]
 
 
@@ -208,5 +234,6 @@ def needed(mask: Tensor) -> Tensor | None:
 
 
 def asks(mask: Tensor) -> bool:
-    """Return whether a mask is asked if it hides anything: it would stall a GPU, where masks cost little."""
+    """Return whether a mask is asked if it hides anything: it would stall a GPU, where masks cost
+    little."""
     return mask.device.type == "cpu" and not torch.compiler.is_compiling()

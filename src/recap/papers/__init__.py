@@ -1,8 +1,9 @@
 """One folder per paper or baseline, with everything that only it needs, in the form of a plug-in.
 
-A folder's `__init__` registers settings: of models with `recap.settings.models.MODELS`, of figures with
-`recap.settings.figures.FIGURES`. `model` is the architecture, imported when a model is built; `figures` draws,
-imported when a figure is drawn; `released` has the names of the parameters in the paper's released checkpoints.
+A folder's `__init__` registers settings: of models with `recap.settings.models.MODELS`, of figures
+with `recap.settings.figures.FIGURES`. `model` is the architecture, imported when a model is built;
+`figures` draws, imported when a figure is drawn; `released` has the names of the parameters in the
+paper's released checkpoints.
 """
 
 import recap.settings  # noqa: F401 - it imports all papers, so that none of them may be the first to import it

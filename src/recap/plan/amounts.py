@@ -1,4 +1,5 @@
-"""How much a plan makes, before any file is there: images, captions, steps, and of what size a step is."""
+"""How much a plan makes, before any file is there: images, captions, steps, and of what size a step
+is."""
 
 from __future__ import annotations
 
@@ -23,7 +24,16 @@ from recap.settings.recipes import warn_of_short_training
 Work = Literal["xe", "scst", "decode"]
 _LONGEST = 1.5  # of a batch's captions, as a multiple of the mean
 # Keys of a stage, and of a search, that change how much a step computes.
-_OF_STEPS = {"samples", "sampling", "baseline", "dropout", "cross_entropy", "bleu4", "weight_average", "precision"}
+_OF_STEPS = {
+    "samples",
+    "sampling",
+    "baseline",
+    "dropout",
+    "cross_entropy",
+    "bleu4",
+    "weight_average",
+    "precision",
+}
 _OF_SEARCHES = {"beam", "rules", "length_penalty"}
 
 
@@ -50,7 +60,8 @@ class StepInputs:
 
 @dataclass(frozen=True)
 class StepShape:
-    """One optimizer step of a stage, or the decoding of a batch of images: all that decides what it computes."""
+    """One optimizer step of a stage, or the decoding of a batch of images: all that decides what it
+    computes."""
 
     work: Work
     model: ModelConfig  #: settings of the model
@@ -60,18 +71,30 @@ class StepShape:
 
     @cached_property
     def key(self) -> str:
-        """Hash of all but the number of images, for the operations of each are the same: equal shapes cost the same."""
+        """Hash of all but the number of images, for the operations of each are the same: equal
+        shapes cost the same."""
         stage = isinstance(self.settings, Stage)
-        settings = self.settings.model_dump(mode="json", include=_OF_STEPS if stage else _OF_SEARCHES)
+        settings = self.settings.model_dump(
+            mode="json", include=_OF_STEPS if stage else _OF_SEARCHES
+        )
         if stage:
             settings["sampled"] = getattr(self.settings, "scheduled_sampling", None) is not None
-        streams = {name: [stream.vectors, stream.width] for name, stream in self.inputs.streams.items()}
-        sizes = [streams, self.inputs.ids, round(self.inputs.captions, 2), self.inputs.words, self.inputs.longest]
+        streams = {
+            name: [stream.vectors, stream.width] for name, stream in self.inputs.streams.items()
+        }
+        sizes = [
+            streams,
+            self.inputs.ids,
+            round(self.inputs.captions, 2),
+            self.inputs.words,
+            self.inputs.longest,
+        ]
         return value_hash([self.work, self.model.model_dump(mode="json"), settings, sizes])
 
     @property
     def tokens(self) -> float:
-        """Tokens that are decoded for an image: of its captions, of its samples, or of its beams."""
+        """Tokens that are decoded for an image: of its captions, of its samples, or of its
+        beams."""
         if isinstance(self.settings, SelfCritical):
             return self.settings.samples * self.inputs.longest
         if isinstance(self.settings, DecodingSettings):
@@ -90,7 +113,9 @@ class Amounts:
         counts: Counts | None = self.plan.get("datasets", dataset).known_counts()
         if counts is None:
             key = "`counts: {train: IMAGES, val: IMAGES, test: IMAGES, captions: CAPTIONS}`"
-            raise UnknownSize(f"datasets/{dataset}.yaml: the size of the data set is not known; add {key}")
+            raise UnknownSize(
+                f"datasets/{dataset}.yaml: the size of the data set is not known; add {key}"
+            )
         return counts
 
     def pictured(self, store: Run) -> Counts:
@@ -113,8 +138,13 @@ class Amounts:
         return stage.epochs * math.ceil(self.train_images(training) / stage.images_per_batch)
 
     def warn_of_short_trainings(self) -> None:
-        """Warn of recipes whose trainings end within their warm-up; where a size is not known, only these can."""
-        each = {(run.dataset, run.subset, run.recipe, run.stage): run for run in self.plan.trained()}
+        """Warn of recipes whose trainings end within their warm-up.
+
+        Where a size is not known, only these can.
+        """
+        each = {
+            (run.dataset, run.subset, run.recipe, run.stage): run for run in self.plan.trained()
+        }
         for names, run in each.items():
             with suppress(UnknownSize):
                 warn_of_short_training("/".join(names), self.stage(run).schedule, self.steps(run))
@@ -124,10 +154,13 @@ class Amounts:
         stage, processes = self.stage(training), self.plan.recipe(training.recipe).processes
         images = max(1, min(stage.images_per_batch // processes, self.train_images(training)))
         work: Work = "xe" if training.stage == "xe" else "scst"
-        return StepShape(work, self.plan.get("models", training.model), stage, self.step_inputs(training), images)
+        return StepShape(
+            work, self.plan.get("models", training.model), stage, self.step_inputs(training), images
+        )
 
     def decoding_shape(self, run: Run, *, beam: int | None = None) -> StepShape:
-        """Return the shape of decoding a batch of images as a run's recipe says, or with another beam."""
+        """Return the shape of decoding a batch of images as a run's recipe says, or with another
+        beam."""
         decoding: DecodingSettings = self.plan.recipe(run.recipe).evaluation.decoding
         if beam is not None:
             decoding = DecodingSettings(beam=beam)
@@ -145,18 +178,31 @@ class Amounts:
         return StepInputs(self.streams(run), dataset.vocabulary_ids, *sizes)
 
     def streams(self, run: Run) -> dict[str, StoredStream]:
-        """Return the streams of all stores of a run; none if a parameter file does not say their sizes."""
+        """Return the streams of all stores of a run.
+
+        None if a parameter file does not say their sizes.
+        """
         stores = [self.stored(run.dataset, name) for name in self.plan.feature_names(run.features)]
-        return {name: stream for store in stores for name, stream in store.items()} if all(stores) else {}
+        return (
+            {name: stream for store in stores for name, stream in store.items()}
+            if all(stores)
+            else {}
+        )
 
     def stored(self, dataset: str, features: str) -> dict[str, StoredStream]:
         """Return the streams of one store: the vectors of all pictures of an image."""
         views = self.plan.get("datasets", dataset).pictures_per_image()
-        streams = self.plan.get("features", features).stored(lambda name: self.plan.get("features", name))
-        return {name: replace(stream, vectors=stream.vectors * views) for name, stream in streams.items()}
+        streams = self.plan.get("features", features).stored(
+            lambda name: self.plan.get("features", name)
+        )
+        return {
+            name: replace(stream, vectors=stream.vectors * views)
+            for name, stream in streams.items()
+        }
 
     def used_images(self, store: Run) -> int:
-        """Return how many images a feature store holds: the expected union of all draws, validation and test."""
+        """Return how many images a feature store holds: the expected union of all draws, validation
+        and test."""
         # The draws of one seed are nested, so that its largest counts; others are independent.
         counts = self.pictured(store)
         largest: defaultdict[tuple[str, int], float] = defaultdict(float)
@@ -168,5 +214,10 @@ class Amounts:
 
 
 def image_share(subset: Subset, captions_per_image: float) -> float:
-    """Return the expected share of the training images that a subset has: of a share f of pairs, 1 - (1 - f)^c."""
-    return subset.fraction if subset.unit == "image" else 1 - (1 - subset.fraction) ** captions_per_image
+    """Return the expected share of the training images that a subset has: of a share f of pairs, 1
+    - (1 - f)^c."""
+    return (
+        subset.fraction
+        if subset.unit == "image"
+        else 1 - (1 - subset.fraction) ** captions_per_image
+    )

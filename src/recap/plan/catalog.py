@@ -1,4 +1,5 @@
-"""Parameter files as a person looks for them: those of a section, and every setting of a table's row."""
+"""Parameter files as a person looks for them: those of a section, and every setting of a table's
+row."""
 
 from __future__ import annotations
 
@@ -14,28 +15,41 @@ from recap.settings.models import LANGUAGE_MODEL
 from recap.settings.params import base_files, files, flat, load_named, names
 
 _LONGEST = 110  # characters of a title
-_OF_ROWS = {"datasets": "dataset", "subsets": "subset", "features": "features", "models": "model", "recipes": "recipe"}
+_OF_ROWS = {
+    "datasets": "dataset",
+    "subsets": "subset",
+    "features": "features",
+    "models": "model",
+    "recipes": "recipe",
+}
 
 
 def section_names(params: Path, section: str) -> list[str]:
     """Return the names of the files of a section."""
     if not params.is_dir():
-        raise MissingSettings(f"{params}: there is no such folder; name that of the parameter files with --params")
+        raise MissingSettings(
+            f"{params}: there is no such folder; name that of the parameter files with --params"
+        )
     return names(params, section)
 
 
 def files_of(params: Path, section: str) -> list[list[str]]:
-    """Return name, papers that use it, size (of a model, of a table) and title of each file of a section."""
+    """Return name, papers that use it, size (of a model, of a table) and title of each file of a
+    section."""
     section_files = section_names(params, section)
     papers = _papers(params, _OF_ROWS[section]) if section in _OF_ROWS else {}
     listed = []
     for name in section_files:
         size = ""
-        if section == "models" and (millions := load_named(params, section, name).expected_parameters):
+        if section == "models" and (
+            millions := load_named(params, section, name).expected_parameters
+        ):
             size = f"{millions:g} M"
         elif section == "tables":
             size = str(len(load_named(params, section, name).rows))
-        listed.append([name, ", ".join(sorted(papers.get(name, ()))), size, _title(params, section, name)])
+        listed.append(
+            [name, ", ".join(sorted(papers.get(name, ()))), size, _title(params, section, name)]
+        )
     return listed
 
 
@@ -63,7 +77,8 @@ def _papers(params: Path, key: str) -> dict[str, set[str]]:
 
 
 def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
-    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of each file."""
+    """Return the settings of a row (``mine/t3/wide``), first its own ones as ``row``, then those of
+    each file."""
     table_id, row = plan.row(row_id)
     file = Variant("tables", table_id).with_sources(plan.params)
     (in_file,) = (each for each in plan.get("tables", table_id).rows if each.id == row.id)
@@ -72,7 +87,9 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
     def own(key: str) -> str:
         return source if key in in_file.model_fields_set else default
 
-    printed = {key: getattr(row, key) for key in ("printed", "printed_sd", "printed_p", "doubt", "note")}
+    printed = {
+        key: getattr(row, key) for key in ("printed", "printed_sd", "printed_p", "doubt", "note")
+    }
     settings = {
         "row": {
             "stage": (row.stage, own("stage") if in_file.stage else file["defaults.stage"][1]),
@@ -89,10 +106,15 @@ def row_settings(plan: RunPlan, row_id: str) -> dict[str, Sourced]:
         ("datasets", row.dataset),
         ("subsets", row.subset),
         *(("features", name) for name in dict.fromkeys([*features, *filter(None, cells)])),
-        *([("language_models", weights.removeprefix(LANGUAGE_MODEL))] if weights.startswith(LANGUAGE_MODEL) else []),
+        *(
+            [("language_models", weights.removeprefix(LANGUAGE_MODEL))]
+            if weights.startswith(LANGUAGE_MODEL)
+            else []
+        ),
         ("models", row.model),
         ("recipes", row.recipe),
     ]
     return settings | {
-        f"{section}/{name}": plan.variant(section, name).with_sources(plan.params) for section, name in parts
+        f"{section}/{name}": plan.variant(section, name).with_sources(plan.params)
+        for section, name in parts
     }

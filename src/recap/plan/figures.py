@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
-    """Return a figure whose tables are planned, with the numbers on its axis at the profile's scale."""
-    if file.line_of == "table" and (unknown := [table for table in file.labels if table not in file.tables]):
+    """Return a figure whose tables are planned, with the numbers on its axis at the profile's
+    scale."""
+    if file.line_of == "table" and (
+        unknown := [table for table in file.labels if table not in file.tables]
+    ):
         raise UnknownName(f"figure {name!r}: labels: {unknown[0]!r} is none of its tables")
     by_row = file.line_of == "row"
     section, *keys = file.x.setting.split(".")
@@ -27,20 +30,30 @@ def planned_figure(plan: RunPlan, name: str, file: FigureFile) -> Figure:
         rows = {row.id: row for row in plan.tables[table].rows}
         for row_id in file.labels if by_row else file.rows:
             if row_id not in rows:
-                raise UnknownName(f"figure {name!r}: table {table!r} has no row {row_id!r}; {nearest(row_id, rows)}")
+                raise UnknownName(
+                    f"figure {name!r}: table {table!r} has no row {row_id!r}; "
+                    f"{nearest(row_id, rows)}"
+                )
             spec: Any = plan.spec(f"{section}s", getattr(rows[row_id], section))
             try:
                 x = float(reduce(getitem, keys, spec)) * file.x.factor
             except (KeyError, TypeError, ValueError):
-                raise ConfigError(f"figure {name!r}: row {row_id!r} has no number {file.x.setting!r}") from None
-            lines[row_id if by_row else table].append(Point(x=x, table=file_name(table), row=row_id))
+                raise ConfigError(
+                    f"figure {name!r}: row {row_id!r} has no number {file.x.setting!r}"
+                ) from None
+            lines[row_id if by_row else table].append(
+                Point(x=x, table=file_name(table), row=row_id)
+            )
     return Figure(
         title=file.title,
         scale=plan.scale_text(file.tables),
         x_label=file.x.label,
         logarithmic=file.x.logarithmic,
         metrics=file.metrics,
-        lines=[Line(label=file.labels[key], points=sorted(points, key=lambda p: p.x)) for key, points in lines.items()],
+        lines=[
+            Line(label=file.labels[key], points=sorted(points, key=lambda p: p.x))
+            for key, points in lines.items()
+        ],
     )
 
 
@@ -67,23 +80,44 @@ class PlannedFigure:
 
 
 def model_figures(plan: RunPlan) -> list[PlannedFigure]:
-    """Return the figures that the tables' files list; what is not drawn or run at the scale is left out."""
+    """Return the figures that the tables' files list.
+
+    What is not drawn or run at the scale is left out.
+    """
     planned: dict[str, PlannedFigure] = {}
-    listed = [(table_id, settings) for table_id in plan.tables for settings in plan.get("tables", table_id).figures]
+    listed = [
+        (table_id, settings)
+        for table_id in plan.tables
+        for settings in plan.get("tables", table_id).figures
+    ]
     for table_id, settings in listed:
-        table, where = plan.tables[table_id], f"table {table_id!r}: figure of kind {settings.kind!r}"
+        table, where = (
+            plan.tables[table_id],
+            f"table {table_id!r}: figure of kind {settings.kind!r}",
+        )
         check_scales(plan.params, settings.scales, where)
-        rows = [row for row in table.rows if row.id in settings.rows or not (settings.rows or row.ensemble)]
+        rows = [
+            row
+            for row in table.rows
+            if row.id in settings.rows or not (settings.rows or row.ensemble)
+        ]
         if not rows or (settings.scales is not None and plan.profile.scale not in settings.scales):
             continue
         if settings.most_rows is not None and len(rows) > settings.most_rows:
-            raise ConfigError(f"{where}: it shows {settings.most_rows} at most; name that many of its rows in `rows`")
+            raise ConfigError(
+                f"{where}: it shows {settings.most_rows} at most; name that many of its rows in "
+                "`rows`"
+            )
         read = attrgetter("dataset", "features") if settings.needs_models else attrgetter("dataset")
         if other := next((row for row in rows if read(row) != read(rows[0])), None):
-            raise ConfigError(f"{where}: {rows[0].id!r} and {other.id!r} differ in data; name one in `rows`")
+            raise ConfigError(
+                f"{where}: {rows[0].id!r} and {other.id!r} differ in data; name one in `rows`"
+            )
         labels = tuple(row.label for row in rows)
         if len(set(labels)) < len(labels):
-            raise ConfigError(f"{where}: two of its rows have the same label ({', '.join(labels)}); change one")
+            raise ConfigError(
+                f"{where}: two of its rows have the same label ({', '.join(labels)}); change one"
+            )
         figure = PlannedFigure(
             settings=settings,
             table=table_id,

@@ -1,4 +1,5 @@
-"""Specs and digests of jobs: what decides, beside input files, whether a job of the workflow runs again."""
+"""Specs and digests of jobs: what decides, beside input files, whether a job of the workflow runs
+again."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from recap.plan.run_plan import RunPlan, asked_for_by
 from recap.plan.source import EVALUATION, job_code
 from recap.settings import Row, Study, TableFile
 from recap.settings.params import label, load_named, load_profiles, papers, profile_tables, validate
-from recap.settings.recipes import CrossEntropyRun, EvaluationSpec, Execution, RunSpec, SelfCriticalRun
+from recap.settings.recipes import (
+    CrossEntropyRun,
+    EvaluationSpec,
+    Execution,
+    RunSpec,
+    SelfCriticalRun,
+)
 from recap.settings.specs import ComparedTable, JudgedClaims, PrintedTable
 from recap.settings.tables import RUN_COLUMNS, Check, Claim, ClaimsFile
 
@@ -23,7 +30,9 @@ CLAIMS_FILE = "claims.yaml"  # in the folder of a paper
 
 def corpus_spec(plan: RunPlan, dataset: str) -> dict[str, Any]:
     """Return a data set's settings without the vocabulary's, which are those of another job."""
-    return {key: value for key, value in plan.spec("datasets", dataset).items() if key != "vocabulary"}
+    return {
+        key: value for key, value in plan.spec("datasets", dataset).items() if key != "vocabulary"
+    }
 
 
 def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
@@ -35,17 +44,23 @@ def extractor_spec(plan: RunPlan, features: str) -> dict[str, Any]:
 def run_spec(plan: RunPlan, run: Run) -> RunSpec:
     """Return what decides one training stage of one seed."""
     recipe = plan.recipe(run.recipe)
-    common = {name: getattr(run, name) for name in ("dataset", "subset", "features", "model", "recipe", "seed")}
+    common = {
+        name: getattr(run, name)
+        for name in ("dataset", "subset", "features", "model", "recipe", "seed")
+    }
     common |= {"model_settings": plan.get("models", run.model), "processes": recipe.processes}
     if run.stage == "xe":
         return CrossEntropyRun(**common, stage="xe", stage_settings=recipe.xe)
     if recipe.scst is None:
-        raise ConfigError(f"recipe {run.recipe!r} has no stage scst; take stage xe, or another recipe")
+        raise ConfigError(
+            f"recipe {run.recipe!r} has no stage scst; take stage xe, or another recipe"
+        )
     return SelfCriticalRun(**common, stage="scst", stage_settings=recipe.scst)
 
 
 def execution(plan: RunPlan, recipe: str) -> Execution:
-    """Return how the jobs of a recipe's runs are computed: the profile's word counts before the recipe's."""
+    """Return how the jobs of a recipe's runs are computed: the profile's word counts before the
+    recipe's."""
     return plan.profile.execution.over(plan.recipe(recipe).execution)
 
 
@@ -61,7 +76,8 @@ def evaluation_spec(plan: RunPlan, recipe: str) -> EvaluationSpec:
 
 
 def released_code(scored: ScoredFile, released: Path) -> str:
-    """Return the digest of decoding with released weights, whose folder says their kind, and of a row's metrics."""
+    """Return the digest of decoding with released weights, whose folder says their kind, and of a
+    row's metrics."""
     settings = read_mapping(released / "config.yaml")["spec"]["model_settings"]
     return job_code(EVALUATION, settings["kind"], metrics=scored.metrics)
 
@@ -72,7 +88,10 @@ def table_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
 
 
 def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
-    """Return path of a scored run -> paths of its trainings, in their order; nothing where all columns are metrics."""
+    """Return path of a scored run -> paths of its trainings, in their order.
+
+    Nothing where all columns are metrics.
+    """
     if not RUN_COLUMNS.keys() & set(plan.tables[table_id].columns):
         return {}
     runs = plan.table_runs(table_id)
@@ -82,16 +101,26 @@ def trainings(plan: RunPlan, table_id: str) -> dict[str, list[str]]:
 def training_files(plan: RunPlan, table_id: str) -> list[str]:
     """Return the files, below the folder of all runs, that the columns of a table are read from."""
     stages = {path for paths in trainings(plan, table_id).values() for path in paths}
-    files = {RUN_COLUMNS[column].file for column in plan.tables[table_id].columns if column in RUN_COLUMNS}
+    files = {
+        RUN_COLUMNS[column].file
+        for column in plan.tables[table_id].columns
+        if column in RUN_COLUMNS
+    }
     return [f"{path}/{file}" for path in sorted(stages) for file in sorted(files)]
 
 
 def curve_runs(plan: RunPlan, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return trainings with the labels that a reader knows them by, in the order of the tables' rows."""
+    """Return trainings with the labels that a reader knows them by, in the order of the tables'
+    rows."""
     labels = plan.short_labels(runs)
     order, curves = list(dict.fromkeys(labels.values())), list[dict[str, Any]]()
     for run in sorted(runs, key=lambda run: order.index(labels[series_of(run.path)])):
-        own = {"label": labels[series_of(run.path)], "seed": run.seed, "stage": run.stage, "path": run.path}
+        own = {
+            "label": labels[series_of(run.path)],
+            "seed": run.seed,
+            "stage": run.stage,
+            "path": run.path,
+        }
         curves.append({**own, "after": plan.first_stage(run).path if run.stage == "scst" else None})
     return curves
 
@@ -104,13 +133,20 @@ def selection_spec(plan: RunPlan, table_id: str) -> dict[str, Any]:
     return {
         "selections": [selection.model_dump() for selection in table.selections],
         "labels": {row.id: row.label for row in rows},
-        "trainings": {row.id: {str(run.seed): plan.weights(run).path for run in row_runs(row, seeds)} for row in rows},
+        "trainings": {
+            row.id: {str(run.seed): plan.weights(run).path for run in row_runs(row, seeds)}
+            for row in rows
+        },
     }
 
 
 def selection_files(plan: RunPlan, table_id: str) -> list[str]:
     """Return the records of these trainings, below the folder of all runs."""
-    paths = {path for by_seed in selection_spec(plan, table_id)["trainings"].values() for path in by_seed.values()}
+    paths = {
+        path
+        for by_seed in selection_spec(plan, table_id)["trainings"].values()
+        for path in by_seed.values()
+    }
     return [f"{path}/training.json" for path in sorted(paths)]
 
 
@@ -123,19 +159,29 @@ def planned_studies(plan: RunPlan) -> dict[str, Study]:
             study.check_contact()
             for setup, system in product(study.setups, study.systems):
                 if not system.reference and system.id not in setup.rows:
-                    raise ConfigError(f"setup {setup.id!r} has no row for system {system.id!r}; name it in `rows`")
+                    raise ConfigError(
+                        f"setup {setup.id!r} has no row for system {system.id!r}; name it in `rows`"
+                    )
             datasets = sorted({run.dataset for run in study_runs(plan, study).values()})
             if len(datasets) != 1:
-                raise ConfigError(f"its rows are of the data sets {datasets}; raters see pictures of one")
+                raise ConfigError(
+                    f"its rows are of the data sets {datasets}; raters see pictures of one"
+                )
         if file_name(name) in studies:
-            raise ConfigError(f"study {name!r}: another study has files of the same names; rename one")
+            raise ConfigError(
+                f"study {name!r}: another study has files of the same names; rename one"
+            )
         studies[file_name(name)] = study
     return studies
 
 
 def study_runs(plan: RunPlan, study: Study) -> dict[tuple[str, str], Run]:
     """Return the run whose captions a study shows, its row's first seed, by setup and system."""
-    shown = {(setup.id, system): plan.row(row) for setup in study.setups for system, row in setup.rows.items()}
+    shown = {
+        (setup.id, system): plan.row(row)
+        for setup in study.setups
+        for system, row in setup.rows.items()
+    }
     return {key: row_runs(row, plan.seeds[table_id])[0] for key, (table_id, row) in shown.items()}
 
 
@@ -154,7 +200,9 @@ def read_claims(params: Path, paper: str) -> list[Claim]:
     """Return the claims of a paper."""
     path = params / paper / CLAIMS_FILE
     if not path.is_file():
-        raise UnknownName(f"there are no claims of {paper!r}; {nearest(paper, papers_with_claims(params))}")
+        raise UnknownName(
+            f"there are no claims of {paper!r}; {nearest(paper, papers_with_claims(params))}"
+        )
     file: ClaimsFile = validate(ClaimsFile, read_mapping(path), label(params, path))
     return file.claims
 
@@ -166,7 +214,10 @@ def tables_of(claims: Iterable[Claim]) -> list[str]:
 
 
 def planned_claims(plan: RunPlan) -> JudgedClaims | None:
-    """Return the claims of the papers whose tables a plan makes; None where it makes none of them."""
+    """Return the claims of the papers whose tables a plan makes.
+
+    None where it makes none of them.
+    """
     claims: list[Claim] = []
     for paper in papers_with_claims(plan.params):
         of_paper = read_claims(plan.params, paper)
@@ -201,15 +252,22 @@ def _check_names(check: Check, name: str, table: TableFile) -> None:
             raise ConfigError(f"table {name} has no {kind} {used!r}; {nearest(used, known)}")
 
 
-def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) -> tuple[JudgedClaims, Path]:
-    """Return the claims of a paper at a scale, by default its first with scores, and the folder of these scores."""
+def paper_claims(
+    params: Path, paper: str, *, scale: str | None, results: Path
+) -> tuple[JudgedClaims, Path]:
+    """Return the claims of a paper at a scale, by default its first with scores, and the folder of
+    these scores."""
     claims = read_claims(params, paper)
     check_claims(params, paper, claims)
     every = load_profiles(params / paper / "profile.yaml")
     at_scale = [each for each in every if scale in (None, each.scale)]
     if not at_scale:
-        raise ConfigError(f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in every])}")
-    profile = next((each for each in at_scale if (results / each.name / "scores").is_dir()), at_scale[0])
+        raise ConfigError(
+            f"{paper} has no scale {scale!r}; {nearest(str(scale), [str(p.scale) for p in every])}"
+        )
+    profile = next(
+        (each for each in at_scale if (results / each.name / "scores").is_dir()), at_scale[0]
+    )
     scores = results / profile.name / "scores"
     planned = profile_tables(params, profile)
     tables = [name for name in tables_of(claims) if name in planned]
@@ -221,10 +279,18 @@ def paper_claims(params: Path, paper: str, *, scale: str | None, results: Path) 
 
 def _judged(plan: RunPlan, claims: list[Claim]) -> JudgedClaims:
     names = [name for name in tables_of(claims) if name in plan.tables]
-    tables = {name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names}
+    tables = {
+        name: ComparedTable(table=plan.tables[name], seeds=plan.seeds[name]) for name in names
+    }
     printed = {}
-    for name in sorted({check.table for claim in claims for check in claim.checks if check.in_place}):
+    for name in sorted(
+        {check.table for claim in claims for check in claim.checks if check.in_place}
+    ):
         table = load_named(plan.params, "tables", name)
         rows = {row.id: row.printed for row in (*table.rows, *table.quoted)}
-        printed[name] = PrintedTable(stage=table.defaults.stage or Row.model_fields["stage"].default, rows=rows)
-    return JudgedClaims(scale=plan.profile.scale or "", claims=claims, tables=tables, printed=printed)
+        printed[name] = PrintedTable(
+            stage=table.defaults.stage or Row.model_fields["stage"].default, rows=rows
+        )
+    return JudgedClaims(
+        scale=plan.profile.scale or "", claims=claims, tables=tables, printed=printed
+    )

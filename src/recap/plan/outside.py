@@ -1,4 +1,5 @@
-"""The outside files that a plan still needs, all at once, and which of them the workflow gets by itself."""
+"""The outside files that a plan still needs, all at once, and which of them the workflow gets by
+itself."""
 
 from __future__ import annotations
 
@@ -23,16 +24,29 @@ How = Literal["fetch", "unpack", "hand", "hub"]
 class Requirement:
     """An outside file or folder that is missing and that something still to be made needs."""
 
-    path: str  #: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned
-    named_by: str  #: the parameter file that names it, or the list of outside files for an archive to be unpacked
-    entry: OutsideFile | None  #: what the list of outside files says of it or of its folder; None if it is not listed
-    how: How  #: by the workflow from the network or from an archive, by a person, or by a job from the hub's cache
-    archive: OutsideFile | None = None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
-    pictures: WebPictures | None = None  #: of a list of pictures of the open web: what is fetched, the TSV by its path
+    #: where it must be; for the hub ``hub:OWNER/NAME``, with ``@REVISION`` where one is pinned
+    path: str
+    #: the parameter file that names it, or the list of outside files for an archive to be unpacked
+    named_by: str
+    entry: (
+        OutsideFile | None
+    )  #: what the list of outside files says of it or of its folder; None if it is not listed
+    #: by the workflow from the network or from an archive, by a person, or by a job from the hub's
+    #: cache
+    how: How
+    archive: OutsideFile | None = (
+        None  #: for `unpack`, the archive; if that is missing, it is a requirement, too
+    )
+    pictures: WebPictures | None = (
+        None  #: of a list of pictures of the open web: what is fetched, the TSV by its path
+    )
 
 
 def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Requirement]:
-    """Return what a plan still needs, each once; a `model` that is trained here takes the place of the runs'."""
+    """Return what a plan still needs, each once.
+
+    A `model` that is trained here takes the place of the runs'.
+    """
     versions, inputs = list_of(paths.plan.params), paths.plan.profile.inputs
     listed = read_versions(versions) if versions.exists() else {}
     pictures = {
@@ -53,11 +67,15 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
             entry = listed.get(path.partition("@")[0].replace(HUB, "hub/", 1))
             from_hub[path] = Requirement(path, named_by, entry, "hub")
         elif not Path(path).exists():
-            name = (Path(path).relative_to(inputs) if Path(path).is_relative_to(inputs) else Path(path)).as_posix()
+            name = (
+                Path(path).relative_to(inputs) if Path(path).is_relative_to(inputs) else Path(path)
+            ).as_posix()
             entry = entry_of(name, listed)
             archive = listed[entry.archive] if entry and entry.archive else None
             has_address = entry is not None and bool(entry.urls) and entry.name == name
-            how: How = "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
+            how: How = (
+                "unpack" if archive else "fetch" if path in pictures or has_address else "hand"
+            )
             missing[path] = Requirement(path, named_by, entry, how, archive, pictures.get(path))
             if archive and not Path(place := paths.outside(archive.name)).exists():
                 how = "fetch" if archive.urls else "hand"
@@ -65,14 +83,24 @@ def requirements(paths: Paths, model: ModelConfig | None = None) -> list[Require
     return [*missing.values(), *from_hub.values()]
 
 
-def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None, str, Iterable[str]]]:
-    """Yield products of the plan, each with a parameter file and the outside files and names of the hub in it."""
+def _needs(
+    paths: Paths, model: ModelConfig | None
+) -> Iterator[tuple[str | None, str, Iterable[str]]]:
+    """Yield products of the plan, each with a parameter file and the outside files and names of the
+    hub in it."""
     plan = paths.plan
     for name in plan.datasets():
-        yield paths.of_dataset(name, "corpus.parquet"), f"datasets/{name}.yaml", paths.outside_files("datasets", name)
+        yield (
+            paths.of_dataset(name, "corpus.parquet"),
+            f"datasets/{name}.yaml",
+            paths.outside_files("datasets", name),
+        )
     for name in plan.datasets():
         hub = getattr(plan.get("datasets", name).vocabulary, "tokenizer", "")
-        needs = [*paths.outside_files("datasets", name, "vocabulary"), *([hub] if hub.startswith(HUB) else [])]
+        needs = [
+            *paths.outside_files("datasets", name, "vocabulary"),
+            *([hub] if hub.startswith(HUB) else []),
+        ]
         yield paths.of_dataset(name, "vocabulary.json"), f"datasets/{name}.yaml", needs
     for store in used_stores(plan):
         hub = plan.get("features", store.features).hub()
@@ -86,12 +114,23 @@ def _needs(paths: Paths, model: ModelConfig | None) -> Iterator[tuple[str | None
             yield paths.pretrained(run, model)[0], f"language_models/{name}.yaml", needs
         elif source:
             needs = [source] if source.startswith(HUB) else paths.pretrained(run, model)
-            yield None if model else paths.weights(plan.weights(run)), f"models/{run.model}.yaml", needs
+            yield (
+                None if model else paths.weights(plan.weights(run)),
+                f"models/{run.model}.yaml",
+                needs,
+            )
     for figure in plan.model_figures:
         needs = [paths.outside(name) for name in figure.settings.texts()]
-        yield from ((f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs) for file in figure.files)
+        yield from (
+            (f"{paths.reports}/figures/{file}", f"tables/{figure.table}.yaml", needs)
+            for file in figure.files
+        )
     for each in plan.scored_files():
-        yield paths.scores(each)[-1], f"tables/{each.table}.yaml", [paths.outside(file) for file in each.files]
+        yield (
+            paths.scores(each)[-1],
+            f"tables/{each.table}.yaml",
+            [paths.outside(file) for file in each.files],
+        )
 
 
 def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
@@ -103,15 +142,20 @@ def refuse_missing(needed: Sequence[Requirement], paths: Paths) -> None:
     for each in missing:
         log.error(f"recap: missing: {line(each)}")
     gettable = 0 if profile.fetch else sum(each.how != "hand" for each in missing)
-    fetch = f", or have {gettable} of {len(missing)} made with --config fetch=true inputs={profile.inputs}"
+    fetch = (
+        f", or have {gettable} of {len(missing)} made with --config fetch=true "
+        f"inputs={profile.inputs}"
+    )
     raise ConfigError(
-        f"{first.path}: no such file or folder; {first.named_by} names it: put it there, or say where your files are "
+        f"{first.path}: no such file or folder; {first.named_by} names it: put it there, or say "
+        "where your files are "
         f"with --config inputs=FOLDER (recap train: --inputs FOLDER){fetch if gettable else ''}"
     )
 
 
 def line(needed: Requirement) -> str:
-    """Return one line about a missing file: path, who names it, where it comes from, bytes, license."""
+    """Return one line about a missing file: path, who names it, where it comes from, bytes,
+    license."""
     entry = needed.entry
     if needed.how == "hub":
         source = "from the hub"

@@ -1,7 +1,9 @@
-"""Where the files of a profile are: those that the workflow makes, and the outside ones below its `inputs`.
+"""Where the files of a profile are: those that the workflow makes, and the outside ones below its
+`inputs`.
 
-Data sets over the same pictures share a feature store, in a folder with the name of their lowest such ``base:``. It
-holds the images that some run reads: what subsets draw, and all images for validation and test.
+Data sets over the same pictures share a feature store, in a folder with the name of their lowest
+such ``base:``. It holds the images that some run reads: what subsets draw, and all images for
+validation and test.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ SCORE_FILES = ("captions.test.json", "scores.test.parquet", "metrics.json")
 
 
 class Paths:
-    """The paths of a plan's files, as rules and commands name them; wildcards of a rule may stand for a run."""
+    """The paths of a plan's files, as rules and commands name them.
+
+    Wildcards of a rule may stand for a run.
+    """
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
@@ -39,8 +44,11 @@ class Paths:
         return str(Path(self.plan.profile.inputs) / name)
 
     def of_dataset(self, dataset: str | Run | ScoredFile, name: str) -> str:
-        """Return a file of a data set, or of that of a run: ``corpus.parquet``, ``vocabulary.json``, ``card.md``."""
-        return f"{self.results}/data/{dataset if isinstance(dataset, str) else dataset.dataset}/{name}"
+        """Return a file of a data set, or of that of a run: ``corpus.parquet``,
+        ``vocabulary.json``, ``card.md``."""
+        return (
+            f"{self.results}/data/{dataset if isinstance(dataset, str) else dataset.dataset}/{name}"
+        )
 
     def subset(self, run: Run) -> str:
         """Return the training captions that a run sees."""
@@ -52,29 +60,45 @@ class Paths:
         return [self.outside(name) for name in sources] or [self.of_dataset(dataset, PICTURES)]
 
     def outside_files(self, section: str, name: str, part: str = "") -> list[str]:
-        """Return the outside files that ``params/<section>/<name>.yaml``, or a part of it, names."""
+        """Return the outside files that ``params/<section>/<name>.yaml``, or a part of it,
+        names."""
         settings = self.plan.get(section, name)
-        return [self.outside(file) for file in (getattr(settings, part) if part else settings).outside_files()]
+        return [
+            self.outside(file)
+            for file in (getattr(settings, part) if part else settings).outside_files()
+        ]
 
     def store(self, dataset: str, features: str, ending: str = "h5") -> str:
-        """Return a feature store, or its images, note of its extractor or trained backbone, in a data set's folder."""
+        """Return a feature store, or its images, note of its extractor or trained backbone, in a
+        data set's folder."""
         return f"{self.results}/features/{dataset}/{features}.{ending}"
 
-    def stores(self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5") -> list[str]:
-        """Return the stores of a run's data set with some features, or files beside them; None stands for no store."""
-        return [self.store(store_folder(self.plan, run.dataset, name), name, ending) for name in names if name]
+    def stores(
+        self, run: Run | ScoredFile, names: Iterable[str | None], ending: str = "h5"
+    ) -> list[str]:
+        """Return the stores of a run's data set with some features, or files beside them.
+
+        None stands for no store.
+        """
+        return [
+            self.store(store_folder(self.plan, run.dataset, name), name, ending)
+            for name in names
+            if name
+        ]
 
     def features(self, run: Run | ScoredFile, ending: str = "h5") -> list[str]:
         """Return the stores of a run, one for each of its features, or files beside them."""
         return self.stores(run, self.plan.feature_names(run.features), ending)
 
     def trained_backbone(self, run: Run) -> list[str]:
-        """Return the weights of an extractor, if they must be trained first, on boxes or captions."""
+        """Return the weights of an extractor, if they must be trained first, on boxes or
+        captions."""
         trained = self.plan.get("features", run.features).trained_on()
         return self.stores(run, [run.features], "backbone.safetensors") if trained else []
 
     def pretrained(self, run: Run, model: ModelConfig | None = None) -> list[str]:
-        """Return the file of weights that a run's model, or another `model`, begins with, if any."""
+        """Return the file of weights that a run's model, or another `model`, begins with, if
+        any."""
         source = (model or self.plan.get("models", run.model)).pretrained_weights()
         if source is None or source.startswith(HUB):
             return []
@@ -100,7 +124,8 @@ class Paths:
         return all(Path(file).is_file() for file in self.scores(scored))
 
     def training_inputs(self, run: Run, model: ModelConfig | None = None) -> dict[str, Any]:
-        """Return the files that a training stage reads, as the inputs of its rule: one or a list by name."""
+        """Return the files that a training stage reads, as the inputs of its rule: one or a list by
+        name."""
         files: dict[str, Any] = {
             "corpus": self.of_dataset(run, "corpus.parquet"),
             "vocabulary": self.of_dataset(run, "vocabulary.json"),
@@ -117,16 +142,23 @@ def data_files(paths: Paths) -> list[str]:
     """Return corpora, packed pictures, cards, vocabularies and subsets of all runs."""
     runs = paths.plan.scored()
     files = {paths.of_dataset(run, name) for run in runs for name in ("vocabulary.json", "card.md")}
-    files |= {*map(paths.subset, runs), *(paths.of_dataset(run, "corpus.parquet") for run in paths.plan.shown())}
+    files |= {
+        *map(paths.subset, runs),
+        *(paths.of_dataset(run, "corpus.parquet") for run in paths.plan.shown()),
+    }
     pictures = {file for dataset in paths.plan.datasets() for file in paths.images(dataset)}
     return sorted(files | {file for file in pictures if file.startswith(f"{paths.results}/")})
 
 
 def feature_files(paths: Paths) -> list[str]:
-    """Return the stores of all runs, those that they are made from, their notes, and weights that are trained first."""
+    """Return the stores of all runs, those that they are made from, their notes, and weights that
+    are trained first."""
     files: set[str] = set()
     for run in used_stores(paths.plan):
-        files |= {paths.store(run.dataset, run.features, ending) for ending in ("h5", "images.txt", EXTRACTOR)}
+        files |= {
+            paths.store(run.dataset, run.features, ending)
+            for ending in ("h5", "images.txt", EXTRACTOR)
+        }
         files |= set(paths.trained_backbone(run))
     pretrained = {file for run in paths.plan.scored() for file in paths.pretrained(run)}
     models = {file for file in pretrained if file.startswith(f"{paths.results}/")}
@@ -134,13 +166,18 @@ def feature_files(paths: Paths) -> list[str]:
 
 
 def used_features(plan: RunPlan) -> list[str]:
-    """Return the features of all rows, and those whose boxes or cells others of them are made from."""
+    """Return the features of all rows, and those whose boxes or cells others of them are made
+    from."""
     return sorted({run.features for run in used_stores(plan)})
 
 
 def used_stores(plan: RunPlan) -> list[Run]:
     """Return a run for each store in use, with the data set whose name its folder has."""
-    todo = [replace(run, features=name) for run in plan.shown() for name in plan.feature_names(run.features)]
+    todo = [
+        replace(run, features=name)
+        for run in plan.shown()
+        for name in plan.feature_names(run.features)
+    ]
     stores: dict[tuple[str, str], Run] = {}
     for run in todo:
         folder = store_folder(plan, run.dataset, run.features)
@@ -151,15 +188,22 @@ def used_stores(plan: RunPlan) -> list[Run]:
 
 
 def store_folder(plan: RunPlan, dataset: str, features: str) -> str:
-    """Return the data set whose name the stores of a data set have; features that learn from captions are its own."""
-    learned = any(plan.get("features", name).trained_on() == "captions" for name in sources(plan, features))
+    """Return the data set whose name the stores of a data set have.
+
+    Features that learn from captions are its own.
+    """
+    learned = any(
+        plan.get("features", name).trained_on() == "captions" for name in sources(plan, features)
+    )
     return dataset if learned else plan.same_pictures(dataset)
 
 
 def readers(plan: RunPlan, dataset: str, features: str) -> list[str]:
     """Return the data sets of a plan whose stores lie in the folder of a data set's."""
     folder = store_folder(plan, dataset, features)
-    return [name for name in plan.datasets() if store_folder(plan, name, features) == folder] or [folder]
+    return [name for name in plan.datasets() if store_folder(plan, name, features) == folder] or [
+        folder
+    ]
 
 
 def sources(plan: RunPlan, features: str) -> set[str]:
@@ -178,7 +222,9 @@ def made_from(plan: RunPlan, features: str) -> list[str]:
 def reading_runs(plan: RunPlan, store: Run) -> list[Run]:
     """Return the trainings that read a feature store, or one that is made from it."""
     sharing, trained = readers(plan, store.dataset, store.features), plan.trained()
-    features = {name for name in {run.features for run in trained} if store.features in sources(plan, name)}
+    features = {
+        name for name in {run.features for run in trained} if store.features in sources(plan, name)
+    }
     return [run for run in trained if run.dataset in sharing and run.features in features]
 
 
@@ -188,12 +234,15 @@ def used_subsets(paths: Paths, store: Run) -> list[str]:
     subsets: dict[tuple[str, str, int | None], str] = {}
     for run in reading_runs(paths.plan, store):
         whole = paths.plan.get("subsets", run.subset).fraction == 1
-        subsets.setdefault((run.dataset, run.subset, None if whole else run.seed), paths.subset(run))
+        subsets.setdefault(
+            (run.dataset, run.subset, None if whole else run.seed), paths.subset(run)
+        )
     return sorted(subsets.values())
 
 
 def sent_parts(paths: Paths, store: Run) -> list[str]:
-    """Return the parts of COCO whose pictures all need features, because a server is sent captions of them."""
+    """Return the parts of COCO whose pictures all need features, because a server is sent captions
+    of them."""
     plan = paths.plan
     sharing = readers(plan, store.dataset, store.features)
     runs = [each.run for each in plan.submissions() if each.run.dataset in sharing]
@@ -201,27 +250,42 @@ def sent_parts(paths: Paths, store: Run) -> list[str]:
 
 
 def corpora_of(paths: Paths, store: Run, subsets: list[str]) -> list[str]:
-    """Return the corpora that a list of images is made from: of the data sets that read the store, and of subsets."""
+    """Return the corpora that a list of images is made from: of the data sets that read the store,
+    and of subsets."""
     reading = readers(paths.plan, store.dataset, store.features)
     drawn_from = {str(Path(file).parents[2] / "corpus.parquet") for file in subsets}
     return sorted({paths.of_dataset(name, "corpus.parquet") for name in reading} | drawn_from)
 
 
 def not_fewer(wanted: list[str], recorded: list[str]) -> list[str]:
-    """Return the subsets that a list of images was made from if it serves these, too, so that it stays; else these."""
-    before = sorted({file for file in recorded if Path(file).parent.parent.name == SUBSETS and Path(file).exists()})
+    """Return the subsets that a list of images was made from if it serves these, too, so that it
+    stays; else these."""
+    before = sorted(
+        {
+            file
+            for file in recorded
+            if Path(file).parent.parent.name == SUBSETS and Path(file).exists()
+        }
+    )
     return before if set(wanted) <= set(before) else wanted
 
 
 def web_draws(paths: Paths, survivors: str) -> dict[str, Any]:
-    """Return by data set what runs draw from a list of fetched web pictures; nothing where all are fetched."""
+    """Return by data set what runs draw from a list of fetched web pictures.
+
+    Nothing where all are fetched.
+    """
     draws_of: dict[str, Any] = {}
     for name in paths.plan.datasets():
         settings = paths.plan.get("datasets", name)
         if not isinstance(settings, ConceptualDataset) or settings.survival is None:
             continue
-        if paths.outside(next(iter(settings.web_pictures()))) == survivors:  # the first list is of training pictures
-            runs = sorted({(run.subset, run.seed) for run in paths.plan.trained() if run.dataset == name})
+        if (
+            paths.outside(next(iter(settings.web_pictures()))) == survivors
+        ):  # the first list is of training pictures
+            runs = sorted(
+                {(run.subset, run.seed) for run in paths.plan.trained() if run.dataset == name}
+            )
             draws = [paths.plan.spec("subsets", subset) | {"seed": seed} for subset, seed in runs]
             own = settings.model_dump(include={"seed", "survival"})
             draws_of[name] = {"held_out": settings.val_pairs, "draws": draws, **own}

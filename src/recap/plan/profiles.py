@@ -1,4 +1,5 @@
-"""Plans of profiles: as Snakemake reads them, by the name of a paper, and of one row that is trained alone."""
+"""Plans of profiles: as Snakemake reads them, by the name of a paper, and of one row that is
+trained alone."""
 
 from __future__ import annotations
 
@@ -20,34 +21,48 @@ from recap.settings.recipes import EvaluationSpec, Execution, ExecutionFile, Run
 
 PARAMS, ROW = "params_dir", "row"  # keys beside those of the profile
 PAPER = "paper"  # the scale of papers at which nothing is replaced
-SINGLE = "single"  # name of the profile of a row that is trained alone, and of its folder below work/
+SINGLE = (
+    "single"  # name of the profile of a row that is trained alone, and of its folder below work/
+)
 UNUSABLE = re.compile(r"^[-.]|[/@{}\x00-\x1f]")  # in the names of parameter files
 
 
 def load_plan(config: Mapping[str, Any], files: Sequence[str | Path] = ()) -> RunPlan:
-    """Return the plan of a profile that Snakemake read from `files`, refused if it cannot be made here."""
+    """Return the plan of a profile that Snakemake read from `files`, refused if it cannot be made
+    here."""
     for file in files:
         refuse_other_scale(config, read_mapping(Path(file)), str(file))
     plan = unchecked_plan(config)
     for section, name in sorted(plan.names()):
         if UNUSABLE.search(name):
-            raise ConfigError(f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; rename it")
+            raise ConfigError(
+                f"{section}/{name}.yaml: a name cannot begin with - or ., nor hold / @ {{ }}; "
+                "rename it"
+            )
     if set("{}") & set(inputs := plan.profile.inputs):
-        raise ConfigError(f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them")
+        raise ConfigError(
+            f"inputs={inputs}: Snakemake takes braces for wildcards; use a folder without them"
+        )
     gpus, number = uses_gpus(plan.profile.execution), len(devices())
     for name in sorted({run.recipe for run in plan.scored()}):
         recipe = plan.recipe(name)
         if recipe.evaluation.split != "test":
-            raise ConfigError(f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test")
+            raise ConfigError(
+                f"recipe {name!r}: evaluation.split is 'val', but tables have test scores; say test"
+            )
         here = recipe.processes // nodes(plan, name)
         # No GPU here: the jobs are those of a cluster, whose nodes have them.
         if gpus and number and here > number:
-            raise ConfigError(f"recipe {name!r}: {here} processes want a GPU each of {number}; set `processes` lower")
+            raise ConfigError(
+                f"recipe {name!r}: {here} processes want a GPU each of {number}; set `processes` "
+                "lower"
+            )
     return plan
 
 
 def unchecked_plan(config: Mapping[str, Any]) -> RunPlan:
-    """Return the plan of a profile's keys, with `params_dir` and of `row` alone if these are there, too."""
+    """Return the plan of a profile's keys, with `params_dir` and of `row` alone if these are there,
+    too."""
     values = {key: value for key, value in config.items() if key not in (PARAMS, ROW)}
     profile = load_profile(values, f"profile {values.get('name', '(without a name)')}")
     return RunPlan(profile, Path(config.get(PARAMS, "params")), row=config.get(ROW))
@@ -58,9 +73,15 @@ def uses_gpus(execution: Execution) -> bool:
     return execution.device == "cuda" or (execution.device == "auto" and bool(devices()))
 
 
-def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str | None = None) -> RunPlan:
-    """Return the plan of a paper or another profile by name or file, by default at `paper` or its first scale."""
-    shipped = {path.parent.name if path.name == "profile.yaml" else path.stem: path for path in profiles(params)}
+def named_plan(
+    params: Path, name: str, *, scale: str | None = None, inputs: str | None = None
+) -> RunPlan:
+    """Return the plan of a paper or another profile by name or file, by default at `paper` or its
+    first scale."""
+    shipped = {
+        path.parent.name if path.name == "profile.yaml" else path.stem: path
+        for path in profiles(params)
+    }
     file = Path(name) if name.endswith((".yaml", ".yml", ".json")) else shipped.get(name)
     if file is None or not file.is_file():
         raise UnknownName(f"{name}: no such profile; {nearest(name, shipped)}")
@@ -69,7 +90,9 @@ def named_plan(params: Path, name: str, *, scale: str | None = None, inputs: str
     if scale is None and scales:
         scale = PAPER if PAPER in scales else scales[0]
     changes = {"scale": scale, "inputs": inputs}
-    return unchecked_plan({**config, **{key: value for key, value in changes.items() if value}, PARAMS: str(params)})
+    return unchecked_plan(
+        {**config, **{key: value for key, value in changes.items() if value}, PARAMS: str(params)}
+    )
 
 
 def row_config(
@@ -81,23 +104,32 @@ def row_config(
     seed: int | None = None,
     inputs: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the config that plans one row (``TABLE/ROW``) by a profile, with other scale, seed and inputs."""
+    """Return the config that plans one row (``TABLE/ROW``) by a profile, with other scale, seed and
+    inputs."""
     table, slash, _ = row.rpartition("/")
     if not slash:
-        raise ConfigError(f"--row {row}: name table and row: TABLE/ROW (`recap params list tables` lists the tables)")
+        raise ConfigError(
+            f"--row {row}: name table and row: TABLE/ROW (`recap params list tables` lists the "
+            "tables)"
+        )
     name = re.sub("[^a-z0-9_]", "_", f"{SINGLE}_{scale}") if scale else SINGLE
     config = {"name": name, "scale": scale} if profile is None else read_mapping(profile)
     if scale is not None and "scales" not in config and config.get("scale") != scale:
         own = f"at scale {config['scale']}" if config.get("scale") else "without a scale"
         raise ConfigError(f"--scale {scale}: {profile} is {own}; leave --scale or --profile out")
-    changes = {"scale": scale, "seeds": seed if seed is None else [seed], "inputs": inputs and str(inputs)}
+    changes = {
+        "scale": scale,
+        "seeds": seed if seed is None else [seed],
+        "inputs": inputs and str(inputs),
+    }
     config |= {key: value for key, value in changes.items() if value is not None}
     return config | {"tables": [table], "figures": [], "studies": [], PARAMS: str(params), ROW: row}
 
 
 @dataclass(frozen=True)
 class SingleRun:
-    """A training stage of a row, which may have other settings than the row, and how its captions are decoded."""
+    """A training stage of a row, which may have other settings than the row, and how its captions
+    are decoded."""
 
     plan: RunPlan
     run: Run
@@ -108,14 +140,24 @@ class SingleRun:
     @property
     def folder(self) -> Path:
         """Where its state and its results are: never among those of a profile."""
-        return Path("work") / SINGLE / "runs" / str(self.plan.row_id) / f"seed-{self.run.seed}" / self.run.stage
+        return (
+            Path("work")
+            / SINGLE
+            / "runs"
+            / str(self.plan.row_id)
+            / f"seed-{self.run.seed}"
+            / self.run.stage
+        )
 
 
 def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[str]) -> SingleRun:
-    """Return one stage of the row of `row_config`, with changes (``xe.epochs=1``) of xe, scst, model and others."""
+    """Return one stage of the row of `row_config`, with changes (``xe.epochs=1``) of xe, scst,
+    model and others."""
     plan = load_plan(config)
     first = row_runs(plan.row(config[ROW])[1], config["seeds"])[0].parts()[0]
-    run = plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")
+    run = (
+        plan.first_stage(first) if (stage or first.stage) == "xe" else replace(first, stage="scst")
+    )
     spec = run_spec(plan, run).model_dump(mode="json")
     parts: dict[str, dict[str, Any]] = {
         run.stage: spec["stage_settings"],
@@ -137,14 +179,19 @@ def single_run(config: dict[str, Any], *, stage: str | None, changes: Sequence[s
 
 
 def _parsed(change: str, parts: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return what ``xe.schedule.learning_rate=1e-4`` changes: ``xe``, and the mapping laid over it."""
+    """Return what ``xe.schedule.learning_rate=1e-4`` changes: ``xe``, and the mapping laid over
+    it."""
     key, equals, text = change.partition("=")
     part, *names = key.split(".")
     if not (equals and names and all(names)):
         raise ConfigError(f"--set {change}: write KEY=VALUE with KEY as xe.epochs or model.d_model")
     if part in ("xe", "scst") and part not in parts:
-        raise ConfigError(f"--set {change}: this run is of stage {parts[0]}; add --stage {part} to train that one")
+        raise ConfigError(
+            f"--set {change}: this run is of stage {parts[0]}; add --stage {part} to train that one"
+        )
     if part not in parts:
-        raise UnknownName(f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}")
+        raise UnknownName(
+            f"--set {change}: there is nothing called {part!r} in this run; {nearest(part, parts)}"
+        )
     value = parse(text, f"--set {key}")
     return part, reduce(lambda below, name: {name: below}, reversed(names), value)

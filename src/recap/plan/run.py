@@ -1,6 +1,7 @@
 """Runs and what else is scored, each with its folder, and the labels that tables give them.
 
-A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``; its series has all but the seed.
+A run's folder is ``<dataset>/<subset>/<features>/<model>@<recipe>/seed-<n>/<stage>``; its series
+has all but the seed.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the workflow's messages need labels alone
     from recap.settings import Row, Table
 
-RELEASED_FILES = ("config.yaml", "model.safetensors", "vocabulary.json")  # as `recap import-checkpoint` writes them
+RELEASED_FILES = (
+    "config.yaml",
+    "model.safetensors",
+    "vocabulary.json",
+)  # as `recap import-checkpoint` writes them
 VAL, TEST = "val2014", "test2014"  # the parts of COCO that its caption server scores
 _NAMES = ("dataset", "subset", "features", "model", "recipe")
 
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """One training stage of one seed, or, with `members`, the models of several seeds decoding together."""
+    """One training stage of one seed, or, with `members`, the models of several seeds decoding
+    together."""
 
     dataset: str
     subset: str
@@ -34,7 +40,9 @@ class Run:
     @property
     def path(self) -> str:
         """The folder of this run below ``runs/`` and ``scores/``."""
-        seeds = f"ensemble-{'+'.join(map(str, self.members))}" if self.members else f"seed-{self.seed}"
+        seeds = (
+            f"ensemble-{'+'.join(map(str, self.members))}" if self.members else f"seed-{self.seed}"
+        )
         return f"{row_setting(vars(self))}/{seeds}/{self.stage}"
 
     def parts(self) -> list[Run]:
@@ -43,19 +51,28 @@ class Run:
 
 
 def row_runs(row: Row, seeds: list[int]) -> list[Run]:
-    """Return the scored runs of a table row: one per seed, or the one of an ensemble of all seeds."""
+    """Return the scored runs of a table row: one per seed, or the one of an ensemble of all
+    seeds."""
     first = Run(row.dataset, row.subset, row.features, row.model, row.recipe, seeds[0], row.stage)
-    return [replace(first, members=tuple(seeds))] if row.ensemble else [replace(first, seed=seed) for seed in seeds]
+    return (
+        [replace(first, members=tuple(seeds))]
+        if row.ensemble
+        else [replace(first, seed=seed) for seed in seeds]
+    )
 
 
 def run_named(names: Mapping[str, str], **changes: Any) -> Run:
-    """Return the run that names stand for: the wildcards of a rule, of which `seed` and `stage` may be missing."""
+    """Return the run that names stand for: the wildcards of a rule, of which `seed` and `stage` may
+    be missing."""
     parts: dict[str, Any] = {key: names[key] for key in _NAMES}
-    return Run(**{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes})
+    return Run(
+        **{**parts, "seed": int(names.get("seed", 0)), "stage": names.get("stage", ""), **changes}
+    )
 
 
 def file_name(table_id: str) -> str:
-    """Return the name of a table's or figure's files without suffix: ``mine_t3`` for ``mine/t3``."""
+    """Return the name of a table's or figure's files without suffix: ``mine_t3`` for
+    ``mine/t3``."""
     return table_id.replace("/", "_")
 
 
@@ -65,7 +82,9 @@ class ScoredFile:
 
     table: str  #: id of the table
     dataset: str  #: whose test images it describes: that of the table's baseline
-    captions: str | None  #: the file, below the profile's inputs; None: the captions are made by released weights
+    captions: (
+        str | None
+    )  #: the file, below the profile's inputs; None: the captions are made by released weights
     released: str | None  #: their folder, below the profile's inputs
     features: str  #: those of the baseline, which released weights read
     recipe: str  #: that of the baseline, by which released weights decode
@@ -75,7 +94,11 @@ class ScoredFile:
     @property
     def files(self) -> list[str]:
         """What is read, below the profile's inputs."""
-        return [self.captions] if self.captions else [f"{self.released}/{name}" for name in RELEASED_FILES]
+        return (
+            [self.captions]
+            if self.captions
+            else [f"{self.released}/{name}" for name in RELEASED_FILES]
+        )
 
 
 def baseline(table: Table) -> Row:
@@ -98,7 +121,10 @@ class Submission:
 
     def files(self) -> list[str]:
         """Return the names of its files: the zip that the server takes, and the two in it."""
-        return [f"{self.algorithm}.zip", *(results_name(part, self.algorithm) for part in (VAL, TEST))]
+        return [
+            f"{self.algorithm}.zip",
+            *(results_name(part, self.algorithm) for part in (VAL, TEST)),
+        ]
 
     def shown(self, part: str) -> Run:
         """Return the run with the data set and features of a part of COCO."""
@@ -123,12 +149,16 @@ def series_of(folder: str | Path) -> str:
 
 
 def row_setting(row: Mapping[str, Any]) -> str:
-    """Return the setting of a table's row or of a run: the folder shared by all its seeds and stages."""
+    """Return the setting of a table's row or of a run: the folder shared by all its seeds and
+    stages."""
     return "{dataset}/{subset}/{features}/{model}@{recipe}".format(**row)
 
 
 def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Return what a job of the workflow is for: ``Small seed 2``, or the values of its wildcards; "" if it has none."""
+    """Return what a job of the workflow is for: ``Small seed 2``, or the values of its wildcards.
+
+    "" if it has none.
+    """
     seed = wildcards.get("seed", "")
     seeds = f"seed{'s' if ',' in seed else ''} {seed}" if seed else ""
     if "model" not in wildcards:
@@ -141,10 +171,14 @@ def job_label(rule: str, wildcards: Mapping[str, str], labels: Mapping[str, str]
     return " ".join(filter(None, [run, together, stage]))
 
 
-def row_labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
-    """Return the label of each series of the tables' rows (by file name), and of further `trained` series."""
-    # That of the first row that is scored for it, else (a first stage) that has its data and model, else its model.
-    # Tables in the order of their file names, for results do not record the profile's.
+def row_labels(
+    tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the label of each series of the tables' rows (by file name), and of further `trained`
+    series."""
+    # That of the first row that is scored for it, else (a first stage) that has its data and model,
+    # else its model. Tables in the order of their file names, for results do not record the
+    # profile's.
     by_series: dict[str, str] = {}
     by_model: dict[str, str] = {}  # a setting without its recipe -> label
     for row in (row for name in sorted(tables) for row in tables[name]):
@@ -157,13 +191,17 @@ def row_labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Itera
 
 
 def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
-    """Return unique labels of series: equal ones get one part of their settings, in words, or all that differ."""
+    """Return unique labels of series: equal ones get one part of their settings, in words, or all
+    that differ."""
     places, unique = {series: series.rpartition("/")[::2] for series in labels}, dict[str, str]()
     for series, (own, _) in places.items():
-        # Both stages of a setting have one label, so it is told apart from those with which it shares a stage.
+        # Both stages of a setting have one label, so it is told apart from those with which it
+        # shares a stage.
         stages = {stage for setting, stage in places.values() if setting == own}
         same = [place for each, place in places.items() if labels[each] == labels[series]]
-        alike = [setting_names(each) for each in {setting for setting, stage in same if stage in stages}]
+        alike = [
+            setting_names(each) for each in {setting for setting, stage in same if stage in stages}
+        ]
         differing = [key for key in _NAMES if len({names[key] for names in alike}) > 1]
         enough = [key for key in differing if len({names[key] for names in alike}) == len(alike)]
         parts = [setting_names(own)[key] for key in enough[:1] or differing]
@@ -172,6 +210,9 @@ def unique_labels(labels: Mapping[str, str], words: Mapping[str, str]) -> dict[s
     return unique
 
 
-def labels(tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()) -> dict[str, str]:
-    """Return a unique label for each series of the tables' rows (by file name), and of further `trained` series."""
+def labels(
+    tables: Mapping[str, Iterable[Mapping[str, Any]]], trained: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return a unique label for each series of the tables' rows (by file name), and of further
+    `trained` series."""
     return unique_labels(row_labels(tables, trained), {})

@@ -1,4 +1,7 @@
-"""The runs that the rows of all requested tables need, planned before the first job; equal rows are trained once."""
+"""The runs that the rows of all requested tables need, planned before the first job.
+
+Equal rows are trained once.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,25 @@ from recap.plan.run import (
     unique_labels,
 )
 from recap.plan.scale_text import Pair, Scaled, sentence, short_sentence
-from recap.plan.scaling import NamedScale, PlannedRow, Scaler, Variant, check_row, check_test_pictures
+from recap.plan.scaling import (
+    NamedScale,
+    PlannedRow,
+    Scaler,
+    Variant,
+    check_row,
+    check_test_pictures,
+)
 from recap.settings import FigureFile, Profile, Recipe, Row, RowFile, Table, TableFile, Titles
 from recap.settings.datasets import PicturesAlone
-from recap.settings.params import base_files, flat, load_named, profile_tables, read_mapping, tables_named, validate
+from recap.settings.params import (
+    base_files,
+    flat,
+    load_named,
+    profile_tables,
+    read_mapping,
+    tables_named,
+    validate,
+)
 from recap.settings.tables import Selection, selections_over
 
 
@@ -43,14 +61,23 @@ def asked_for_by(who: str) -> Iterator[None]:
 
 
 class RunPlan:
-    """Everything a profile needs, loaded and checked before the first job; of one row alone where `row` names it."""
+    """Everything a profile needs, loaded and checked before the first job.
+
+    Of one row alone where `row` names it.
+    """
 
     def __init__(self, profile: Profile, params: Path, row: str | None = None) -> None:
         self.profile, self.params, self.row_id = profile, params, row
         self.folder = ""  # that results are below, with its slash; "": the working folder
-        self._settings: dict[tuple[str, str], Any] = {}  # section and part of a path -> config object
-        self._variants: dict[tuple[str, str], Variant] = {}  # the same of models and recipes of rows
-        self._of_variants: dict[str, Any] = {}  # rows that name the same variant share its config object
+        self._settings: dict[
+            tuple[str, str], Any
+        ] = {}  # section and part of a path -> config object
+        self._variants: dict[
+            tuple[str, str], Variant
+        ] = {}  # the same of models and recipes of rows
+        self._of_variants: dict[
+            str, Any
+        ] = {}  # rows that name the same variant share its config object
         self._features: dict[str, tuple[str, ...]] = {}
         self._lowest_equal: dict[tuple[str, ...], str] = {}
         self._same_pictures: dict[str, str] = {}
@@ -58,31 +85,43 @@ class RunPlan:
         who = f"profile {profile.name!r}"
         self.scale = NamedScale()
         if profile.scale:
-            settings, layers = self._load("scales", profile.scale, who), base_files(params, "scales", profile.scale)
+            settings, layers = (
+                self._load("scales", profile.scale, who),
+                base_files(params, "scales", profile.scale),
+            )
             files = {key: file for file, values in layers for key in flat(values)}
             self.scale = NamedScale(profile.scale, settings, files)
         titles = params / "titles.yaml"  # optional
-        self._titles: Titles = validate(Titles, read_mapping(titles) if titles.exists() else {}, str(titles))
+        self._titles: Titles = validate(
+            Titles, read_mapping(titles) if titles.exists() else {}, str(titles)
+        )
         # by id (``mine/t3``), at the profile's scale, their rows with parts of paths
         self.tables: dict[str, Table] = {}
         self.seeds: dict[str, list[int]] = {}  # of the rows of each table
-        self.source_of_seeds: dict[str, str | None] = {}  # the profile or a key of the scale; None: the table
+        self.source_of_seeds: dict[
+            str, str | None
+        ] = {}  # the profile or a key of the scale; None: the table
         # table and row whose captions a server scores -> data set and features of its pictures
         self.test_pictures: dict[tuple[str, str], tuple[str, str]] = {}
         figures: dict[str, FigureFile] = {}
         for name in profile.figures:
             figure: FigureFile = self._load("figures", name, who)
             # A table with parts means all of them.
-            figures[name] = figure.model_copy(update={"tables": tables_named(params, figure.tables)})
+            figures[name] = figure.model_copy(
+                update={"tables": tables_named(params, figure.tables)}
+            )
         for table_id in profile_tables(params, profile):
             self._add(table_id, self._load("tables", table_id, who))
         self.figures = {name: planned_figure(self, name, file) for name, file in figures.items()}
         self.model_figures = model_figures(self)
-        self._trained = sorted({stage for run in self.scored() for part in run.parts() for stage in self.stages(part)})
+        self._trained = sorted(
+            {stage for run in self.scored() for part in run.parts() for stage in self.stages(part)}
+        )
         self._shown = sorted({*self.scored(), *(each.test for each in self.submissions())})
 
     def get(self, section: str, name: str) -> Any:
-        """Return the config object of a part of a path, or of a file of ``params/`` by its name, loaded once."""
+        """Return the config object of a part of a path, or of a file of ``params/`` by its name,
+        loaded once."""
         if (section, name) not in self._settings:
             self._settings[section, name] = load_named(self.params, section, name)
         return self._settings[section, name]
@@ -116,9 +155,14 @@ class RunPlan:
         return self._of_variants[key]
 
     def same_pictures(self, dataset: str) -> str:
-        """Return the name of the lowest base of a data set that has the same pictures; looked up once."""
+        """Return the name of the lowest base of a data set that has the same pictures.
+
+        Looked up once.
+        """
         if dataset not in self._same_pictures:
-            bases = [Path(source).stem for source, _ in base_files(self.params, "datasets", dataset)]
+            bases = [
+                Path(source).stem for source, _ in base_files(self.params, "datasets", dataset)
+            ]
             pictures = self.get("datasets", dataset).pictures()
             equal = (name for name in bases if self.get("datasets", name).pictures() == pictures)
             self._same_pictures[dataset] = next(equal)
@@ -126,14 +170,23 @@ class RunPlan:
 
     def _add(self, table_id: str, file: TableFile) -> None:
         """Plan one table."""
-        as_is, scaler = (Scaler(self.params, table_id, file, scale) for scale in (NamedScale(), self.scale))
+        as_is, scaler = (
+            Scaler(self.params, table_id, file, scale) for scale in (NamedScale(), self.scale)
+        )
         run, quoted, not_run = scaler.rows()
         outside, also_quoted = scaler.outside_rows()
         with asked_for_by(f"table {table_id!r}"):
             if file.printed_on is not None:
                 self.get("datasets", file.printed_on)
-            server, test = file.server, file.server and scaler.replaced("datasets", file.server.test)
-            if server and test != server.test and not isinstance(self.get("datasets", str(test)), PicturesAlone):
+            server, test = (
+                file.server,
+                file.server and scaler.replaced("datasets", file.server.test),
+            )
+            if (
+                server
+                and test != server.test
+                and not isinstance(self.get("datasets", str(test)), PicturesAlone)
+            ):
                 server = None  # the scale has other data than the server's
         rows, pairs = [], []
         for row in run:
@@ -141,7 +194,9 @@ class RunPlan:
             with asked_for_by(f"row {row.id!r} of table {table_id!r}"):
                 self._load_row(planned)
                 pairs.append(Pair(self._compared(as_file), self._compared(planned)))
-                as_printed = planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
+                as_printed = (
+                    planned.dataset == file.printed_on and pairs[-1].before == pairs[-1].after
+                )
                 rows.append(self._row(row, planned, as_printed))
                 if server and row.id not in server.not_sent:
                     dataset, features = scaler.test_pictures(row, server)
@@ -154,12 +209,20 @@ class RunPlan:
             server = server.model_copy(update={"not_sent": not_sent})
         self.seeds[table_id], self.source_of_seeds[table_id] = scaler.seeds()
         if self.profile.seeds:
-            self.seeds[table_id], self.source_of_seeds[table_id] = self.profile.seeds, f"profile {self.profile.name!r}"
+            self.seeds[table_id], self.source_of_seeds[table_id] = (
+                self.profile.seeds,
+                f"profile {self.profile.name!r}",
+            )
         faithful = all(row.as_printed for row in rows)
-        scaled = self._scaled[table_id] = Scaled(file, [layer.note for _, layer in scaler.layers], pairs, faithful)
+        scaled = self._scaled[table_id] = Scaled(
+            file, [layer.note for _, layer in scaler.layers], pairs, faithful
+        )
         own_images = all(pair.before["dataset"] == pair.after["dataset"] for pair in pairs)
         self.tables[table_id] = Table(
-            **{key: getattr(file, key) for key in ("title", "printed_on", "doubts", "columns", "baseline")},
+            **{
+                key: getattr(file, key)
+                for key in ("title", "printed_on", "doubts", "columns", "baseline")
+            },
             scale=self.scale_text([table_id]),
             short_scale=short_sentence(scaled, scale=self.scale.settings, titles=self._titles),
             image_ids=file.image_ids if own_images else [],
@@ -173,22 +236,30 @@ class RunPlan:
             examples=file.examples if file.examples and file.examples.row in ids else None,
         )
         if len({file_name(name) for name in self.tables}) != len(self.tables):
-            raise ConfigError(f"table {table_id!r}: another table has files of the same names; rename one")
+            raise ConfigError(
+                f"table {table_id!r}: another table has files of the same names; rename one"
+            )
 
     def scale_text(self, table_ids: Sequence[str]) -> str:
-        """Return the sentence about what was replaced in any row of the tables, with source and runs of the first."""
+        """Return the sentence about what was replaced in any row of the tables, with source and
+        runs of the first."""
         tables = [self._scaled[table_id] for table_id in table_ids]
         seeds = len(self.seeds[table_ids[0]])
         return sentence(tables, scale=self.scale.settings, titles=self._titles, seeds=seeds)
 
     def _load_row(self, planned: PlannedRow) -> None:
-        """Load and check everything that a row names; its variants are parts of paths from now on."""
+        """Load and check everything that a row names.
+
+        Its variants are parts of paths from now on.
+        """
         self.get("subsets", planned.subset)
         self._load_parts(planned.dataset, planned.features)
         for variant in (planned.model, planned.recipe):
             key, loaded = (variant.section, variant.name), self._load_variant(variant)
             if self._settings.setdefault(key, loaded) != loaded:
-                raise ConfigError(f"{variant.section} {variant.name!r} has two meanings; rename one file")
+                raise ConfigError(
+                    f"{variant.section} {variant.name!r} has two meanings; rename one file"
+                )
             self._variants[key] = variant
         check_row(planned, self.get)
 
@@ -198,16 +269,31 @@ class RunPlan:
         self._features["+".join(features)] = features
 
     def _row(self, row: RowFile, planned: PlannedRow, as_printed: bool) -> Row:
-        """Return a row with parts of paths; a cross-entropy row gets the lowest base recipe with equal keys."""
+        """Return a row with parts of paths.
+
+        A cross-entropy row gets the lowest base recipe with equal keys.
+        """
         recipe = planned.recipe.name
-        own = ("id", "label", "note", "ensemble", "printed", "printed_sd", "printed_p", "p_fits", "doubt")
+        own = (
+            "id",
+            "label",
+            "note",
+            "ensemble",
+            "printed",
+            "printed_sd",
+            "printed_p",
+            "p_fits",
+            "doubt",
+        )
         return Row(
             **{key: getattr(row, key) for key in own},
             dataset=planned.dataset,
             subset=planned.subset,
             features="+".join(planned.features),
             model=planned.model.name,
-            recipe=self._shared(recipe, "xe", "processes", "evaluation") if planned.stage == "xe" else recipe,
+            recipe=self._shared(recipe, "xe", "processes", "evaluation")
+            if planned.stage == "xe"
+            else recipe,
             stage=planned.stage,
             as_printed=as_printed,
         )
@@ -223,8 +309,12 @@ class RunPlan:
                 alike[row.dataset, row.subset, row.stage, beam] = row.id
             if len(alike) > 1:
                 one, other = list(alike.values())[:2]
-                where = f"table {table_id!r}: selections: {each['id']!r}: rows {one!r} and {other!r}"
-                raise ConfigError(f"{where} differ in data set, subset, stage or validation_beam; leave one out")
+                where = (
+                    f"table {table_id!r}: selections: {each['id']!r}: rows {one!r} and {other!r}"
+                )
+                raise ConfigError(
+                    f"{where} differ in data set, subset, stage or validation_beam; leave one out"
+                )
         return [Selection(**each) for each in selections]
 
     def _compared(self, row: PlannedRow) -> dict[str, Any]:
@@ -246,31 +336,49 @@ class RunPlan:
     def row(self, row_id: str) -> tuple[str, Row]:
         """Return the table's id and the row of ``mine/t3/wide``."""
         tables = self.tables.items()
-        rows = {f"{table_id}/{row.id}": (table_id, row) for table_id, table in tables for row in table.rows}
+        rows = {
+            f"{table_id}/{row.id}": (table_id, row)
+            for table_id, table in tables
+            for row in table.rows
+        }
         if row_id not in rows:
             raise UnknownName(f"there is no row {row_id!r}; {nearest(row_id, rows)}")
         return rows[row_id]
 
     def table_runs(self, table_id: str) -> list[Run]:
         """Return the scored runs of a table, each once."""
-        return sorted({run for row in self.tables[table_id].rows for run in row_runs(row, self.seeds[table_id])})
+        return sorted(
+            {
+                run
+                for row in self.tables[table_id].rows
+                for run in row_runs(row, self.seeds[table_id])
+            }
+        )
 
     def submissions(self, *table_ids: str) -> list[Submission]:
-        """Return what COCO's server is sent of some tables, or of all: nothing where one row is trained alone."""
+        """Return what COCO's server is sent of some tables, or of all: nothing where one row is
+        trained alone."""
         submissions = []
         for table_id in table_ids or self._whole_tables():
-            sent = [row for row in self.tables[table_id].rows if (table_id, row.id) in self.test_pictures]
+            sent = [
+                row
+                for row in self.tables[table_id].rows
+                if (table_id, row.id) in self.test_pictures
+            ]
             for row in sent:
                 dataset, features = self.test_pictures[table_id, row.id]
                 runs = row_runs(row, self.seeds[table_id])
                 name = f"{file_name(table_id)}_{row.id.replace('.', '_')}"
                 for run in runs:
                     algorithm = name if len(runs) == 1 else f"{name}_seed{run.seed}"
-                    submissions.append(Submission(algorithm, run, replace(run, dataset=dataset, features=features)))
+                    submissions.append(
+                        Submission(algorithm, run, replace(run, dataset=dataset, features=features))
+                    )
         return submissions
 
     def scored_files(self, *table_ids: str) -> list[ScoredFile]:
-        """Return files of captions and released weights that rows of some tables, or of all, name, as `submissions`."""
+        """Return files of captions and released weights that rows of some tables, or of all, name,
+        as `submissions`."""
         files = []
         for table_id in table_ids or self._whole_tables():
             table, like = self.tables[table_id], baseline(self.tables[table_id])
@@ -292,29 +400,40 @@ class RunPlan:
         return sorted({run for table_id in self.tables for run in self.table_runs(table_id)})
 
     def trained(self) -> list[Run]:
-        """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it starts from."""
+        """Return every training stage in use: a scored run and, for SCST, the cross-entropy run it
+        starts from."""
         return list(self._trained)
 
     def shown(self) -> list[Run]:
-        """Return the scored runs, and those on pictures that a server scores: their data sets and features are read."""
+        """Return the scored runs, and those on pictures that a server scores: their data sets and
+        features are read."""
         return list(self._shown)
 
     def weights(self, run: Run) -> Run:
-        """Return the training whose weights a scored run of one seed uses; recipes that only decode otherwise share."""
+        """Return the training whose weights a scored run of one seed uses.
+
+        Recipes that only decode otherwise share.
+        """
         if run.stage == "xe":
             return self.first_stage(run)
-        return replace(run, recipe=self._shared(run.recipe, "xe", "scst", "processes", "evaluation.max_length"))
+        return replace(
+            run, recipe=self._shared(run.recipe, "xe", "scst", "processes", "evaluation.max_length")
+        )
 
     def stages(self, run: Run) -> list[Run]:
         """Return the trainings that the weights of a scored run of one seed went through."""
         return list(dict.fromkeys([self.first_stage(run), self.weights(run)]))
 
     def first_stage(self, run: Run) -> Run:
-        """Return the cross-entropy training of a run, which recipes that differ only in the second stage share."""
+        """Return the cross-entropy training of a run, which recipes that differ only in the second
+        stage share."""
         return replace(run, recipe=self._shared(run.recipe, "xe", "processes"), stage="xe")
 
     def _shared(self, recipe: str, *keys: str) -> str:
-        """Return the name of the lowest base of a recipe that equals it in ``keys`` (dotted); looked up once."""
+        """Return the name of the lowest base of a recipe that equals it in ``keys`` (dotted).
+
+        Looked up once.
+        """
         if (recipe, *keys) not in self._lowest_equal:
             files = base_files(self.params, "recipes", self.variant("recipes", recipe).base)
             own, equal = self.recipe(recipe), recipe
@@ -330,19 +449,30 @@ class RunPlan:
         return labels(self._rows(), [series_of(run.path) for run in self.trained()])
 
     def short_labels(self, runs: Sequence[Run]) -> dict[str, str]:
-        """Return the label of the series of some runs in a figure of these alone, in the order of the tables' rows."""
+        """Return the label of the series of some runs in a figure of these alone, in the order of
+        the tables' rows."""
         shown = {series_of(run.path) for run in runs}
         every = row_labels(self._rows(), sorted(shown))
-        return unique_labels({series: label for series, label in every.items() if series in shown}, self._titles.short)
+        return unique_labels(
+            {series: label for series, label in every.items() if series in shown},
+            self._titles.short,
+        )
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {file_name(name): [row.model_dump() for row in table.rows] for name, table in self.tables.items()}
+        return {
+            file_name(name): [row.model_dump() for row in table.rows]
+            for name, table in self.tables.items()
+        }
 
     def names(self) -> set[tuple[str, str]]:
         """Return section and name of everything in tables and rows that becomes part of a path."""
         rows = [row for table in self.tables.values() for row in table.rows]
         features = {("features", name) for row in rows for name in self.feature_names(row.features)}
-        parts = {("datasets", row.dataset) for row in rows} | {("subsets", row.subset) for row in rows} | features
+        parts = (
+            {("datasets", row.dataset) for row in rows}
+            | {("subsets", row.subset) for row in rows}
+            | features
+        )
         return parts | set(self._variants) | {("tables", file_name(name)) for name in self.tables}
 
     def datasets(self) -> list[str]:

@@ -12,7 +12,8 @@ _LAYERS = ("encoder_layers", "decoder_layers")
 
 
 class Pair(NamedTuple):
-    """A row as the table has it and as it is made: dataset, features, subset, model (kind, values), recipe, stage."""
+    """A row as the table has it and as it is made: dataset, features, subset, model (kind, values),
+    recipe, stage."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -28,7 +29,10 @@ class Scaled(NamedTuple):
 
 
 def sentence(tables: Sequence[Scaled], *, scale: Scale, titles: Titles, seeds: int) -> str:
-    """Return the sentences under a table, or under a figure of several; without a scale they do not speak of one."""
+    """Return the sentences under a table, or under a figure of several.
+
+    Without a scale they do not speak of one.
+    """
     table, pairs = tables[0].table, [pair for each in tables for pair in each.pairs]
     shares = [(_share(pair.before["subset"]), _share(pair.after["subset"])) for pair in pairs]
     runs = f"{_number(seeds)} {'run' if seeds == 1 else 'runs'}"
@@ -38,7 +42,11 @@ def sentence(tables: Sequence[Scaled], *, scale: Scale, titles: Titles, seeds: i
         *_names(pairs, "features", titles.features),
         *_models(pairs, titles.weights),
         *_epochs(pairs),
-        *([f"{runs} of each row in place of {_number(table.seeds)}"] if seeds != table.seeds else []),
+        *(
+            [f"{runs} of each row in place of {_number(table.seeds)}"]
+            if seeds != table.seeds
+            else []
+        ),
     ]
     replaced = _replaced(scale, all(each.as_printed for each in tables), parts)
     texts = [
@@ -52,12 +60,18 @@ def sentence(tables: Sequence[Scaled], *, scale: Scale, titles: Titles, seeds: i
 
 
 def short_sentence(table: Scaled, *, scale: Scale, titles: Titles) -> str:
-    """Return the scale of a table in one sentence that names no replacement but the data; nothing without a scale."""
+    """Return the scale of a table in one sentence that names no replacement but the data.
+
+    Nothing without a scale.
+    """
     return _replaced(scale, table.as_printed, _names(table.pairs, "dataset", titles.datasets))
 
 
 def _replaced(scale: Scale, as_printed: bool, parts: Sequence[str]) -> str:
-    """Return how the scale calls itself, with what it replaces; if nothing, only of settings that are the print's."""
+    """Return how the scale calls itself, with what it replaces.
+
+    If nothing, only of settings that are the print's.
+    """
     if not scale.opening or (scale.paper and not as_printed):
         return ""
     return f"{scale.opening}: {'; '.join(parts)}." if parts else f"{scale.opening}."
@@ -70,17 +84,26 @@ def _names(pairs: Sequence[Pair], key: str, titles: dict[str, str]) -> list[str]
         if before != after:
             new = _listed([titles.get(name, name) for name in after])
             old.setdefault(new, []).extend(titles.get(name, name) for name in before)
-    return [f"{new} in place of {_listed(list(dict.fromkeys(names)))}" for new, names in old.items()]
+    return [
+        f"{new} in place of {_listed(list(dict.fromkeys(names)))}" for new, names in old.items()
+    ]
 
 
 def _share(subset: Subset) -> str:
     what = "images" if subset.unit == "image" else "captions"
-    return "all" if subset.fraction == 1 else f"{100 * subset.fraction:.4g} % of the training {what}"
+    return (
+        "all" if subset.fraction == 1 else f"{100 * subset.fraction:.4g} % of the training {what}"
+    )
 
 
 def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
-    """Return for each kind of model which of its settings are others; kinds that change alike together."""
-    changes: dict[str, dict[str, dict[str, None]]] = {}  # kind -> setting -> what is said of it, in its order
+    """Return for each kind of model which of its settings are others.
+
+    Kinds that change alike together.
+    """
+    changes: dict[
+        str, dict[str, dict[str, None]]
+    ] = {}  # kind -> setting -> what is said of it, in its order
     for pair in pairs:
         (kind, before), (_, after) = pair.before["model"], pair.after["model"]
         of_kind = changes.setdefault(kind, {})
@@ -89,28 +112,42 @@ def _models(pairs: Sequence[Pair], titles: dict[str, str]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for kind, texts_by_key in changes.items():
         if texts_by_key:
-            kinds.setdefault(", ".join(" or ".join(texts) for texts in texts_by_key.values()), []).append(kind)
+            kinds.setdefault(
+                ", ".join(" or ".join(texts) for texts in texts_by_key.values()), []
+            ).append(kind)
     return [f"{_listed(names)} with {text}" for text, names in kinds.items()]
 
 
-def _differences(before: dict[str, Any], after: dict[str, Any], titles: dict[str, str]) -> dict[str, str]:
-    """Return the settings in which two models differ, in words: width and layers first, dropout in one word."""
+def _differences(
+    before: dict[str, Any], after: dict[str, Any], titles: dict[str, str]
+) -> dict[str, str]:
+    """Return the settings in which two models differ, in words: width and layers first, dropout in
+    one word."""
     keys = [key for key in before if before[key] != after[key]]
     if not after.get("pretrained", True):  # weights are named for models that begin with them
         keys = [key for key in keys if key != "weights"]
     changed = {}
     if "d_model" in keys:
-        changed["d_model"] = f"width {_shown(after['d_model'])} in place of {_shown(before['d_model'])}"
+        changed["d_model"] = (
+            f"width {_shown(after['d_model'])} in place of {_shown(before['d_model'])}"
+        )
     if set(_LAYERS) & set(keys):
-        new, old = ("+".join(_shown(side[key]) for key in _LAYERS if key in side) for side in (after, before))
+        new, old = (
+            "+".join(_shown(side[key]) for key in _LAYERS if key in side)
+            for side in (after, before)
+        )
         changed["layers"] = f"{new} layers in place of {old}"
     for key in keys:
         if key == "weights":
-            changed[key] = " in place of ".join(titles.get(side[key], str(side[key])) for side in (after, before))
+            changed[key] = " in place of ".join(
+                titles.get(side[key], str(side[key])) for side in (after, before)
+            )
         elif key not in ("d_model", *_LAYERS) and not key.endswith("dropout"):
             changed[key] = f"{key} {_shown(after[key])} in place of {_shown(before[key])}"
     if dropouts := [key for key in keys if key.endswith("dropout")]:
-        changed["dropout"] = "less dropout" if all(after[k] < before[k] for k in dropouts) else "other dropout"
+        changed["dropout"] = (
+            "less dropout" if all(after[k] < before[k] for k in dropouts) else "other dropout"
+        )
     return changed
 
 
@@ -119,18 +156,28 @@ def _epochs(pairs: Sequence[Pair]) -> list[str]:
     replaced = [pair for pair in pairs if pair.before["recipe"] != pair.after["recipe"]]
     if not replaced:
         return []
-    old, new = ([_range(replaced, side, stage) for stage in ("xe", "scst")] for side in Pair._fields)
+    old, new = (
+        [_range(replaced, side, stage) for stage in ("xe", "scst")] for side in Pair._fields
+    )
     if old == new:
         return ["another recipe of as many epochs"]
     second = f" and {new[1]} of self-critical training" if new[1] else ""
     unit = "epoch" if new[0] == "1" else "epochs"
-    return [f"{new[0]} {unit} of cross-entropy{second} in place of {' and '.join(filter(None, old))}"]
+    return [
+        f"{new[0]} {unit} of cross-entropy{second} in place of {' and '.join(filter(None, old))}"
+    ]
 
 
 def _range(pairs: Sequence[Pair], side: str, stage: str) -> str:
     """Return the epochs of a stage in those rows that train it, before or after: ``3 to 70``."""
-    recipes = [getattr(pair, side)["recipe"] for pair in pairs if stage == "xe" or pair.after["stage"] == stage]
-    epochs = sorted({settings.epochs for recipe in recipes if (settings := getattr(recipe, stage)) is not None})
+    recipes = [
+        getattr(pair, side)["recipe"]
+        for pair in pairs
+        if stage == "xe" or pair.after["stage"] == stage
+    ]
+    epochs = sorted(
+        {settings.epochs for recipe in recipes if (settings := getattr(recipe, stage)) is not None}
+    )
     return " to ".join(map(str, dict.fromkeys([*epochs[:1], *epochs[-1:]])))
 
 

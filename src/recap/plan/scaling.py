@@ -1,4 +1,5 @@
-"""From a row of a table to the files and changes that it trains with, at its own scale or at one that replaces some.
+"""From a row of a table to the files and changes that it trains with, at its own scale or at one
+that replaces some.
 
 A model or recipe is a variant: a file with its bases, what a scale replaces, what the row changes.
 """
@@ -17,21 +18,42 @@ from pydantic_core import to_jsonable_python
 
 from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.core.hashing import value_hash
-from recap.settings import SECTIONS, NotRunRow, OutsideRow, QuotedRow, RowFile, Scale, Server, TableFile
+from recap.settings import (
+    SECTIONS,
+    NotRunRow,
+    OutsideRow,
+    QuotedRow,
+    RowFile,
+    Scale,
+    Server,
+    TableFile,
+)
 from recap.settings.base import HUB
 from recap.settings.datasets import PicturesAlone, VocabularyRule
 from recap.settings.features import FEATURES, GridFeatures
 from recap.settings.metrics import METRICS
 from recap.settings.models import LANGUAGE_MODEL, MODELS, SHARED_SIZES
-from recap.settings.params import base_files, files, flat, label, load_named, merged, names, validate
+from recap.settings.params import (
+    base_files,
+    files,
+    flat,
+    label,
+    load_named,
+    merged,
+    names,
+    validate,
+)
 from recap.settings.profiles import ALL, Replacements
 
-LONGEST = 100  # bytes of a name; a model and a recipe make up one component of a path, of which Linux allows 255
+# bytes of a name; a model and a recipe make up one component of a path, of which Linux allows 255
+LONGEST = 100
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 Get = Callable[[str, str], Any]  # section and name of a parameter file -> its config object
 Sourced = dict[str, tuple[Any, str]]  # dotted key -> value and source
-Layer = tuple[str, dict[str, Any]]  # a source, and its values, which override those of the layers below
+Layer = tuple[
+    str, dict[str, Any]
+]  # a source, and its values, which override those of the layers below
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,10 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """``base+key=value,key=value`` of characters that paths bear; long or rewritten ones end with a hash."""
+        """``base+key=value,key=value`` of characters that paths bear.
+
+        Long or rewritten ones end with a hash.
+        """
         if not self.shown:
             return self.base
         texts = {key: _text(value) for key, value in sorted(flat(self.shown).items())}
@@ -62,7 +87,8 @@ class Variant:
         return [*base_files(params, self.section, self.base), *self.changes]
 
     def load(self, params: Path) -> Any:
-        """Return the config object; an error names the lowest layer with which the values are refused."""
+        """Return the config object; an error names the lowest layer with which the values are
+        refused."""
         layers = self.layers(params)
         try:
             return self._validated(layers)
@@ -72,17 +98,23 @@ class Variant:
             raise
 
     def _validated(self, layers: list[Layer]) -> Any:
-        return validate(SECTIONS[self.section], reduce(merged, (values for _, values in layers)), layers[-1][0])
+        return validate(
+            SECTIONS[self.section], reduce(merged, (values for _, values in layers)), layers[-1][0]
+        )
 
     def with_sources(self, params: Path) -> Sourced:
-        """Return each value by its key (``xe.epochs``) with its source: file, scale, row or ``default (MODULE)``."""
+        """Return each value by its key (``xe.epochs``) with its source: file, scale, row or
+        ``default (MODULE)``."""
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
         for source, changes in self.layers(params):
             values, own = merged(values, changes), flat(changes)
             sources = {key: source if key in own else sources[key] for key in flat(values)}
         settings = _every_setting(self.load(params))
-        return {key: (value, _source(key, sources) or f"default ({where})") for key, (value, where) in settings.items()}
+        return {
+            key: (value, _source(key, sources) or f"default ({where})")
+            for key, (value, where) in settings.items()
+        }
 
 
 def _source(key: str, sources: dict[str, str]) -> str | None:
@@ -90,13 +122,18 @@ def _source(key: str, sources: dict[str, str]) -> str | None:
     place = key
     while place and place not in sources:
         place = place.rpartition(".")[0]
-    if not place and key.endswith(".schedule.learning_rate"):  # a rate beside its schedule counts as within it
+    if not place and key.endswith(
+        ".schedule.learning_rate"
+    ):  # a rate beside its schedule counts as within it
         return _source(key.replace(".schedule.", "."), sources)
     return sources.get(place)
 
 
 def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
-    """Return each value as plain JSON by its key, with the module of its default; also what specs leave out then."""
+    """Return each value as plain JSON by its key, with the module of its default.
+
+    Also what specs leave out then.
+    """
     settings: dict[str, tuple[Any, str]] = {}
     for name, info in type(config).model_fields.items():
         value = getattr(config, name)
@@ -105,16 +142,26 @@ def _every_setting(config: BaseModel) -> dict[str, tuple[Any, str]]:
         if isinstance(value, BaseModel):
             settings |= {f"{name}.{key}": setting for key, setting in _every_setting(value).items()}
         else:
-            module = next(kind.__module__ for kind in type(config).__mro__ if name in kind.__annotations__)
-            settings |= {key: (leaf, module) for key, leaf in flat({name: to_jsonable_python(value)}).items()}
+            module = next(
+                kind.__module__ for kind in type(config).__mro__ if name in kind.__annotations__
+            )
+            settings |= {
+                key: (leaf, module) for key, leaf in flat({name: to_jsonable_python(value)}).items()
+            }
     return settings
 
 
 def _text(value: Any) -> tuple[str, bool]:
     """Return a value in characters that a path bears, and whether nothing was lost."""
     if isinstance(value, list):
-        return "_".join(_text(item)[0] for item in value), all(isinstance(item, int | float) for item in value)
-    text = {None: "null", True: "true", False: "false"}[value] if isinstance(value, bool | None) else str(value)
+        return "_".join(_text(item)[0] for item in value), all(
+            isinstance(item, int | float) for item in value
+        )
+    text = (
+        {None: "null", True: "true", False: "false"}[value]
+        if isinstance(value, bool | None)
+        else str(value)
+    )
     safe = _UNSAFE.sub("-", text)
     return safe, safe == text and not isinstance(value, dict)
 
@@ -155,7 +202,8 @@ class Scaler:
         self.layers: list[tuple[str, Replacements]] = scale.settings.layers(table_id)
 
     def rows(self) -> tuple[list[RowFile], list[QuotedRow], list[NotRunRow]]:
-        """Return the rows that are run at this scale, those that the paper quotes, and others of its own."""
+        """Return the rows that are run at this scale, those that the paper quotes, and others of
+        its own."""
         here = self.scale.name
         run: list[RowFile] = []
         quoted, not_run = list(self.table.quoted), list(self.table.not_run)
@@ -169,11 +217,14 @@ class Scaler:
             else:
                 quoted.append(QuotedRow(**_printed(row)))
         if not run:
-            raise ConfigError(f"{self.file}: no row is run at scale {here!r}; add it to the `scales` of one")
+            raise ConfigError(
+                f"{self.file}: no row is run at scale {here!r}; add it to the `scales` of one"
+            )
         return run, quoted, not_run
 
     def outside_rows(self) -> tuple[list[OutsideRow], list[QuotedRow]]:
-        """Return the rows whose captions are from a file, and those that are only quoted: the scale has other data."""
+        """Return the rows whose captions are from a file, and those that are only quoted: the scale
+        has other data."""
         baseline = next(row for row in self.table.rows if row.id == self.table.baseline)
         dataset = str(self._settings(baseline).get("dataset"))
         planned = self.replaced("datasets", dataset)
@@ -201,21 +252,35 @@ class Scaler:
             become = f"features {', '.join(own)} become {', '.join(features)}{at}"
             raise ConfigError(f"{where}: {become}; name as many different ones")
         subset = self.replaced("subsets", settings.get("subset", "full"))
-        model, recipe = self._model(where, settings["model"]), self._recipe(where, settings["recipe"], subset)
+        model, recipe = (
+            self._model(where, settings["model"]),
+            self._recipe(where, settings["recipe"], subset),
+        )
         dataset = self.replaced("datasets", settings["dataset"])
         return PlannedRow(dataset, subset, features, model, recipe, settings.get("stage", "scst"))
 
     def test_pictures(self, row: RowFile, server: Server) -> tuple[str, tuple[str, ...]]:
-        """Return the data set of the pictures that a server scores, and the features of theirs that a row reads."""
-        own = [server.features.get(name, name) for name in _as_list(self._settings(row)["features"])]
-        return self.replaced("datasets", server.test), tuple(self.replaced("features", name) for name in own)
+        """Return the data set of the pictures that a server scores, and the features of theirs that
+        a row reads."""
+        own = [
+            server.features.get(name, name) for name in _as_list(self._settings(row)["features"])
+        ]
+        return self.replaced("datasets", server.test), tuple(
+            self.replaced("features", name) for name in own
+        )
 
     def _settings(self, row: RowFile) -> dict[str, Any]:
         """Return the settings of a row over those of `defaults`."""
-        return {**self.table.defaults.model_dump(exclude_none=True), **row.model_dump(exclude_none=True)}
+        return {
+            **self.table.defaults.model_dump(exclude_none=True),
+            **row.model_dump(exclude_none=True),
+        }
 
     def replaced(self, section: str, name: str) -> str:
-        """Return the replacement of a name; the most particular replacement wins, `*` is the last resort."""
+        """Return the replacement of a name.
+
+        The most particular replacement wins, `*` is the last resort.
+        """
         for _, layer in reversed(self.layers):
             replacements: dict[str, str] = getattr(layer, section)
             if name in replacements or ALL in replacements:
@@ -235,17 +300,22 @@ class Scaler:
                     if kind not in layer.models:
                         continue
                     layers.append((self.scale.source(place, f"models.{kind}"), layer.models[kind]))
-                    # Sizes of the whole scale are what every run of a profile has; those of one table tell runs apart.
+                    # Sizes of the whole scale are what every run of a profile has; those of one
+                    # table tell runs apart.
                     if place:
                         shown = merged(shown, layer.models[kind])
             if not layers:
                 file = f"{self.params.name}/<paper>/scales/{self.scale.name}.yaml"
-                raise ConfigError(f"{where}: there are no sizes of {kinds[0]!r}; add 'models.{kinds[0]}' to {file}")
+                raise ConfigError(
+                    f"{where}: there are no sizes of {kinds[0]!r}; add 'models.{kinds[0]}' to "
+                    f"{file}"
+                )
         layers += [(f"{where}: model", changes)] if changes else []
         return Variant("models", base, tuple(layers), merged(shown, changes))
 
     def _recipe(self, where: str, value: str | dict[str, Any], subset: str) -> Variant:
-        """Return a recipe: its file or the one in its place, the changes of that, the row's changes."""
+        """Return a recipe: its file or the one in its place, the changes of that, the row's
+        changes."""
         base, changes = _base_and_changes(where, "recipes", value)
         # The replacement for its subset comes before that for all names.
         keys = (("recipes", base), ("recipes_by_subset", subset), ("recipes", ALL))
@@ -270,7 +340,9 @@ def check_scales(params: Path, named: Iterable[str] | None, where: str) -> None:
             raise UnknownName(f"{where}: scales: there is no {name!r}; {nearest(name, scales)}")
 
 
-def _base_and_changes(where: str, section: str, value: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _base_and_changes(
+    where: str, section: str, value: str | dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """Return the base of what a row names, and what the row changes."""
     if isinstance(value, str):
         return value, {}
@@ -292,29 +364,55 @@ def check_row(row: PlannedRow, get: Get) -> None:
     """Refuse a row whose data set, subset, features, model and recipe do not go together."""
     dataset, recipe = get("datasets", row.dataset), get("recipes", row.recipe.name)
     if row.stage == "scst" and recipe.scst is None:
-        raise ConfigError(f"recipe {row.recipe.name!r} has no stage scst; take stage xe, or another recipe")
+        raise ConfigError(
+            f"recipe {row.recipe.name!r} has no stage scst; take stage xe, or another recipe"
+        )
     if isinstance(dataset, PicturesAlone):
-        raise ConfigError(f"data set {row.dataset!r} has no captions; name it only under the table's key `server`")
+        raise ConfigError(
+            f"data set {row.dataset!r} has no captions; name it only under the table's key `server`"
+        )
     _check_weights(row, get)
     for name in row.features:
         features = get("features", name)
         boxes = features.made_from().get("boxes")
         if boxes is not None and not get("features", boxes).has_boxes:
-            kinds = [kind for kind, each in FEATURES.classes().items() if getattr(each, "has_boxes", False)]
-            raise ConfigError(f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind {' or '.join(kinds)}")
-        if missing := [product for product in features.products() if product not in dataset.products]:
+            kinds = [
+                kind
+                for kind, each in FEATURES.classes().items()
+                if getattr(each, "has_boxes", False)
+            ]
+            raise ConfigError(
+                f"features/{name}.yaml: {boxes!r} has no boxes; name some of kind "
+                f"{' or '.join(kinds)}"
+            )
+        if missing := [
+            product for product in features.products() if product not in dataset.products
+        ]:
             reading = f"features {name!r} read {missing[0]}, and data set {row.dataset!r} has none"
             raise ConfigError(f"{reading}; name other features")
         if features.trained_on() == "captions" and get("subsets", row.subset).fraction < 1:
-            tuned = f"features {name!r} are tuned on all training captions, and subset {row.subset!r} has few of them"
+            tuned = (
+                f"features {name!r} are tuned on all training captions, and subset {row.subset!r} "
+                "has few of them"
+            )
             raise ConfigError(f"{tuned}; name features without `word_tuning`")
     for metric in recipe.evaluation.metrics:
-        if missing := [product for product in METRICS.get(metric).products if product not in dataset.products]:
-            asks = f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads {missing[0]}"
-            raise ConfigError(f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics")
-    # A model that would leave out vectors of every image: cells of a grid, or a study's second view.
+        if missing := [
+            product for product in METRICS.get(metric).products if product not in dataset.products
+        ]:
+            asks = (
+                f"recipe {row.recipe.name!r} asks for the metric {metric!r}, which reads "
+                f"{missing[0]}"
+            )
+            raise ConfigError(
+                f"{asks}, and data set {row.dataset!r} has none; take it out of evaluation.metrics"
+            )
+    # A model that would leave out vectors of every image: cells of a grid, or a study's second
+    # view.
     limit = get("models", row.model.name).vector_limit
-    vectors = (get("features", row.features[0]).vectors_per_picture() or 0) * dataset.pictures_per_image()
+    vectors = (
+        get("features", row.features[0]).vectors_per_picture() or 0
+    ) * dataset.pictures_per_image()
     if limit is not None and vectors > limit:
         raise ConfigError(f"features {row.features[0]!r}: {too_many_vectors(vectors, limit)}")
 
@@ -323,9 +421,15 @@ def _check_weights(row: PlannedRow, get: Get) -> None:
     """Refuse pretrained weights that the row's model cannot begin with."""
     model = get("models", row.model.name)
     source = model.pretrained_weights() or ""
-    if source.startswith(HUB) and isinstance(get("datasets", row.dataset).vocabulary, VocabularyRule):
-        pairs = f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words"
-        raise ConfigError(f"{pairs}; name one with `vocabulary: {{kind: bpe, ...}}`, or another scale")
+    if source.startswith(HUB) and isinstance(
+        get("datasets", row.dataset).vocabulary, VocabularyRule
+    ):
+        pairs = (
+            f"weights {source!r} go with GPT-2's byte pairs, but data set {row.dataset!r} has words"
+        )
+        raise ConfigError(
+            f"{pairs}; name one with `vocabulary: {{kind: bpe, ...}}`, or another scale"
+        )
     if not source.startswith(LANGUAGE_MODEL):
         return
     name = source.removeprefix(LANGUAGE_MODEL)
@@ -333,27 +437,37 @@ def _check_weights(row: PlannedRow, get: Get) -> None:
     for key in SHARED_SIZES:
         ours, theirs = getattr(model, key), getattr(settings, key)
         if ours != theirs:
-            raise ConfigError(f"the model has {key} {ours}, language model {name!r} {theirs}; make them equal")
+            raise ConfigError(
+                f"the model has {key} {ours}, language model {name!r} {theirs}; make them equal"
+            )
     for key, most in (("decoder_layers", settings.layers), ("positions", settings.positions)):
         if (ours := getattr(model, key)) > most:
-            raise ConfigError(f"the model has {key} {ours}, language model {name!r} only {most}; lower it")
+            raise ConfigError(
+                f"the model has {key} {ours}, language model {name!r} only {most}; lower it"
+            )
 
 
 def check_test_pictures(get: Get, dataset: str, features: Iterable[str]) -> None:
     """Refuse test pictures that have references, and features that cannot be made for them."""
     if not isinstance(get("datasets", dataset), PicturesAlone):
-        raise ConfigError(f"server.test: data set {dataset!r} has references; name one of kind coco_pictures")
+        raise ConfigError(
+            f"server.test: data set {dataset!r} has references; name one of kind coco_pictures"
+        )
     for name in features:
         settings = get("features", name)
         standardized = isinstance(settings, GridFeatures) and settings.standardises()
         if standardized or settings.trained_on() or settings.products():
-            why = f"server: features {name!r} are made from training data, and data set {dataset!r} has none"
+            why = (
+                f"server: features {name!r} are made from training data, and data set {dataset!r} "
+                "has none"
+            )
             raise ConfigError(f"{why}; name others, or give the row's reason under server.not_sent")
 
 
 def too_many_vectors(vectors: int, limit: int) -> str:
     """Return the end of the sentence that refuses a limit which no image keeps."""
     return (
-        f"every image has {vectors} vectors, and the model would read only the first {limit} of each; set its "
+        f"every image has {vectors} vectors, and the model would read only the first {limit} of "
+        "each; set its "
         "max_vectors to null, which reads all"
     )

@@ -1,4 +1,5 @@
-"""What `recap plan` prints, about one screen: missing files and tools, disk, steps, and hours if jobs run at once."""
+"""What `recap plan` prints, about one screen: missing files and tools, disk, steps, and hours if
+jobs run at once."""
 
 from __future__ import annotations
 
@@ -57,8 +58,11 @@ class Tool:
     get: str  #: the command or the page that gets it
 
 
-def screen(plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None) -> str:
-    """Return all that a person wants to know before the first job, on a GPU of `tflops`, with so many `places`."""
+def screen(
+    plan: RunPlan, costs: Costs, tools: Sequence[Tool], *, tflops: float | None, places: int | None
+) -> str:
+    """Return all that a person wants to know before the first job, on a GPU of `tflops`, with so
+    many `places`."""
     missing, tables = requirements(Paths(plan)), table_work(plan)
     cost_of, after = jobs(plan, costs)
     trainings = [cost for (kind, _), cost in cost_of.items() if kind == "train"]
@@ -85,7 +89,12 @@ def _missing(plan: RunPlan, missing: Sequence[Requirement]) -> Iterator[str]:
         hint += "; the workflow makes all but those by hand with --config fetch=true"
     if counts["hand"]:
         hint += "; `recap data by-hand` prints the steps"
-    words: dict[How, str] = {"fetch": "to fetch", "unpack": "to unpack", "hub": "from the hub", "hand": "by hand"}
+    words: dict[How, str] = {
+        "fetch": "to fetch",
+        "unpack": "to unpack",
+        "hub": "from the hub",
+        "hand": "by hand",
+    }
     ways = ", ".join(f"{counts[how]} {word}" for how, word in words.items() if counts[how])
     yield f"Missing outside files: {len(missing)} ({ways}){hint}"
     inputs = f"{plan.profile.inputs}/"
@@ -100,9 +109,20 @@ def _file(each: Requirement, inputs: str) -> tuple[str, ...]:
         return each.how, f"{entry.name}/", "-", "-", licence, f"from {each.archive.name}"
     size = _size(entry.bytes) if entry and entry.bytes else "?"
     digest = f"{entry.algorithm} {entry.hash[:8]}" if entry and entry.hash else "no hash"
-    source = entry.urls[0] if entry and entry.urls else (entry and entry.note) or f"named by {each.named_by}"
+    source = (
+        entry.urls[0]
+        if entry and entry.urls
+        else (entry and entry.note) or f"named by {each.named_by}"
+    )
     path = each.path.removeprefix(inputs).removeprefix(HUB)
-    return each.how, path, size, digest, licence, source if source.startswith("http") else _cut(source)
+    return (
+        each.how,
+        path,
+        size,
+        digest,
+        licence,
+        source if source.startswith("http") else _cut(source),
+    )
 
 
 def _tools(tools: Sequence[Tool]) -> Iterator[str]:
@@ -124,7 +144,13 @@ def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Cost
     weights = sum(cost.weights for cost in trainings)
     state = max((cost.state for cost in trainings), default=0)
     yield "Disk:"
-    rows = [["downloads", _size(sum(published)), f"and {unknown} whose size is not published" if unknown else ""]]
+    rows = [
+        [
+            "downloads",
+            _size(sum(published)),
+            f"and {unknown} whose size is not published" if unknown else "",
+        ]
+    ]
     if archives:
         rows.append(["unpacked", "?", f"what is needed of {', '.join(sorted(archives))}"])
     rows.append(["feature stores", _size(stores, any(store.at_most for store in costs.stores)), ""])
@@ -134,11 +160,21 @@ def _disk(missing: Sequence[Requirement], costs: Costs, trainings: Sequence[Cost
             images = f"{store.images:,} of {store.all_images:,} images"
         size = "?" if store.bytes is None else _size(store.bytes, store.at_most)
         rows.append([f"  {store.dataset}/{store.features}", size, images])
-    rows.append(["weights", _size(weights), f"and up to {_size(state)} for the state of each training that is running"])
+    rows.append(
+        [
+            "weights",
+            _size(weights),
+            f"and up to {_size(state)} for the state of each training that is running",
+        ]
+    )
     parser = ConfigParser()
     parser.read([".dvc/config", ".dvc/config.local"])
     links = parser.get("cache", "type", fallback="copy").strip('"').split(",")[0].strip() != "copy"
-    copy = "links to these files" if links else "a second copy: set `dvc config cache.type` to link instead"
+    copy = (
+        "links to these files"
+        if links
+        else "a second copy: set `dvc config cache.type` to link instead"
+    )
     rows.append(["DVC's cache", _size(0 if links else stores + weights), copy])
     yield from _columns(rows)
 
@@ -159,7 +195,9 @@ def jobs(plan: RunPlan, costs: Costs) -> tuple[dict[Work, Cost], Waits]:
 
 def work_of(plan: RunPlan, scored: Sequence[Run]) -> list[Work]:
     """Return what scored runs need, each once, in an order in which it can run."""
-    stages = dict.fromkeys(stage for run in scored for part in run.parts() for stage in plan.stages(part))
+    stages = dict.fromkeys(
+        stage for run in scored for part in run.parts() for stage in plan.stages(part)
+    )
     return [*(("train", run) for run in stages), *(("evaluate", run) for run in scored)]
 
 
@@ -168,7 +206,9 @@ def table_work(plan: RunPlan) -> Tables:
     tables, before = defaultdict[str, list[Work]](list), set[Work]()
     for name in plan.tables:
         sent: list[Work] = [("submit", each.run) for each in plan.submissions(name)]
-        own = [work for work in (*work_of(plan, plan.table_runs(name)), *sent) if work not in before]
+        own = [
+            work for work in (*work_of(plan, plan.table_runs(name)), *sent) if work not in before
+        ]
         before.update(own)
         tables[file_and_part(plan.params, name)[0]] += own
     return tables
@@ -187,7 +227,10 @@ def _work(plan: RunPlan, tables: Tables, cost_of: Mapping[Work, Cost]) -> Iterat
         steps, gflop = sum(cost.steps for cost in costs), sum(cost.gflop for cost in costs)
         numbers[name] = [rows_of[name], kinds["xe"], kinds["scst"], steps, kinds["decode"], gflop]
     numbers["all"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
-    rows = [[name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"] for name, (*counts, gflop) in numbers.items()]
+    rows = [
+        [name, *(f"{n:,}" for n in counts), f"{gflop / 1e6:,.1f}"]
+        for name, (*counts, gflop) in numbers.items()
+    ]
     yield from _columns([head, *rows], numbers=range(1, len(head)))
 
 
@@ -195,37 +238,66 @@ def _memory(trainings: Sequence[Cost]) -> Iterator[str]:
     exact, memory = sum(cost.measured for cost in trainings), [cost.memory for cost in trainings]
     held = "weights, gradients, Adam's moments, and what a step keeps for its backward pass"
     yield f"A training holds {_size(min(memory))} to {_size(max(memory))}: {held}."
-    scaled = f"; {len(trainings) - exact} are scaled from others of their kind" if exact < len(trainings) else ""
+    scaled = (
+        f"; {len(trainings) - exact} are scaled from others of their kind"
+        if exact < len(trainings)
+        else ""
+    )
     yield f"Steps of {exact} of {len(trainings)} trainings were measured at their very size{scaled}."
 
 
 def _times(cost_of: Mapping[Work, Cost], tflops: float | None) -> Times:
-    """Return the seconds of all jobs by what they run on: a GPU, measured or assumed, then a core that was measured."""
+    """Return the seconds of all jobs by what they run on: a GPU, measured or assumed, then a core
+    that was measured."""
     first = next(iter(cost_of.values()))
-    measured = [name for name in first.seconds if all(name in cost.seconds for cost in cost_of.values())]
-    core = [name for name in measured if name.endswith(ONE_CORE)][:1]  # of each the one that was measured last
+    measured = [
+        name for name in first.seconds if all(name in cost.seconds for cost in cost_of.values())
+    ]
+    core = [name for name in measured if name.endswith(ONE_CORE)][
+        :1
+    ]  # of each the one that was measured last
     card = [name for name in measured if not name.endswith(ONE_CORE)][:1] if tflops is None else []
-    times = {f"{name}, measured": {work: cost.seconds[name] for work, cost in cost_of.items()} for name in card + core}
+    times = {
+        f"{name}, measured": {work: cost.seconds[name] for work, cost in cost_of.items()}
+        for name in card + core
+    }
     rate = tflops or ASSUMED_TFLOPS
     assumed = {work: cost.gflop / rate / 1e3 for work, cost in cost_of.items()}
-    return times if card else {f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": assumed, **times}
+    return (
+        times
+        if card
+        else {f"GPUs of {rate:g} TFLOP/s, assumed, not measured (--tflops)": assumed, **times}
+    )
 
 
-def _hours(plan: RunPlan, tables: Tables, times: Times, after: Waits, numbers: Sequence[int]) -> Iterator[str]:
+def _hours(
+    plan: RunPlan, tables: Tables, times: Times, after: Waits, numbers: Sequence[int]
+) -> Iterator[str]:
     yield "Time of trainings and decoding, without features, metrics and early stops:"
     rows = [["", "a training", "all", *(f"--jobs {n}" for n in numbers), "longest chain"]]
     for name, seconds in times.items():
         each = [time for (kind, _), time in seconds.items() if kind == "train"]
         spans = [makespan(after, seconds, n) for n in numbers]
         total, longest = sum(seconds.values()), max(chains(after, seconds).values())
-        rows.append([name, f"{_time(min(each))} to {_time(max(each))}", *map(_time, (total, *spans, longest))])
+        rows.append(
+            [
+                name,
+                f"{_time(min(each))} to {_time(max(each))}",
+                *map(_time, (total, *spans, longest)),
+            ]
+        )
     yield from _columns(rows)
     gpu, seconds = next(iter(times.items()))
     of_tables = {name: sum(seconds[each] for each in work) for name, work in tables.items() if work}
-    yield f"Of these, by {gpu}: {', '.join(f'{name} {_time(time)}' for name, time in of_tables.items())}"
+    yield (
+        f"Of these, by {gpu}: "
+        f"{', '.join(f'{name} {_time(time)}' for name, time in of_tables.items())}"
+    )
     # with all that a row needs, whoever needs it too
     of_rows = {
-        f"{row.label} ({name})": sum(seconds[work] for work in work_of(plan, row_runs(row, plan.seeds[name])))
+        f"{row.label} ({name})": sum(
+            seconds[work] for work in work_of(plan, row_runs(row, plan.seeds[name]))
+        )
         for name, table in plan.tables.items()
         for row in table.rows
     }
@@ -236,9 +308,12 @@ def _hours(plan: RunPlan, tables: Tables, times: Times, after: Waits, numbers: S
 
 
 def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
-    """Yield what others report of trainings at the paper's scale, each with the hours by a number of TFLOP/s."""
+    """Yield what others report of trainings at the paper's scale, each with the hours by a number
+    of TFLOP/s."""
     file = plan.params / REPORTS
-    for each in read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ():
+    for each in (
+        read_json(file, list[Report]) if file.is_file() and plan.profile.scale == PAPER else ()
+    ):
         if each.table not in plan.tables:
             continue
         _, row = plan.row(f"{each.table}/{each.row}")
@@ -247,11 +322,15 @@ def reported(plan: RunPlan, costs: Costs, tflops: float) -> Iterator[str]:
         hours = costs.training(training).gflop / tflops / 3.6e6 / costs.stage(training).epochs
         times = " to ".join(dict.fromkeys(f"{number / hours:.0f}" for number in each.gpu_hours))
         ours = f"{times} times the {hours:.2f} GPU hours by {tflops:g} TFLOP/s"
-        yield f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}, {ours} ({each.source})"
+        yield (
+            f"Reported of {row.label}, {STAGE_NAMES[each.stage]}: an epoch took {each.epoch}, "
+            f"{ours} ({each.source})"
+        )
 
 
 def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> dict[Any, float]:
-    """Return the seconds from the beginning of each job to the end of the last one that waits for it."""
+    """Return the seconds from the beginning of each job to the end of the last one that waits for
+    it."""
     left = dict.fromkeys(after, 0.0)
     for name in reversed(after):  # each is after those that it waits for
         left[name] += seconds[name]
@@ -260,8 +339,11 @@ def chains(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float]) -> 
     return left
 
 
-def makespan(after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float], places: int) -> float:
-    """Return the seconds of a list schedule, so many jobs at a time, the one with the longest chain first."""
+def makespan(
+    after: Mapping[Any, Sequence[Any]], seconds: Mapping[Any, float], places: int
+) -> float:
+    """Return the seconds of a list schedule, so many jobs at a time, the one with the longest chain
+    first."""
     left, now = chains(after, seconds), 0.0
     order = {name: index for index, name in enumerate(after)}
     sorter = TopologicalSorter(after)
@@ -290,7 +372,9 @@ def _cut(text: str, width: int = _NOTE) -> str:
 def _size(size: float, at_most: bool = False) -> str:
     if not size:
         return "0"
-    unit, name = next(((unit, name) for name, unit in _UNITS if size >= unit), (_UNITS[0][1], _UNITS[0][0]))
+    unit, name = next(
+        ((unit, name) for name, unit in _UNITS if size >= unit), (_UNITS[0][1], _UNITS[0][0])
+    )
     return f"{'at most ' if at_most else ''}{size / unit:.1f} {name}"
 
 

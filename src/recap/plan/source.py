@@ -1,9 +1,10 @@
 """A digest of the source that a job runs: of content, not of the files that hold it.
 
-From where a job starts, each top-level definition that another one names is followed, in whatever module it is. What
-cannot change a result does not count: names of files, comments, docstrings, layout, annotations of functions, words of
-messages; nor fields in modules called `settings`, because a job gets their values in its spec. The content is the same
-on Python 3.11 to 3.13. `tests/golden/identities.json` shows which runs a change retrains before it retrains any.
+From where a job starts, each top-level definition that another one names is followed, in whatever
+module it is. What cannot change a result does not count: names of files, comments, docstrings,
+layout, annotations of functions, words of messages; nor fields in modules called `settings`,
+because a job gets their values in its spec. The content is the same on Python 3.11 to 3.13.
+`tests/golden/identities.json` shows which runs a change retrains before it retrains any.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ TRAINING, EVALUATION = "recap.training.run:train", "recap.evaluation.decode:eval
 CAPTIONING = "recap.evaluation.decode:caption_part"
 # Imported by jobs, but not part of what they compute: pictures reach them as features.
 PICTURES = ("recap.data.files.images",)
-# Files, messages and processes carry results and compute none; a test compares this list with what trainings run.
+# Files, messages and processes carry results and compute none; a test compares this list with what
+# trainings run.
 MACHINERY = (
     "recap.core.checksums",
     "recap.core.documents",
@@ -46,20 +48,34 @@ MACHINERY = (
 )
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_RUNS = ("datasets", "subsets", "features", "language_models", "models", "recipes")
-_COMPUTES_NOTHING = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}  # fields of syntax trees
+_COMPUTES_NOTHING = {
+    "ctx",
+    "kind",
+    "type_comment",
+    "type_params",
+    "annotation",
+    "returns",
+}  # fields of syntax trees
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_TARGET = re.compile(r"recap(\.\w+)+(:\w+)?")  # `module:object` in a registry; who uses it names it as a start
+_TARGET = re.compile(
+    r"recap(\.\w+)+(:\w+)?"
+)  # `module:object` in a registry; who uses it names it as a start
 
 Place = tuple[str, str]  # module, name of a definition
 Key = tuple[tuple[str, ...], tuple[str, ...]]  # where a job starts, and what is not followed
-DIGESTS: dict[Key, str] = {}  # what this process computed, or took from one that reads the same source
+DIGESTS: dict[
+    Key, str
+] = {}  # what this process computed, or took from one that reads the same source
 
 
 def identities(params: Path) -> dict[str, Any]:
-    """Return hashes of parameter files, digests of jobs and metrics, and the `neutral` defaults that no hash holds."""
+    """Return hashes of parameter files, digests of jobs and metrics, and the `neutral` defaults
+    that no hash holds."""
     return {
         "parameters": {
-            f"{section}/{name}": value_hash(load_named(params, section, name).model_dump(mode="json"))
+            f"{section}/{name}": value_hash(
+                load_named(params, section, name).model_dump(mode="json")
+            )
             for section in _OF_RUNS
             for name in names(params, section)
         },
@@ -87,17 +103,24 @@ def neutral_keys() -> dict[str, Any]:
 
 
 def job_code(start: str, *kinds: str, metrics: Sequence[str] = ()) -> str:
-    """Return the digest of a job that starts at a definition and runs some kinds of models, and metrics."""
-    models = (target for kind in kinds for target in (MODELS.get(kind).implementation, MODELS.target(kind)))
+    """Return the digest of a job that starts at a definition and runs some kinds of models, and
+    metrics."""
+    models = (
+        target
+        for kind in kinds
+        for target in (MODELS.get(kind).implementation, MODELS.target(kind))
+    )
     return code_digest(start, *models, *map(METRICS.target, metrics), without=PICTURES)
 
 
 def code_digest(*starts: str, without: Collection[str] = ()) -> str:
-    """Return 16 hex digits of what a job may run (`reached`): rules pass them, so that a changed layer retrains."""
+    """Return 16 hex digits of what a job may run (`reached`): rules pass them, so that a changed
+    layer retrains."""
     key = starts, tuple(without)
     if key not in DIGESTS:
         hashes = {place: content_hash(_definition(place).hashes) for place in reached(*key)}
-        # What a name means is part of what a definition computes: two of one name in two modules may change places.
+        # What a name means is part of what a definition computes: two of one name in two modules
+        # may change places.
         for _ in range(3):
             meanings = {
                 place: [
@@ -112,7 +135,8 @@ def code_digest(*starts: str, without: Collection[str] = ()) -> str:
 
 
 def reached(starts: Collection[str], without: Collection[str] = ()) -> set[Place]:
-    """Return what a job may run that starts at definitions (``recap.training.run:train``) or at all of some modules."""
+    """Return what a job may run that starts at definitions (``recap.training.run:train``) or at all
+    of some modules."""
     # Beside `MACHINERY`, what is imported and does not bear on the result is not followed.
     left_out = (*MACHINERY, *without)
     todo: list[Place] = []
@@ -143,7 +167,8 @@ def _definition(place: Place) -> Definition:
 
 @cache
 def _meanings(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
-    """Return what the names in a definition stand for: definitions, or else what is imported, ``math.floor``."""
+    """Return what the names in a definition stand for: definitions, or else what is imported,
+    ``math.floor``."""
     module, _ = place
     meanings = []
     for name in sorted(_definition(place).names):
@@ -157,11 +182,16 @@ def _meanings(place: Place) -> list[tuple[str, tuple[Place, ...], str]]:
 
 @cache
 def _meant(module: str, name: str) -> tuple[Place, ...]:
-    """Return the definitions that a name in a module may mean; none for built-ins, arguments and other packages."""
+    """Return the definitions that a name in a module may mean.
+
+    None for built-ins, arguments and other packages.
+    """
     first, _, rest = name.partition(".")
     if first in _parsed(module).definitions:
         return ((module, first),)
-    targets = [f"{target}.{rest}" if rest else target for target in _parsed(module).imports.get(first, [])]
+    targets = [
+        f"{target}.{rest}" if rest else target for target in _parsed(module).imports.get(first, [])
+    ]
     return tuple(place for target in targets for place in _at(target, module))
 
 
@@ -177,10 +207,16 @@ def _at(dotted: str, origin: str) -> Sequence[Place]:
 
 
 def module_file(name: str) -> Path | None:
-    """Return the file of a module, ``recap.training.run`` or one outside of the package; None if there is none."""
+    """Return the file of a module, ``recap.training.run`` or one outside of the package.
+
+    None if there is none.
+    """
     if name == _PACKAGE.name or name.startswith(f"{_PACKAGE.name}."):
         path = _PACKAGE.parent.joinpath(*name.split("."))
-        return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+        return next(
+            (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()),
+            None,
+        )
     try:
         spec = find_spec(name)
     except ModuleNotFoundError:
@@ -190,7 +226,8 @@ def module_file(name: str) -> Path | None:
 
 @dataclass
 class Definition:
-    """The top-level statements that bind a name: hashes of what they say, and what they read (``masks.causal``)."""
+    """The top-level statements that bind a name: hashes of what they say, and what they read
+    (``masks.causal``)."""
 
     hashes: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
@@ -198,7 +235,8 @@ class Definition:
 
 
 class Module(NamedTuple):
-    """The definitions of a module by name, those without one under ``""``, and what its imports mean."""
+    """The definitions of a module by name, those without one under ``""``, and what its imports
+    mean."""
 
     definitions: dict[str, Definition]
     imports: dict[str, list[str]]
@@ -211,9 +249,14 @@ def _parsed(name: str) -> Module:
     if file is None:
         raise LookupError(f"there is no module {name!r}")
     tree = ast.parse(file.read_bytes(), filename=str(file))
-    module = Module({}, _imports(tree, name if file.name == "__init__.py" else name.rpartition(".")[0]))
+    module = Module(
+        {}, _imports(tree, name if file.name == "__init__.py" else name.rpartition(".")[0])
+    )
     for node in _without_docstring(tree.body):
-        for_types = isinstance(node, ast.If) and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+        for_types = (
+            isinstance(node, ast.If)
+            and (_chain(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+        )
         if isinstance(node, ast.Import | ast.ImportFrom) or _is_message(node) or for_types:
             continue
         names: set[str] = set()
@@ -222,8 +265,14 @@ def _parsed(name: str) -> Module:
         if isinstance(node, ast.ClassDef) and "settings" in name.split("."):
             node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
             content = _plain(node, set(), set())
-        below = [node] if isinstance(node, _NAMED) else list(ast.walk(node))  # an ``if`` with all that is below it
-        bound = {each.id for each in below if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        below = (
+            [node] if isinstance(node, _NAMED) else list(ast.walk(node))
+        )  # an ``if`` with all that is below it
+        bound = {
+            each.id
+            for each in below
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
         for defined in bound | {each.name for each in below if isinstance(each, _NAMED)} or {""}:
             own = module.definitions.setdefault(defined, Definition())
             own.hashes.append(content_hash(content))
@@ -233,7 +282,8 @@ def _parsed(name: str) -> Module:
 
 
 def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
-    """Return what each imported name means in a module of a package, also those imported inside functions."""
+    """Return what each imported name means in a module of a package, also those imported inside
+    functions."""
     imports: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -248,14 +298,19 @@ def _imports(tree: ast.Module, package: str) -> dict[str, list[str]]:
 
 
 def _plain(node: object, names: set[str], types: set[str]) -> object:
-    """Return a syntax tree as nested lists of what it computes, and add what it reads to `names` and `types`."""
+    """Return a syntax tree as nested lists of what it computes, and add what it reads to `names`
+    and `types`."""
     if isinstance(node, list):
-        return [_plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)]
+        return [
+            _plain(each, names, types) for each in _without_docstring(node) if not _is_message(each)
+        ]
     if isinstance(node, str) and _TARGET.fullmatch(node):  # where something is, not what it is
         return "target"
     if not isinstance(node, ast.AST):
         return [type(node).__name__, repr(node)]
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):  # without the words of the error
+    if isinstance(node, ast.Raise) and isinstance(
+        node.exc, ast.Call
+    ):  # without the words of the error
         return ["Raise", _plain(node.exc.func, names, types)]
     if isinstance(node, ast.JoinedStr):  # Python 3.12.1 has empty parts in it
         node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
@@ -274,13 +329,19 @@ def _plain(node: object, names: set[str], types: set[str]) -> object:
 
 def _without_docstring(body: list[Any]) -> list[Any]:
     first = body[0] if body else None
-    return body[1:] if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else body
+    return (
+        body[1:] if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) else body
+    )
 
 
 def _is_message(node: object) -> bool:
     """Return whether a statement is a call of `log`."""
     call = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and _chain(call.func.value) == "log"
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and _chain(call.func.value) == "log"
+    )
 
 
 def _chain(node: object) -> str | None:

@@ -1,4 +1,5 @@
-"""Scores of files of captions as one table: intervals over images, and paired tests against the first row."""
+"""Scores of files of captions as one table: intervals over images, and paired tests against the
+first row."""
 
 from __future__ import annotations
 
@@ -26,22 +27,32 @@ _KINDS = ("score", "image mean", _INTERVAL, "minus first", "p, images (Holm)")
 NOTES = [
     "scores, means, intervals and differences are fractions of 1",
     f"low and high are the ends of the bootstrap {_INTERVAL} of image_mean, over images",
-    "difference is of the scores of the corpus; BLEU and METEOR of a corpus are not means over images",
-    "paired.p is of the t-test over images against the first row, and p_holm is Holm's over all rows and metrics",
-    "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in place of 0",
+    "difference is of the scores of the corpus; BLEU and METEOR of a corpus are not means over "
+    "images",
+    "paired.p is of the t-test over images against the first row, and p_holm is Holm's over all "
+    "rows and metrics",
+    "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in "
+    "place of 0",
 ]
 
 
 def score_table(
-    files: Sequence[Path], *, corpus: Path, split: str, metrics: Sequence[str], against: Path | None, out: Path
+    files: Sequence[Path],
+    *,
+    corpus: Path,
+    split: str,
+    metrics: Sequence[str],
+    against: Path | None,
+    out: Path,
 ) -> dict[str, Any]:
     """Score files of captions, and return all numbers of their rows, each compared with the first.
 
-    The first row is that of ``against`` where it is given: a published run, or the folder of a run. What is written of
-    each of several files goes into a folder of its name in ``out``.
+    The first row is that of ``against`` where it is given: a published run, or the folder of a run.
+    What is written of each of several files goes into a folder of its name in ``out``.
 
     Raises:
-        MetricError: two rows were scored on other images, by other references or with another tokenizer.
+        MetricError: two rows were scored on other images, by other references or with another
+        tokenizer.
     """
     names = [name for metric in metrics for name in METRICS.get(metric).names]
     table = Corpus.read(corpus)
@@ -53,7 +64,10 @@ def score_table(
         score_file(captions=file, corpus=corpus, split=split, metrics=metrics, out=folder)
         rows.append(_row(label, names, folder))
         if reason := not_comparable(rows[0].signature, rows[-1].signature):
-            raise MetricError(f"{rows[0].row.label} and {label} cannot be compared: {reason}; score both the same way")
+            raise MetricError(
+                f"{rows[0].row.label} and {label} cannot be compared: {reason}; score both the "
+                "same way"
+            )
     described, family = list[dict[str, Any]](), list[dict[str, Any]]()
     for row in rows:
         cells = {name: _cell(name, row, rows[0]) for name in names}
@@ -63,7 +77,12 @@ def score_table(
     for cell in family:
         for of_runs in ("welch", "joint", "mark"):  # a file is one run
             del cell[of_runs]
-    about = {"dataset": table.dataset, "split": split, "images": len(rows[0].image_ids), "comparisons": made}
+    about = {
+        "dataset": table.dataset,
+        "split": split,
+        "images": len(rows[0].image_ids),
+        "comparisons": made,
+    }
     return {**about, "notes": NOTES, "rows": described}
 
 
@@ -79,7 +98,8 @@ def _named(label: str) -> OutsideRow:
 
 
 def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
-    """Return the scores of a published file, or of a run's folder, below ``runs`` or below ``scores``."""
+    """Return the scores of a published file, or of a run's folder, below ``runs`` or below
+    ``scores``."""
     label = Path(*path.parts[-3:]).as_posix().removesuffix(ENDING)  # model@recipe/seed/stage
     if not path.is_file():
         scores = Path(*("scores" if part == "runs" else part for part in path.parts))
@@ -88,7 +108,8 @@ def _first_row(path: Path, names: Sequence[str], corpus: Corpus) -> RowScores:
     metrics, row = metrics_of(header, path), RowScores(_named(label))
     if references_hash(corpus.captions(metrics.split)) != header.references_sha256:
         raise MetricError(
-            f"{path}: was scored by other reference captions than those of {corpus.path}; give it the captions of its "
+            f"{path}: was scored by other reference captions than those of {corpus.path}; give it "
+            "the captions of its "
             "data set with --dataset, --inputs or --corpus"
         )
     row.signature, row.image_ids = metrics.signature, [image.id for image in images]
@@ -134,10 +155,17 @@ def table_text(result: Mapping[str, Any], form: str) -> str:
         table.blocks.append(Block(row["label"], lines))
         table.signatures.append(f"{row['signature']} ({row['label']})")
     reasons = [
-        f"{name}: {cell['reason']}" for row in rows for name, cell in row["scores"].items() if cell.get("reason")
+        f"{name}: {cell['reason']}"
+        for row in rows
+        for name, cell in row["scores"].items()
+        if cell.get("reason")
     ]
     table.notes = [plain(reason) for reason in dict.fromkeys(reasons)]
-    return latex_table(table, f"scores_{result['dataset']}") if form == "latex" else markdown_table(table)
+    return (
+        latex_table(table, f"scores_{result['dataset']}")
+        if form == "latex"
+        else markdown_table(table)
+    )
 
 
 def _texts(cell: Mapping[str, Any], metric: Any) -> dict[str, str]:
@@ -148,5 +176,14 @@ def _texts(cell: Mapping[str, Any], metric: Any) -> dict[str, str]:
         return number_text(None if value is None else metric.scale * value, digits, signed=signed)
 
     interval = NONE if cell.get("low") is None else f"{number('low')} to {number('high')}"
-    difference, p = number("difference", metric.digits + 1, signed=True), cell.get("paired", {}).get("p_holm")
-    return dict(zip(_KINDS, (number("score"), number("image_mean"), interval, difference, p_text(p)), strict=True))
+    difference, p = (
+        number("difference", metric.digits + 1, signed=True),
+        cell.get("paired", {}).get("p_holm"),
+    )
+    return dict(
+        zip(
+            _KINDS,
+            (number("score"), number("image_mean"), interval, difference, p_text(p)),
+            strict=True,
+        )
+    )

@@ -1,4 +1,5 @@
-"""Pages of docs made from published runs alone, and their check: no number is typed by hand, or has changed since."""
+"""Pages of docs made from published runs alone, and their check: no number is typed by hand, or has
+changed since."""
 
 from __future__ import annotations
 
@@ -23,7 +24,14 @@ from recap.plan.run import Run, row_runs, series_of
 from recap.plan.run_plan import RunPlan
 from recap.report.figures import write_curves
 from recap.report.page import shown_table
-from recap.report.published import PUBLISHED, Header, Training, published_files, read_published, restored
+from recap.report.published import (
+    PUBLISHED,
+    Header,
+    Training,
+    published_files,
+    read_published,
+    restored,
+)
 from recap.settings.params import flat
 from recap.settings.tables import STAGE_NAMES
 from recap.settings.versions import entry_of, list_of, read_versions
@@ -41,7 +49,8 @@ _COLUMNS = ("Stage", "Seeds", "Core hours", "Finished")
 
 
 def write_docs(name: str, plans: Sequence[RunPlan], into: Path) -> Path:
-    """Write ``<name>.md`` from ``published/`` in the same folder: a section for each scale, with a figure."""
+    """Write ``<name>.md`` from ``published/`` in the same folder: a section for each scale, with a
+    figure."""
     page, pages = into / f"{name}.md", into / PAGES
     others = read_json(pages, dict[str, list[str]]) if pages.is_file() else {}
     write_json(pages, others | {name: [plan.profile.scale for plan in plans if plan.profile.scale]})
@@ -58,10 +67,13 @@ def readme_of(into: Path) -> Path:
 
 
 def with_tables(text: str, into: Path) -> str:
-    """Return a text whose places ``<!-- first table of xlan.md -->`` have the tables of the pages."""
+    """Return a text whose places ``<!-- first table of xlan.md -->`` have the tables of the
+    pages."""
 
     def first_table(place: re.Match[str]) -> str:
-        rows = (into / place[2]).read_text(encoding="utf-8").partition("\n|")[2].partition("\n\n")[0]
+        rows = (
+            (into / place[2]).read_text(encoding="utf-8").partition("\n|")[2].partition("\n\n")[0]
+        )
         return f"{place[1]}|{rows}\n"
 
     return _SHOWN.sub(first_table, text)
@@ -73,46 +85,75 @@ def docs_page(name: str, plans: Sequence[RunPlan], into: Path, images: Path) -> 
     words = ["--scale", *scales] if scales else []
     command = " ".join(["recap report docs", name, *words, "--into", into.as_posix()])
     made_by = (
-        f"Made by `{command}` from `{PUBLISHED}/` and `{PROSE}/`; `make results` checks it. A change by hand is lost."
+        f"Made by `{command}` from `{PUBLISHED}/` and `{PROSE}/`; `make results` checks it. A "
+        "change by hand is lost."
     )
     lines = [f"# Results of {name}", "", made_by, ""]
     for plan in plans:
-        lines += ["", f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale", ""]
+        lines += [
+            "",
+            f"## Scale {plan.profile.scale}" if plan.profile.scale else "## Without a scale",
+            "",
+        ]
         with restored(plan, into / PUBLISHED) as (copy, headers):
             lines += _section(plan, copy, headers, into, images) if headers else [NONE_PUBLISHED]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
-def _section(plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path) -> Iterator[str]:
-    """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is missing."""
+def _section(
+    plan: RunPlan, copy: RunPlan, headers: Mapping[str, Header], into: Path, images: Path
+) -> Iterator[str]:
+    """Yield the lines of a scale: what was run, tables, figure, verdicts, runs, and what is
+    missing."""
     results, name = Path(Paths(copy).results), plan.profile.name
-    behind = {training.path: training for header in headers.values() for training in header.trainings}
+    behind = {
+        training.path: training for header in headers.values() for training in header.trainings
+    }
     shown = list[TextTable]()
     for table_id in copy.tables:
         if {run.path for run in plan.table_runs(table_id)} & headers.keys():
             table = shown_table(copy, table_id)
-            shown.append(replace(table.paper, signatures=table.full.signatures if table.full else []))
+            shown.append(
+                replace(table.paper, signatures=table.full.signatures if table.full else [])
+            )
     scale = next((table.scale for table in shown if table.scale), "")
     yield f"{markdown_text(scale)} {_summary(headers, behind)}".strip()
     yield from ("", _paragraph(into / PROSE / f"{name}.md"), "")
     for each in shown:
-        yield markdown_table(replace(each, scale="" if each.scale == scale else each.scale), level=3)
+        yield markdown_table(
+            replace(each, scale="" if each.scale == scale else each.scale), level=3
+        )
     runs = [run for run in plan.trained() if run.path in behind]
     if runs:
         curves = results / "curves.csv"
         write_curves(
-            spec={"runs": curve_runs(plan, runs)}, runs=results / "runs", out=curves, figure=curves.with_suffix(".png")
+            spec={"runs": curve_runs(plan, runs)},
+            runs=results / "runs",
+            out=curves,
+            figure=curves.with_suffix(".png"),
         )
         # 256 colors take half of the bytes, and no line gets that of another.
-        with Image.open(curves.with_suffix(".png")) as picture, atomic_path(images / f"{name}.png") as temporary:
+        with (
+            Image.open(curves.with_suffix(".png")) as picture,
+            atomic_path(images / f"{name}.png") as temporary,
+        ):
             picture.convert("RGB").quantize(256).save(temporary, format="PNG", optimize=True)
-        yield from ("", f"![Validation CIDEr-D after each epoch, by model and stage]({IMAGES}/{name}.png)", "")
+        yield from (
+            "",
+            f"![Validation CIDEr-D after each epoch, by model and stage]({IMAGES}/{name}.png)",
+            "",
+        )
     if claims := planned_claims(copy):
         verdicts = judge_claims(claims, results / "scores")
-        judged = [claim_line(verdict, claims.scale) for verdict in verdicts if verdict.verdict != NOT_RUN]
+        judged = [
+            claim_line(verdict, claims.scale) for verdict in verdicts if verdict.verdict != NOT_RUN
+        ]
         waiting = ", ".join(verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN)
         yield from ("### Claims of the paper", "")
-        yield from (f"- {markdown_text(line)}" for line in [*judged, *([f"Not run: {waiting}"] if waiting else [])])
+        yield from (
+            f"- {markdown_text(line)}"
+            for line in [*judged, *([f"Not run: {waiting}"] if waiting else [])]
+        )
     if runs:
         yield from ("", markdown_table(_runs_table(plan, runs, behind), level=3))
     yield from _missing(plan, headers)
@@ -132,11 +173,16 @@ def _sources(plan: RunPlan, headers: Mapping[str, Header]) -> str:
 
 def _summary(headers: Mapping[str, Header], behind: Mapping[str, Training]) -> str:
     """Return what was run in one sentence."""
-    seeds = sorted({str(header.seed) for header in headers.values() if header.seed is not None}, key=int)
+    seeds = sorted(
+        {str(header.seed) for header in headers.values() if header.seed is not None}, key=int
+    )
     of_seeds = f" with {_seeds(seeds)}" if seeds else ""
     hours, days = _took(behind.values())
     took = f" that took {hours:,.1f} core hours and ended {days}" if behind else ""
-    return f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of {counted(len(behind), 'training')}{took}."
+    return (
+        f"Published: {counted(len(headers), 'scored run')}{of_seeds}, of "
+        f"{counted(len(behind), 'training')}{took}."
+    )
 
 
 def _seeds(seeds: Sequence[str]) -> str:
@@ -144,7 +190,8 @@ def _seeds(seeds: Sequence[str]) -> str:
 
 
 def _took(trainings: Collection[Training]) -> tuple[float, str]:
-    """Return the core hours of trainings, and the days on which the first and the last of them ended."""
+    """Return the core hours of trainings, and the days on which the first and the last of them
+    ended."""
     dates = sorted(training.finished for training in trainings)
     hours = sum(training.cpu_seconds for training in trainings) / _HOUR
     return hours, " to ".join(dict.fromkeys(dates[:1] + dates[-1:]))
@@ -170,11 +217,19 @@ def _missing(plan: RunPlan, headers: Mapping[str, Header]) -> Iterator[str]:
     missing = Counter[str]()
     for table_id, table in plan.tables.items():
         for row in table.rows:
-            missing[table_id] += any(run.path not in headers for run in row_runs(row, plan.seeds[table_id]))
+            missing[table_id] += any(
+                run.path not in headers for run in row_runs(row, plan.seeds[table_id])
+            )
     if missing := +missing:
         scale = plan.profile.scale
-        words = ["recap plan", plan.profile.name.removesuffix(f"_{scale}"), *(["--scale", scale] if scale else [])]
-        rows = ", ".join(f"{counted(number, 'row')} of {table_id}" for table_id, number in missing.items())
+        words = [
+            "recap plan",
+            plan.profile.name.removesuffix(f"_{scale}"),
+            *(["--scale", scale] if scale else []),
+        ]
+        rows = ", ".join(
+            f"{counted(number, 'row')} of {table_id}" for table_id, number in missing.items()
+        )
         yield from ("", "### Not run yet", "")
         yield f"{rows}. `{' '.join(words)}` counts the hours of each table."
 
@@ -189,20 +244,36 @@ def _paragraph(path: Path) -> str:
 
 
 def changed_settings(plan: RunPlan, into: Path) -> Iterator[str]:
-    """Yield a sentence for each published training whose settings are no longer those of its row."""
-    headers = [read_published(file)[0] for file in published_files(into / PUBLISHED / plan.profile.name).values()]
-    texts = {each.path: each.texts["config.yaml"] for header in headers for each in header.trainings}
+    """Yield a sentence for each published training whose settings are no longer those of its
+    row."""
+    headers = [
+        read_published(file)[0]
+        for file in published_files(into / PUBLISHED / plan.profile.name).values()
+    ]
+    texts = {
+        each.path: each.texts["config.yaml"] for header in headers for each in header.trainings
+    }
     for run in (run for run in plan.trained() if run.path in texts):
         before = flat(dict(parse(texts[run.path], f"{run.path}/config.yaml") or {}))
         now = flat(run_spec(plan, run).model_dump(mode="json"))
         # `auto` became a precision when the training began.
-        changed = [key for key in now if key != "stage_settings.precision" and now[key] != before.get(f"spec.{key}")]
+        changed = [
+            key
+            for key in now
+            if key != "stage_settings.precision" and now[key] != before.get(f"spec.{key}")
+        ]
         if changed:
-            yield f"{plan.profile.name}/{run.path}: was published with another {' and '.join(changed)}; run it again"
+            yield (
+                f"{plan.profile.name}/{run.path}: was published with another "
+                f"{' and '.join(changed)}; run it again"
+            )
 
 
 def changed_pages(into: Path, params: Path) -> Iterator[str]:
-    """Make each page again in a temporary folder; yield a sentence for each that differs, or is of other settings."""
+    """Make each page again in a temporary folder.
+
+    Yield a sentence for each that differs, or is of other settings.
+    """
     for name, scales in read_json(into / PAGES, dict[str, list[str]]).items():
         page = into / f"{name}.md"
         with reading(page, missing="make it again", damaged="make it again"):
@@ -212,10 +283,23 @@ def changed_pages(into: Path, params: Path) -> Iterator[str]:
         with TemporaryDirectory(prefix="recap-pages-") as images:
             again = docs_page(name, plans, into, Path(images)).splitlines()
             # Bytes of figures differ between versions of Matplotlib.
-            missing = [file.name for file in Path(images).iterdir() if not (into / IMAGES / file.name).is_file()]
-        yield from (f"{page}: has no figure {IMAGES}/{file}; make the page again" for file in missing)
+            missing = [
+                file.name
+                for file in Path(images).iterdir()
+                if not (into / IMAGES / file.name).is_file()
+            ]
+        yield from (
+            f"{page}: has no figure {IMAGES}/{file}; make the page again" for file in missing
+        )
         pairs = zip_longest(text.splitlines(), again)
-        if line := next((number for number, (before, now) in enumerate(pairs, 1) if before != now), None):
-            yield f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; make the page again"
-    if (readme := readme_of(into)).is_file() and with_tables(text := readme.read_text(encoding="utf-8"), into) != text:
+        if line := next(
+            (number for number, (before, now) in enumerate(pairs, 1) if before != now), None
+        ):
+            yield (
+                f"{page}: line {line} is not what its command makes from {into / PUBLISHED}; make "
+                "the page again"
+            )
+    if (readme := readme_of(into)).is_file() and with_tables(
+        text := readme.read_text(encoding="utf-8"), into
+    ) != text:
         yield f"{readme}: has another table than the page that it names; make the page again"

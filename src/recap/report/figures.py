@@ -1,4 +1,5 @@
-"""Figures of scores: learning curves of all runs and scores over a setting, with their numbers; and the flat summary.
+"""Figures of scores: learning curves of all runs and scores over a setting, with their numbers; and
+the flat summary.
 
 Axes and numbers are in percent, as in tables.
 """
@@ -43,7 +44,8 @@ _MARKERS = "osD^vP*X"
 
 
 def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
-    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc metrics diff``."""
+    """Write ``{"<table>.<row>.<metric>": mean over seeds}`` on the scale of tables, for ``dvc
+    metrics diff``."""
     summary: dict[str, float] = {}
     for row, runs in spec["rows"].items():  # "<table>.<row>": paths of its runs below `scores`
         seeds = [read_metrics(scores / run).scores for run in runs]
@@ -55,12 +57,17 @@ def write_summary(*, spec: dict[str, Any], scores: Path, out: Path) -> None:
 
 
 def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path) -> None:
-    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D as a PNG, `figure`.
+    """Write the learning curves of all runs: a CSV with one row per epoch, and validation CIDEr-D
+    as a PNG, `figure`.
 
-    ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in this order.
+    ``spec["runs"]`` is what :func:`recap.plan.jobs.curve_runs` returns; labels get their colors in
+    this order.
     """
     histories = {run["path"]: _history(runs / run["path"] / "history.csv") for run in spec["runs"]}
-    curves = [histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ()))) for run in spec["runs"]]
+    curves = [
+        histories[run["path"]].assign(**run, start=len(histories.get(run["after"], ())))
+        for run in spec["runs"]
+    ]
     lines = pd.concat(curves, ignore_index=True)
     draw_curves(lines, [run["label"] for run in spec["runs"]], figure)
     values = lines.percent.map(lambda percent: "" if pd.isna(percent) else f"{percent:.6g}")
@@ -69,23 +76,36 @@ def write_curves(*, spec: Mapping[str, Any], runs: Path, out: Path, figure: Path
 
 
 def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
-    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a bar from the lowest to the highest."""
+    """Draw validation CIDEr-D by epoch: mean over the seeds of a label, and a bar from the lowest
+    to the highest."""
     colours = colour_of(labels)
     columns = 2 if max(map(len, colours), default=0) <= _SHORT else 1
     height = 4.8 + 0.2 * -(-len(colours) // columns)  # inches; of the legend, too
     drawing = Drawing(figsize=(9, height), dpi=150, layout="constrained")
     axes = drawing.add_subplot()
     for index, (label, colour) in enumerate(colours.items()):
-        style = dict[str, Any](color=colour, linestyle=_DASHES[index // len(COLOURS) % len(_DASHES)], markersize=4)
+        style = dict[str, Any](
+            color=colour, linestyle=_DASHES[index // len(COLOURS) % len(_DASHES)], markersize=4
+        )
         axes.plot([], [], marker="o", label=plain(label), **style)  # also without an epoch yet
         apart = 0.2 * ((index + 0.5) / len(colours) - 0.5)  # so that no bar hides another
         for stage, of_stage in lines[lines.label == label].groupby("stage", sort=False):
             validated = of_stage.dropna(subset="percent")
-            epochs = validated.start + validated.epoch + apart  # those of the second stage follow those of the first
+            epochs = (
+                validated.start + validated.epoch + apart
+            )  # those of the second stage follow those of the first
             seeds = validated.percent.groupby(epochs).agg(["mean", "min", "max"])
             ends = [seeds["mean"] - seeds["min"], seeds["max"] - seeds["mean"]]
-            axes.errorbar(seeds.index, seeds["mean"], yerr=ends, marker="^" if stage == _SECOND else "o", **style)
-    axes.set_title("Validation CIDEr-D after each epoch: mean over seeds, bar from the lowest to the highest")
+            axes.errorbar(
+                seeds.index,
+                seeds["mean"],
+                yerr=ends,
+                marker="^" if stage == _SECOND else "o",
+                **style,
+            )
+    axes.set_title(
+        "Validation CIDEr-D after each epoch: mean over seeds, bar from the lowest to the highest"
+    )
     second = (lines.stage == _SECOND).any()
     axes.set_xlabel("epoch\n(triangles: self-critical, after cross-entropy)" if second else "epoch")
     axes.set_ylabel("CIDEr-D, percent (maximum 1,000)")
@@ -95,17 +115,26 @@ def draw_curves(lines: DataFrame, labels: Iterable[str], figure: Path) -> None:
 
 
 def _history(path: Path) -> DataFrame:
-    """Read a history: epoch, loss as text, and validation CIDEr-D in percent, NaN where it was not validated."""
+    """Read a history: epoch, loss as text, and validation CIDEr-D in percent, NaN where it was not
+    validated."""
     check(path)
-    with reading(path, RecapError, missing="train this run first", damaged="delete it and train this run again"):
+    with reading(
+        path,
+        RecapError,
+        missing="train this run first",
+        damaged="delete it and train this run again",
+    ):
         lines = pd.read_csv(path, usecols=list(_READ), dtype=str, keep_default_na=False)
-        pd.to_numeric(lines.loss)  # is text that the CSV repeats; may be empty before the first step
+        pd.to_numeric(
+            lines.loss
+        )  # is text that the CSV repeats; may be empty before the first step
         percent = _SCALE * pd.to_numeric(lines.val_cider_d)
         return lines[["loss"]].assign(epoch=lines.epoch.astype(int), percent=percent)
 
 
 def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> None:
-    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one line per model."""
+    """Draw scores over a setting, such as the share of training pairs: one panel per metric, one
+    line per model."""
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
     for table in sorted({point.table for line in figure.lines for point in line.points}):
         file = statistics / f"{table}.json"
@@ -116,15 +145,24 @@ def write_sweep(*, figure: Figure, statistics: Path, png: Path, out: Path) -> No
     write_text(out, csv_text([SWEEP_COLUMNS, *(map(cell, number) for number in numbers)]))
 
 
-def _numbers(figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield one line of the CSV per metric and point: the mean over the runs with its t interval."""
+def _numbers(
+    figure: Figure, rows: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield one line of the CSV per metric and point: the mean over the runs with its t
+    interval."""
     for metric in figure.metrics:
         for line in figure.lines:
             for point in line.points:
                 row = rows.get((point.table, point.row))
                 if row is None or metric not in row["cells"]:
-                    raise RecapError(f"{point.table}.json: no {metric} of row {point.row!r}; the table needs both")
-                values = [score_info(metric).scale * value for value in row["cells"][metric]["values"].values()]
+                    raise RecapError(
+                        f"{point.table}.json: no {metric} of row {point.row!r}; the table needs "
+                        "both"
+                    )
+                values = [
+                    score_info(metric).scale * value
+                    for value in row["cells"][metric]["values"].values()
+                ]
                 mean = fmean(values) if values else None
                 yield metric, plain(line.label), point.x, mean, *_interval(values), len(values)
 
@@ -133,17 +171,26 @@ def _interval(values: list[float]) -> tuple[float | None, float | None]:
     """Return the t interval of the mean over the runs; of one run there is none."""
     if len(values) < 2:
         return None, None
-    half = float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    half = (
+        float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+    )
     return fmean(values) - half, fmean(values) + half
 
 
 def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -> None:
-    table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype({"mean": float, "low": float, "high": float})
+    table = pd.DataFrame(numbers, columns=SWEEP_COLUMNS).astype(
+        {"mean": float, "low": float, "high": float}
+    )
     across = min(_PANELS, len(figure.metrics))
     down = -(-len(figure.metrics) // across)
     runs = " or ".join(map(str, sorted(set(table.runs) - {0})))
-    bars = f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is one run."
-    heading = "\n".join(fill(plain(text), 26 + 56 * across) for text in (figure.title, figure.scale, bars) if text)
+    bars = (
+        f"Mean over runs, bars: 95 % t interval of the mean over {runs} runs; none where there is "
+        "one run."
+    )
+    heading = "\n".join(
+        fill(plain(text), 26 + 56 * across) for text in (figure.title, figure.scale, bars) if text
+    )
     size = 4.2 * across + 1.8, 3.4 * down + 0.9 + 0.18 * (1 + heading.count("\n"))
     drawing = Drawing(figsize=size, dpi=150, layout="constrained")
     panels = drawing.subplots(down, across, squeeze=False)
@@ -151,13 +198,30 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
     ticks = sorted(set(table.x))
     for panel, metric in zip(panels.flat, figure.metrics, strict=False):
         for index, (label, colour) in enumerate(colours.items()):
-            points = table[(table.metric == metric) & (table.line == plain(label))].dropna(subset="mean")
+            points = table[(table.metric == metric) & (table.line == plain(label))].dropna(
+                subset="mean"
+            )
             # Lines stand a little apart, so that no bar hides another.
             steps = index - (len(colours) - 1) / 2
-            apart = 1.02**steps * points.x if figure.logarithmic else points.x + 0.008 * steps * (ticks[-1] - ticks[0])
+            apart = (
+                1.02**steps * points.x
+                if figure.logarithmic
+                else points.x + 0.008 * steps * (ticks[-1] - ticks[0])
+            )
             ends = [points["mean"] - points.low, points.high - points["mean"]]
-            style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "markersize": 5, "capsize": 3}
-            panel.errorbar(apart, points["mean"], yerr=ends, label=plain(label) if len(points) else None, **style)
+            style = {
+                "color": colour,
+                "marker": _MARKERS[index % len(_MARKERS)],
+                "markersize": 5,
+                "capsize": 3,
+            }
+            panel.errorbar(
+                apart,
+                points["mean"],
+                yerr=ends,
+                label=plain(label) if len(points) else None,
+                **style,
+            )
         panel.set_title(metric)
         panel.set_xlabel(figure.x_label)
         panel.grid(alpha=0.3)
@@ -173,10 +237,19 @@ def _draw_sweep(figure: Figure, numbers: Sequence[tuple[Any, ...]], png: Path) -
 
 
 def _save(drawing: Drawing, axes: Axes, columns: int, png: Path) -> None:
-    """Add a legend below, where long labels have room, and write PNG, PDF and SVG; equal drawings give equal bytes."""
+    """Add a legend below, where long labels have room, and write PNG, PDF and SVG.
+
+    Equal drawings give equal bytes.
+    """
     handles, labels = axes.get_legend_handles_labels()
     legend = drawing.legend(
-        handles, labels, loc="outside lower center", ncols=columns, fontsize=8, frameon=False, handlelength=4
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=8,
+        frameon=False,
+        handlelength=4,
     )
     for text in legend.get_texts():
         text.set_parse_math(False)

@@ -1,4 +1,5 @@
-"""The report of a profile, from what is there while trainings run, too: one HTML file, and a PDF where LaTeX is."""
+"""The report of a profile, from what is there while trainings run, too: one HTML file, and a PDF
+where LaTeX is."""
 
 from __future__ import annotations
 
@@ -45,9 +46,16 @@ from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
 _HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far", "Hours planned")
 _PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
-_OF_A_TRAINING = {"git_commit": "commit", "torch": "torch", "device": "device", "threads": "threads"}
+_OF_A_TRAINING = {
+    "git_commit": "commit",
+    "torch": "torch",
+    "device": "device",
+    "threads": "threads",
+}
 NOT_YET = "not run yet"
-_READINGS = "readings"  # end of the name of a table of one model as printed, as released and as recommended
+_READINGS = (
+    "readings"  # end of the name of a table of one model as printed, as released and as recommended
+)
 _SECONDS = 300  # that LaTeX may take
 
 
@@ -61,11 +69,21 @@ class ShownTable:
 
 
 def make_report(plan: RunPlan) -> Path:
-    """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX is installed."""
-    done, tables = progress(plan), {table_id: shown_table(plan, table_id) for table_id in plan.tables}
-    titled = [(table_id.endswith(_READINGS), (table.paper.title, table)) for table_id, table in tables.items()]
+    """Write ``report.html`` into the folder of a profile's reports, and ``report.pdf`` where LaTeX
+    is installed."""
+    done, tables = (
+        progress(plan),
+        {table_id: shown_table(plan, table_id) for table_id in plan.tables},
+    )
+    titled = [
+        (table_id.endswith(_READINGS), (table.paper.title, table))
+        for table_id, table in tables.items()
+    ]
     signatures = [text for table in tables.values() if table.full for text in table.full.signatures]
-    samples = [(plain(table.title), sampled_table(plan, table_id)) for table_id, table in plan.tables.items()]
+    samples = [
+        (plain(table.title), sampled_table(plan, table_id))
+        for table_id, table in plan.tables.items()
+    ]
     sections = [
         _section("Claims", "texts", [(table.title, table) for table in _claims(plan)]),
         _section("Tables", "tables", [each for reading, each in titled if not reading]),
@@ -89,21 +107,33 @@ def make_report(plan: RunPlan) -> Path:
     if reason:
         pdf.unlink(missing_ok=True)  # of an earlier report
         log.warning(f"{pdf}: not made, because {reason}; the page has everything")
-    record(page, *([] if reason else [pdf]))  # Snakemake's records leave out the PDF, which only some machines make
+    record(
+        page, *([] if reason else [pdf])
+    )  # Snakemake's records leave out the PDF, which only some machines make
     return page
 
 
 def _section(title: str, kind: str, parts: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a section: its kind says how templates show its parts, whose equal titles get a number."""
+    """Return a section: its kind says how templates show its parts, whose equal titles get a
+    number."""
     name, titles, shown = title.lower().replace(" ", "-"), [each for each, _ in parts], []
     for number, (each, value) in enumerate(parts, 1):
         alike = titles[:number].count(each)
-        shown.append({"id": f"{name}-{number}", "title": each if alike == 1 else f"{each} ({alike})", "value": value})
+        shown.append(
+            {
+                "id": f"{name}-{number}",
+                "title": each if alike == 1 else f"{each} ({alike})",
+                "value": value,
+            }
+        )
     return {"id": name, "title": title, "kind": kind, "parts": shown}
 
 
 def _claims(plan: RunPlan) -> Iterator[TextTable]:
-    """Yield the table of verdicts by the runs that are finished; none where the profile makes no paper's tables."""
+    """Yield the table of verdicts by the runs that are finished.
+
+    None where the profile makes no paper's tables.
+    """
     if claims := planned_claims(plan):
         yield claims_table(judge_claims(claims, Path(Paths(plan).results) / "scores"), claims.scale)
 
@@ -141,7 +171,13 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
         done = [run for run in runs if paths.is_scored(run)]
         partial = f"{len(done)} of {counted(len(runs), 'run')}" if done else NOT_YET
         tags.append("" if len(done) == len(runs) else partial)
-        rows.append(_row(table, row, [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done]))
+        rows.append(
+            _row(
+                table,
+                row,
+                [read_metrics(Path(paths.results) / "scores" / run.path).scores for run in done],
+            )
+        )
     statistics = {
         "table": table_id,
         "columns": list(table.columns),
@@ -155,7 +191,9 @@ def _preliminary(plan: RunPlan, table_id: str, why: str) -> ShownTable:
     paper = paper_table(table_frame(table.model_copy(update={"outside": []}), statistics))
     lines = paper.blocks[-1].lines
     lines[:] = [replace(line, tag=line.tag or tag) for line, tag in zip(lines, tags, strict=True)]
-    lines += [Line(plain(row.label), [Cell()] * len(table.columns), tag=NOT_YET) for row in table.outside]
+    lines += [
+        Line(plain(row.label), [Cell()] * len(table.columns), tag=NOT_YET) for row in table.outside
+    ]
     paper.legend.insert(0, "Means of the runs that are finished; no difference is tested.")
     paper.notes = ["In percent."]
     return ShownTable(paper, None, why)
@@ -183,16 +221,31 @@ def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
         template = environment("tex", "recap.report").get_template("report.tex.j2")
         text = template.render(**shown, picture=picture, latex_table=latex_table)
         (folder / "report.tex").write_text(text, encoding="utf-8")
-        words = [program, "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "report.tex"]
-        fixed = {**os.environ, "SOURCE_DATE_EPOCH": "0", "FORCE_SOURCE_DATE": "1"}  # equal reports give equal bytes
+        words = [
+            program,
+            "-no-shell-escape",
+            "-interaction=nonstopmode",
+            "-halt-on-error",
+            "report.tex",
+        ]
+        fixed = {
+            **os.environ,
+            "SOURCE_DATE_EPOCH": "0",
+            "FORCE_SOURCE_DATE": "1",
+        }  # equal reports give equal bytes
         for _ in range(2):  # the second time with the pages of the contents
             try:
-                done = subprocess.run(words, cwd=folder, env=fixed, capture_output=True, timeout=_SECONDS, check=False)
+                done = subprocess.run(
+                    words, cwd=folder, env=fixed, capture_output=True, timeout=_SECONDS, check=False
+                )
             except subprocess.TimeoutExpired:
                 return f"pdflatex did not finish in {_SECONDS} seconds"
             if done.returncode:
                 output = done.stdout.decode("utf-8", "replace").splitlines()
-                return f"pdflatex failed ({next((line for line in output if line.startswith('!')), 'no reason given')})"
+                return (
+                    "pdflatex failed "
+                    f"({next((line for line in output if line.startswith('!')), 'no reason given')})"
+                )
         with atomic_path(out) as temporary:
             shutil.copyfile(folder / "report.pdf", temporary)
     return ""
@@ -202,7 +255,8 @@ def _compile(program: str, shown: dict[str, Any], out: Path) -> str:
 class Progress:
     """How far a profile is."""
 
-    cost: TextTable  #: a line for each training stage: seeds finished and planned, hours taken and estimated
+    #: a line for each training stage: seeds finished and planned, hours taken and estimated
+    cost: TextTable
     records: list[dict[str, Any]]  #: ``training.json`` of each finished training
     complete: bool  #: whether all trainings and evaluations are finished
     sentence: str  #: how many are
@@ -212,7 +266,9 @@ def progress(plan: RunPlan) -> Progress:
     """Return how far a plan is, from the files of its runs."""
     paths, labels, trained, scored = Paths(plan), plan.labels(), plan.trained(), plan.scored()
     files = {run: Path(paths.results) / "runs" / run.path / "training.json" for run in trained}
-    records = {run: read_json(file, dict[str, Any]) for run, file in files.items() if file.is_file()}
+    records = {
+        run: read_json(file, dict[str, Any]) for run, file in files.items() if file.is_file()
+    }
     machine, hours = _estimates(plan, trained)
     took = sum(each["seconds"] for each in records.values()) / _HOUR
     estimate = ". There is no estimate of all planned ones: recap plan says why."
@@ -221,8 +277,14 @@ def progress(plan: RunPlan) -> Progress:
         estimate = f"; all planned ones are estimated at {planned}."
     cost = TextTable("Cost so far", "", [(name, name) for name in _COLUMNS], "paper")
     cost.legend = [f"The finished trainings took {took:,.2f} hours{estimate}"]
-    series, order, lines = dict[str, list[Run]](), list(dict.fromkeys(labels.values())), list[Line]()
-    for run in sorted(trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")):
+    series, order, lines = (
+        dict[str, list[Run]](),
+        list(dict.fromkeys(labels.values())),
+        list[Line](),
+    )
+    for run in sorted(
+        trained, key=lambda run: (order.index(labels[series_of(run.path)]), run.stage != "xe")
+    ):
         series.setdefault(series_of(run.path), []).append(run)
     for name, runs in series.items():
         done = [records[run]["seconds"] / _HOUR for run in runs if run in records]
@@ -233,13 +295,18 @@ def progress(plan: RunPlan) -> Progress:
     trainings, evaluations = counted(len(trained), "training"), counted(len(scored), "evaluation")
     evaluated = sum(map(paths.is_scored, scored))
     if len(records) == len(trained) and evaluated == len(scored):
-        return Progress(cost, list(records.values()), True, f"All {trainings} and {evaluations} finished.")
-    partial = f"Partial: {len(records):,} of {trainings} and {evaluated:,} of {evaluations} finished."
+        return Progress(
+            cost, list(records.values()), True, f"All {trainings} and {evaluations} finished."
+        )
+    partial = (
+        f"Partial: {len(records):,} of {trainings} and {evaluated:,} of {evaluations} finished."
+    )
     return Progress(cost, list(records.values()), False, partial)
 
 
 def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run, float]]:
-    """Return the machine that was measured last of those that all trainings have hours of, and these."""
+    """Return the machine that was measured last of those that all trainings have hours of, and
+    these."""
     costs = costs_of(plan)
     try:
         each = {run: costs.training(run).seconds for run in runs}
@@ -247,28 +314,39 @@ def _estimates(plan: RunPlan, runs: Sequence[Run]) -> tuple[str | None, dict[Run
         return None, {}
     shared = set.intersection(*map(set, each.values()))
     machine = next((name for name in next(iter(each.values())) if name in shared), None)
-    return machine, {run: seconds[machine] / _HOUR for run, seconds in each.items()} if machine else {}
+    return machine, {
+        run: seconds[machine] / _HOUR for run, seconds in each.items()
+    } if machine else {}
 
 
 def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of what is behind the numbers: versions, commits, data sets, features, signatures."""
+    """Yield name and value of what is behind the numbers: versions, commits, data sets, features,
+    signatures."""
     installed = {each.metadata["Name"]: each.version for each in distributions()}
     versions = ", ".join(f"{name} {installed[name]}" for name in _PACKAGES if name in installed)
     yield "Report made by", f"{versions}, Python {platform.python_version()}, commit {commit()}"
     for key, name in _OF_A_TRAINING.items():
         counts = Counter(str(each[key]) for each in done.records if key in each)
         if counts:
-            values = (f"{value} ({counted(count, 'training')})" for value, count in counts.most_common())
+            values = (
+                f"{value} ({counted(count, 'training')})" for value, count in counts.most_common()
+            )
             yield f"Trainings: {name}", "; ".join(values)
     for dataset in plan.datasets():
-        yield f"Data set {dataset}", _data_set(Path(Paths(plan).of_dataset(dataset, "corpus.parquet")))
-    for name, digest in sorted({(str(each["features"]), str(each["feature_hash"])) for each in done.records}):
+        yield (
+            f"Data set {dataset}",
+            _data_set(Path(Paths(plan).of_dataset(dataset, "corpus.parquet"))),
+        )
+    for name, digest in sorted(
+        {(str(each["features"]), str(each["feature_hash"])) for each in done.records}
+    ):
         yield f"Features {name}", f"hash {digest}"
     yield from (("Signature", text) for text in dict.fromkeys(signatures))
 
 
 def _data_set(path: Path) -> str:
-    """Return the images of each split of a data set, and the hashes of its source and of its splits."""
+    """Return the images of each split of a data set, and the hashes of its source and of its
+    splits."""
     if not path.is_file():
         return "not read yet"
     corpus = Corpus.read(path)

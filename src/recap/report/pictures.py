@@ -1,4 +1,5 @@
-"""What pages show of pictures: figures that the profile drew, samples of captions with photos, and the gallery."""
+"""What pages show of pictures: figures that the profile drew, samples of captions with photos, and
+the gallery."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ from recap.tables.samples import ScoredCaptions, choose_samples
 from recap.tables.text import plain
 
 _EDGE, _GALLERY_EDGE = 480, 320  # pixels of a photo's longer edge in the report and in the gallery
-_CURVES = "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a bar from the lowest to the highest."
+_CURVES = (
+    "Validation CIDEr-D after each epoch, in percent: mean over seeds, and a bar from the lowest "
+    "to the highest."
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ class ShownFigure:
     @cached_property
     def address(self) -> str:
         """A data URI with all of a picture."""
-        return data_address(self.file.read_bytes(), "image/png") if self.file.suffix == ".png" else ""
+        return (
+            data_address(self.file.read_bytes(), "image/png") if self.file.suffix == ".png" else ""
+        )
 
     @property
     def text(self) -> str:
@@ -62,15 +68,31 @@ def figures(plan: RunPlan) -> list[ShownFigure]:
             if title:
                 caption = plain(drawn.settings.caption).replace("``", "")  # marks of code
                 of_table, _, scale = plain(drawn.heading).partition(" | ")
-                planned[file] = (f"{title[:1].upper()}{title[1:]}: {of_table}", f"{caption} {scale}".strip())
+                planned[file] = (
+                    f"{title[:1].upper()}{title[1:]}: {of_table}",
+                    f"{caption} {scale}".strip(),
+                )
     planned["curves.png"] = ("Learning curves", _CURVES)
-    return [ShownFigure(folder / file, *titles) for file, titles in planned.items() if (folder / file).is_file()]
+    return [
+        ShownFigure(folder / file, *titles)
+        for file, titles in planned.items()
+        if (folder / file).is_file()
+    ]
 
 
 def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
-    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why there are none."""
-    paths, table, seeds, name = Paths(plan), plan.tables[table_id], plan.seeds[table_id], file_name(table_id)
-    sheet, dataset = Path(paths.reports) / "figures" / f"{name}_captions.png", baseline(table).dataset
+    """Return the samples of a table with their photos, its contact sheet if it is drawn, and why
+    there are none."""
+    paths, table, seeds, name = (
+        Paths(plan),
+        plan.tables[table_id],
+        plan.seeds[table_id],
+        file_name(table_id),
+    )
+    sheet, dataset = (
+        Path(paths.reports) / "figures" / f"{name}_captions.png",
+        baseline(table).dataset,
+    )
     shown: dict[str, Any] = {"samples": [], "sheet": sheet if sheet.is_file() else None, "why": ""}
     rows = [row for row in table.rows if paths.is_scored(row_runs(row, seeds)[0])]
     if not rows:
@@ -79,19 +101,29 @@ def sampled_table(plan: RunPlan, table_id: str) -> dict[str, Any]:
         ids = {row.id for row in rows}
         examples = table.examples if table.examples and table.examples.row in ids else None
         table = table.model_copy(update={"rows": rows, "outside": [], "examples": examples})
-    corpus, scores = Path(paths.of_dataset(dataset, "corpus.parquet")), Path(paths.results) / "scores"
+    corpus, scores = (
+        Path(paths.of_dataset(dataset, "corpus.parquet")),
+        Path(paths.results) / "scores",
+    )
     samples = choose_samples(name, table, seeds, corpus, scores, plan.profile.sample_captions)
     roots = list(map(Path, paths.images(dataset)))
     missing = [root for root in roots if not root.exists()]
     if missing:
-        log.warning(f"{missing[0]}: no such folder or zip, so the samples are shown without their photos")
+        log.warning(
+            f"{missing[0]}: no such folder or zip, so the samples are shown without their photos"
+        )
         return shown | {"samples": [(sample, None) for sample in samples]}
     source = pictures_of(corpus, roots)
-    return shown | {"samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]}
+    return shown | {
+        "samples": [(each, photo_address(read_photo(source, each.file), _EDGE)) for each in samples]
+    }
 
 
-def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence[Path], count: int, out: Path) -> None:
-    """Write the page: photo, references, and each system's caption with its scores; sorted and filtered by difference.
+def write_gallery(
+    *, systems: Mapping[str, Path], corpus: Path, images: Sequence[Path], count: int, out: Path
+) -> None:
+    """Write the page: photo, references, and each system's caption with its scores; sorted and
+    filtered by difference.
 
     ``systems``: label -> folder of its scores. Without folders or zips of photos the page has none.
     """
@@ -102,14 +134,22 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
         reason = not_comparable(first.signature, each.signature)
         if reason or set(each.captions) != set(first.captions):
             why = reason or "their images differ"
-            raise MetricError(f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}")
+            raise MetricError(
+                f"{plain(first_label)!r} and {plain(label)!r} cannot be compared: {why}"
+            )
     references = table.captions(first.split)
     unknown = sorted(set(first.captions) - set(references))
     if unknown:
-        raise MetricError(f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes")
+        raise MetricError(
+            f"{corpus}: has no test image {unknown[0]}, which {plain(first_label)!r} describes"
+        )
     ids = sorted(first.captions)
-    metrics = [name for name in first.scores if all(name in each.scores for each in scored.values())]
-    drawn = sorted(generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist())
+    metrics = [
+        name for name in first.scores if all(name in each.scores for each in scored.values())
+    ]
+    drawn = sorted(
+        generator(0, "gallery").choice(len(ids), size=min(count, len(ids)), replace=False).tolist()
+    )
     source, names = pictures_of(corpus, images) if images else None, table.files()
     photos = [
         {
@@ -117,13 +157,23 @@ def write_gallery(*, systems: Mapping[str, Path], corpus: Path, images: Sequence
             "src": photo_address(read_photo(source, names[image]), _GALLERY_EDGE) if source else "",
             "references": list(map(plain, references[image])),
             "captions": [plain(each.captions[image]) for each in scored.values()],
-            "scores": [[round(each.scores[name][image], 2) for name in metrics] for each in scored.values()],
+            "scores": [
+                [round(each.scores[name][image], 2) for name in metrics] for each in scored.values()
+            ],
         }
         for image in (ids[place] for place in drawn)
     ]
-    share = "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
-    about = (
-        f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on the scale of tables."
+    share = (
+        "all" if len(drawn) == len(ids) else f"a random sample of {len(drawn):,} of {len(ids):,}"
     )
-    shown = {"about": about, "systems": [plain(label) for label in systems], "metrics": metrics, "photos": photos}
+    about = (
+        f"{plain(table.dataset)}, split {first.split}: {share} images. Scores are of one image, on "
+        "the scale of tables."
+    )
+    shown = {
+        "about": about,
+        "systems": [plain(label) for label in systems],
+        "metrics": metrics,
+        "photos": photos,
+    }
     write_text(out, environment("html", "recap.report").get_template("gallery.html").render(shown))

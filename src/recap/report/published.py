@@ -1,7 +1,9 @@
-"""Published runs: a small file of each scored run, kept in git; from it results are restored, and checked.
+"""Published runs: a small file of each scored run, kept in git; from it results are restored, and
+checked.
 
-The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The reference captions are
-other people's texts and stay out of it: it has their hash, and scoring again needs the data set.
+The first line of a file is its :class:`Header`; each further line is an :class:`Image`. The
+reference captions are other people's texts and stay out of it: it has their hash, and scoring again
+needs the data set.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Header:
     scores_sha256: str  #: of the scores of the corpus and of all images
     references_sha256: str  #: of the reference captions of these images
     trainings: list[Training]
-    versions: dict[str, str] = field(compare=False)  #: Python published; recap and pycocoevalcap scored; torch trained
+    versions: dict[str, str] = field(
+        compare=False
+    )  #: Python published; recap and pycocoevalcap scored; torch trained
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,18 @@ def references_hash(references: Mapping[int, Sequence[str]]) -> str:
 
 def _evaluations(plan: RunPlan, *table_ids: str) -> list[Run | ScoredFile]:
     """Return all that is scored for some tables, or for a plan."""
-    runs = [run for table_id in table_ids for run in plan.table_runs(table_id)] if table_ids else plan.scored()
+    runs = (
+        [run for table_id in table_ids for run in plan.table_runs(table_id)]
+        if table_ids
+        else plan.scored()
+    )
     return [*runs, *plan.scored_files(*table_ids)]
 
 
 def publish(plan: RunPlan, into: Path) -> list[Path]:
     """Write a file for each scored run of a plan; return these files."""
-    # Files of runs that are not here stay, because the runs of a profile are made in several places.
+    # Files of runs that are not here stay, because the runs of a profile are made in several
+    # places.
     paths, files = Paths(plan), []
     for scored in filter(paths.is_scored, _evaluations(plan)):
         file = into / plan.profile.name / f"{scored.path}{ENDING}"
@@ -111,7 +120,10 @@ def publish(plan: RunPlan, into: Path) -> list[Path]:
         if not file.is_file() or read_published(file) != (header, images):
             _write(file, [header, *images])
         files.append(file)
-    log.info(f"{into / plan.profile.name}: {counted(len(files), 'run')} of {len(_evaluations(plan))} published")
+    log.info(
+        f"{into / plan.profile.name}: {counted(len(files), 'run')} of {len(_evaluations(plan))} "
+        "published"
+    )
     return files
 
 
@@ -119,16 +131,31 @@ def _content(plan: RunPlan, scored: Run | ScoredFile) -> tuple[Header, list[Imag
     paths = Paths(plan)
     folder = Path(paths.results) / "scores" / scored.path
     metrics = read_metrics(folder)
-    captions, columns = read_captions(folder, metrics.split), read_image_scores(folder, metrics.split)
-    ids, values = columns.pop("image_id").tolist(), zip(*(column.tolist() for column in columns.values()), strict=True)
-    scores = {each: dict(zip(columns, of_image, strict=True)) for each, of_image in zip(ids, values, strict=True)}
+    captions, columns = (
+        read_captions(folder, metrics.split),
+        read_image_scores(folder, metrics.split),
+    )
+    ids, values = (
+        columns.pop("image_id").tolist(),
+        zip(*(column.tolist() for column in columns.values()), strict=True),
+    )
+    scores = {
+        each: dict(zip(columns, of_image, strict=True))
+        for each, of_image in zip(ids, values, strict=True)
+    }
     if scores.keys() != captions.keys():
-        raise DataError(f"{folder}: its captions and scores are of other images; evaluate this run again")
+        raise DataError(
+            f"{folder}: its captions and scores are of other images; evaluate this run again"
+        )
     parts = scored.parts() if isinstance(scored, Run) else []
     stages = dict.fromkeys(stage.path for part in parts for stage in plan.stages(part))
     behind = [_training(Path(paths.results) / "runs", path) for path in stages]
     scorer = parse_signature(metrics.signature)
-    sources = {"recap": scorer, "pycocoevalcap": scorer, **({"torch": behind[-1].training} if behind else {})}
+    sources = {
+        "recap": scorer,
+        "pycocoevalcap": scorer,
+        **({"torch": behind[-1].training} if behind else {}),
+    }
     versions = {name: str(source.get(name, "unknown")) for name, source in sources.items()}
     images = [Image(each, captions[each], scores[each]) for each in ids]
     values = read_json(folder / "metrics.json")
@@ -168,11 +195,15 @@ def _read(path: Path, *kinds: Any) -> list[Any]:
     with reading(path, missing=_AGAIN, damaged=_AGAIN):
         lines = gzip.decompress(path.read_bytes()).splitlines()
     numbered = enumerate(lines)
-    return [parse_json(text, f"{path}: line {at + 1}", kinds[min(at, len(kinds) - 1)]) for at, text in numbered]
+    return [
+        parse_json(text, f"{path}: line {at + 1}", kinds[min(at, len(kinds) - 1)])
+        for at, text in numbered
+    ]
 
 
 def read_published(path: Path) -> tuple[Header, list[Image]]:
-    """Return what is published of a run, whose captions and scores have the hashes of its header."""
+    """Return what is published of a run, whose captions and scores have the hashes of its
+    header."""
     lines = _read(path, Header, Image)
     if len(lines) < 2 or any(image.scores.keys() != lines[1].scores.keys() for image in lines[2:]):
         raise DataError(f"{path}: has no images, or not the same scores of each; {_AGAIN}")
@@ -186,7 +217,9 @@ def read_published(path: Path) -> tuple[Header, list[Image]]:
 
 def metrics_of(header: Header, file: Path) -> Metrics:
     """Return the corpus scores of a published run."""
-    metrics: Metrics = parse_json(json.dumps(header.metrics).encode(), f"{file}: line 1: metrics", Metrics)
+    metrics: Metrics = parse_json(
+        json.dumps(header.metrics).encode(), f"{file}: line 1: metrics", Metrics
+    )
     return metrics
 
 
@@ -198,16 +231,23 @@ def published_files(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def restored(plan: RunPlan, published: Path) -> Iterator[tuple[RunPlan, dict[str, Header]]]:
-    """Yield a plan with results from published files, in a temporary folder, and the headers of its runs by path."""
+    """Yield a plan with results from published files, in a temporary folder, and the headers of its
+    runs by path."""
     files, seeds = published_files(published / plan.profile.name), dict(plan.seeds)
     for table_id, table in plan.tables.items():
         missing = {run.seed for run in plan.table_runs(table_id) if run.path not in files}
         if not any(row.ensemble for row in table.rows):
             # Those that all rows are published with, if there are any.
-            seeds[table_id] = [seed for seed in seeds[table_id] if seed not in missing] or seeds[table_id]
+            seeds[table_id] = [seed for seed in seeds[table_id] if seed not in missing] or seeds[
+                table_id
+            ]
     with TemporaryDirectory(prefix="recap-published-") as name:
         copy, paths = plan.below(Path(name), seeds), [each.path for each in _evaluations(plan)]
-        headers = {path: _restore(files[path], path, Path(Paths(copy).results)) for path in paths if path in files}
+        headers = {
+            path: _restore(files[path], path, Path(Paths(copy).results))
+            for path in paths
+            if path in files
+        }
         for table_id in copy.tables:
             if all(map(Paths(copy).is_scored, _evaluations(copy, table_id))):
                 _write_statistics(copy, table_id)
@@ -227,7 +267,9 @@ def _restore(file: Path, path: str, results: Path) -> Header:
     for training in header.trainings:
         of_run = (runs / training.path).resolve()  # a path of another's file may lead elsewhere
         if not of_run.is_relative_to(runs) or training.texts.keys() != set(_TEXTS):
-            raise DataError(f"{file}: {training.path!r} is no training with {' and '.join(_TEXTS)}; {_AGAIN}")
+            raise DataError(
+                f"{file}: {training.path!r} is no training with {' and '.join(_TEXTS)}; {_AGAIN}"
+            )
         write_json(of_run / "training.json", training.training)
         for name, text in training.texts.items():
             write_text(of_run / name, text)
@@ -236,7 +278,12 @@ def _restore(file: Path, path: str, results: Path) -> Header:
 
 def _write_statistics(plan: RunPlan, table_id: str) -> None:
     """Write the statistics of a table, as the workflow does."""
-    results, name, table, selection = Path(Paths(plan).results), file_name(table_id), plan.tables[table_id], None
+    results, name, table, selection = (
+        Path(Paths(plan).results),
+        file_name(table_id),
+        plan.tables[table_id],
+        None,
+    )
     if table.selections:
         selection = results / "statistics" / "selections" / f"{name}.json"
         spec: SelectedRows = validate(SelectedRows, selection_spec(plan, table_id), table_id)
@@ -259,28 +306,35 @@ def published_runs(into: Path) -> list[Path]:
 
 
 def dataset_of(file: Path, into: Path) -> str:
-    """Return the data set of a published run, whose path begins with it below the folder of its profile."""
+    """Return the data set of a published run, whose path begins with it below the folder of its
+    profile."""
     return file.relative_to(into / PUBLISHED).parts[1]
 
 
 def read_corpora(names: Sequence[str], params: Path, inputs: Path, out: Path) -> dict[str, Corpus]:
-    """Build the corpora of data sets, captions alone, and return those whose outside files are there."""
+    """Build the corpora of data sets, captions alone, and return those whose outside files are
+    there."""
     corpora = dict[str, Corpus]()
     for name in names:
         settings = load_named(params, "datasets", name).captions_alone()
         missing = [file for file in settings.outside_files() if not (inputs / file).exists()]
         if missing:
-            log.warning(f"{name}: {inputs / missing[0]} is missing, so its captions are not scored again")
+            log.warning(
+                f"{name}: {inputs / missing[0]} is missing, so its captions are not scored again"
+            )
             continue
         build_corpus(name=name, spec=settings, inputs=inputs, out=out / name)
         corpora[name] = Corpus.read(out / name / CORPUS)
     if names and not corpora:
-        raise MissingData(f"{inputs}: has the captions of no published data set; correct the folder")
+        raise MissingData(
+            f"{inputs}: has the captions of no published data set; correct the folder"
+        )
     return corpora
 
 
 def changed_means(file: Path) -> Iterator[str]:
-    """Yield a sentence for a published run that is not what was published, or whose means its images do not give."""
+    """Yield a sentence for a published run that is not what was published, or whose means its
+    images do not give."""
     try:
         header, images = read_published(file)
     except RecapError as error:
@@ -290,29 +344,48 @@ def changed_means(file: Path) -> Iterator[str]:
         if name in _MEANS and before is not None:
             mean = fmean(image.scores[name] for image in images)
             if not abs(before - mean) <= TOLERANCE:
-                yield f"{file}: corpus: {name} is {before!r}, and the mean over its images is {mean!r}"
+                yield (
+                    f"{file}: corpus: {name} is {before!r}, and the mean over its images is "
+                    f"{mean!r}"
+                )
 
 
 def changed_scores(file: Path, corpus: Corpus) -> Iterator[str]:
-    """Score the captions of a published run again; yield a sentence for each of COCO's scores that is another one."""
+    """Score the captions of a published run again.
+
+    Yield a sentence for each of COCO's scores that is another one.
+    """
     header, images = read_published(file)
     of_run = metrics_of(header, file)
     published, references = of_run.scores, corpus.captions(of_run.split)
     if references_hash(references) != header.references_sha256:
         yield f"{file}: was scored by other reference captions than those of {corpus.dataset} here"
         return
-    metrics = [name for name in COCO if any(published.get(each) is not None for each in METRICS.get(name).names)]
+    metrics = [
+        name
+        for name in COCO
+        if any(published.get(each) is not None for each in METRICS.get(name).names)
+    ]
     captions = {image.id: image.caption for image in images}
     try:
         scores = score(references, captions, metrics=metrics)
     except MetricError as error:
         yield f"{file}: {error}"
         return
-    yield from (f"{file}: {name} was not scored again: {why}" for name, why in scores.failed.items())
-    for name in (name for metric in metrics if metric not in scores.failed for name in METRICS.get(metric).names):
+    yield from (
+        f"{file}: {name} was not scored again: {why}" for name, why in scores.failed.items()
+    )
+    for name in (
+        name
+        for metric in metrics
+        if metric not in scores.failed
+        for name in METRICS.get(metric).names
+    ):
         again = scores.per_image.get(name, {})
         pairs = [("corpus", published.get(name), scores.corpus[name])]
-        pairs += [(f"image {image.id}", image.scores.get(name), again.get(image.id)) for image in images]
+        pairs += [
+            (f"image {image.id}", image.scores.get(name), again.get(image.id)) for image in images
+        ]
         for where, before, now in pairs:
             if before is None or now is None or not abs(before - now) <= TOLERANCE:
                 yield f"{file}: {where}: {name} is {before!r}, and scored again it is {now!r}"

@@ -1,4 +1,5 @@
-"""The folder of a trained run: written, and opened again with the vocabulary and features that it was trained with."""
+"""The folder of a trained run: written, and opened again with the vocabulary and features that it
+was trained with."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from recap.settings.params import read_mapping, validate
 CONFIG, WEIGHTS = "config.yaml", "model.safetensors"
 # Keys of an execution that say nothing of how one training was computed.
 NOT_OF_A_TRAINING = {"device", "nodes", "extraction_parts", "trainings_per_gpu", "keep_state"}
-DIGEST = "tensors_sha256"  # the only key: safetensors writes several in an order that changes from run to run
+# the only key: safetensors writes several in an order that changes from run to run
+DIGEST = "tensors_sha256"
 
 
 @dataclass
@@ -63,10 +65,14 @@ def write_run(
     read_weights(weights)
     spec = made_from["spec"]
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
-    columns = max(counters.history, key=len)  # an epoch without validation, or before the first step, has fewer
+    columns = max(
+        counters.history, key=len
+    )  # an epoch without validation, or before the first step, has fewer
     lines = ([line.get(column) for column in columns] for line in counters.history)
     # Floats have enough digits to plot and compare; integers stay as they are.
-    rows = ([f"{value:.8g}" if isinstance(value, float) else value for value in line] for line in lines)
+    rows = (
+        [f"{value:.8g}" if isinstance(value, float) else value for value in line] for line in lines
+    )
     write_text(out / "history.csv", csv_text([columns, *rows]))
     with atomic_path(out / WEIGHTS) as temporary:
         shutil.copyfile(weights, temporary)
@@ -116,7 +122,10 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read a file of tensors and compare it with its digest; a file that others wrote has none and passes."""
+    """Read a file of tensors and compare it with its digest.
+
+    A file that others wrote has none and passes.
+    """
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():
@@ -128,7 +137,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if DIGEST in metadata and metadata[DIGEST] != _digest(tensors):
             raise ValueError("its tensors are not those that were saved")
     except (SafetensorError, OSError, ValueError) as error:
-        raise TrainingError(f"{path}: is damaged ({first_line(error)}); delete it and make it again") from error
+        raise TrainingError(
+            f"{path}: is damaged ({first_line(error)}); delete it and make it again"
+        ) from error
     return tensors
 
 
@@ -143,11 +154,16 @@ def load_weights(model: Captioner, path: Path) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise TrainingError(f"{path}: these weights do not fit the model ({misfit(error)}); train it again") from error
+        raise TrainingError(
+            f"{path}: these weights do not fit the model ({misfit(error)}); train it again"
+        ) from error
 
 
 def misfit(error: RuntimeError) -> str:
-    """Return what `load_state_dict` says of the first tensors that do not fit; the line before names the model."""
+    """Return what `load_state_dict` says of the first tensors that do not fit.
+
+    The line before names the model.
+    """
     return str(error).splitlines()[:2][-1].strip(" \t.")
 
 
@@ -158,7 +174,10 @@ class _Spec:
 
 @dataclass(frozen=True)
 class _MadeFrom:
-    """What is read of a run's `config.yaml`; an imported release was trained with other features."""
+    """What is read of a run's `config.yaml`.
+
+    An imported release was trained with other features.
+    """
 
     spec: _Spec
     vocabulary_hash: str | None = None
@@ -183,20 +202,33 @@ def load_model(run: Path, inputs: InputSpec) -> Captioner:
 
 
 def check_inputs(
-    run: Path, vocabulary: Path, words: AnyVocabulary, stores: Sequence[FeatureStore], *, other_pictures: bool = False
+    run: Path,
+    vocabulary: Path,
+    words: AnyVocabulary,
+    stores: Sequence[FeatureStore],
+    *,
+    other_pictures: bool = False,
 ) -> None:
     """Refuse words and features that a run was not trained with."""
-    # Of features that others made, a store records the files alone, and those of `other_pictures` lie in other files.
+    # Of features that others made, a store records the files alone, and those of `other_pictures`
+    # lie in other files.
     made_from, maker = _made_from(run), joint_maker(stores) if stores else None
     of_others = [
-        store.attributes["weights_sha256"] == "unknown" or "boxes_hash" in store.attributes["extractor"]
+        store.attributes["weights_sha256"] == "unknown"
+        or "boxes_hash" in store.attributes["extractor"]
         for store in stores
     ]
     if other_pictures and any(of_others):
         maker = None
     for kind, option, file, own, expected in (
         (ConfigError, "vocabulary", str(vocabulary), words.hash, made_from.vocabulary_hash),
-        (FeatureError, "features", ", ".join(str(store.path) for store in stores), maker, made_from.features_made_by),
+        (
+            FeatureError,
+            "features",
+            ", ".join(str(store.path) for store in stores),
+            maker,
+            made_from.features_made_by,
+        ),
     ):
         if None not in (own, expected) and own != expected:
             what = f"not the {option} that {run} was trained with (hash {own}, expected {expected})"

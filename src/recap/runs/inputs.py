@@ -1,4 +1,5 @@
-"""What models are trained on and read: features of images, captions as token ids, and pretrained weights."""
+"""What models are trained on and read: features of images, captions as token ids, and pretrained
+weights."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from recap.core.errors import ConfigError, DataError, FeatureError, first_line
 from recap.core.hashing import value_hash
 from recap.core.log import log
 from recap.data.corpus import Corpus
-from recap.data.vocabulary import BOS, EOS, PAD, AnyVocabulary, CaptionIds, Vocabulary, padded, ranges
+from recap.data.vocabulary import (
+    BOS,
+    EOS,
+    PAD,
+    AnyVocabulary,
+    CaptionIds,
+    Vocabulary,
+    padded,
+    ranges,
+)
 from recap.features.store import FeatureStore
 from recap.models.base import Captioner
 from recap.models.images import Images, InputSpec, Stream
@@ -43,7 +53,8 @@ class ReadsImages(Protocol):
 
 
 class FeatureSources:
-    """The streams of several stores of the same images, their sizes F by name, and a hash of what made them."""
+    """The streams of several stores of the same images, their sizes F by name, and a hash of what
+    made them."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.stores = [FeatureStore(path) for path in paths]
@@ -52,8 +63,13 @@ class FeatureSources:
             for stream in [store.stream, *store.streams]:
                 if self._store_of.setdefault(stream, store) is not store:
                     both = f"{store.path} and {self._store_of[stream].path}"
-                    raise FeatureError(f"{both} have a stream {stream!r}; take features with other names of streams")
-        self.sizes: Mapping[str, int] = {name: store.shape(name)[1] for name, store in self._store_of.items()}
+                    raise FeatureError(
+                        f"{both} have a stream {stream!r}; take features with other names of "
+                        "streams"
+                    )
+        self.sizes: Mapping[str, int] = {
+            name: store.shape(name)[1] for name, store in self._store_of.items()
+        }
         self.made_by = joint_maker(self.stores)
         self._streams: Sequence[str] = [self.stores[0].stream]
         self._boxes: set[str] = set()
@@ -63,14 +79,18 @@ class FeatureSources:
         return InputSpec(self.sizes, len(vocabulary), vocabulary)
 
     def choose(self, models: Sequence[Captioner], inputs: InputSpec) -> None:
-        """Read from now on the streams that any of these models, built with `inputs`, reads, with boxes if it does."""
+        """Read from now on the streams that any of these models, built with `inputs`, reads, with
+        boxes if it does."""
         wanted = {name for model in models for name in model.reads(inputs)}
         self._streams = [name for name in self.sizes if name in wanted]
         self._boxes = {name for model in models for name in boxed_streams(model, inputs)}
         for store in self.stores:
             if not wanted & set(store.streams):
                 read = ", ".join(self._streams)
-                raise ConfigError(f"{store.path}: the model reads only {read}; leave it out, or take another model")
+                raise ConfigError(
+                    f"{store.path}: the model reads only {read}; leave it out, or take another "
+                    "model"
+                )
 
     def rows(self, image_ids: Sequence[int]) -> dict[str, np.ndarray]:
         """Return how many vectors each image has, int64 [B], of every stream that is read."""
@@ -82,19 +102,28 @@ class FeatureSources:
             store.require(image_ids)
 
     def hash_of(self, image_ids: Sequence[int]) -> str:
-        """Return a hash of what made the features and of those of these images; others in the stores do not count."""
+        """Return a hash of what made the features and of those of these images.
+
+        Others in the stores do not count.
+        """
         wanted = np.unique(np.array(image_ids, np.int64)).tolist()
         digests = [store.digests[store.positions(wanted)] for store in self.stores]
-        return value_hash([self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]])
+        return value_hash(
+            [self.made_by, wanted, [hashlib.sha256(each.tobytes()).hexdigest() for each in digests]]
+        )
 
     def read(self, image_ids: Sequence[int], *, with_boxes: bool = False) -> Images:
-        """Return images in the order given (an id may be repeated), with boxes also where no model reads them."""
+        """Return images in the order given (an id may be repeated), with boxes also where no model
+        reads them."""
         streams = {}
         for name in self._streams:
             store = self._store_of[name]
             streams[name] = Stream(*store.read(image_ids, name))
             if name in self._boxes or (with_boxes and BOXES in store.columns(name)):
-                boxes, sizes = store.column(image_ids, BOXES, name), torch.from_numpy(store.sizes(image_ids))
+                boxes, sizes = (
+                    store.column(image_ids, BOXES, name),
+                    torch.from_numpy(store.sizes(image_ids)),
+                )
                 streams[name] = replace(streams[name], boxes=boxes.float(), sizes=sizes.float())
         return Images(streams)
 
@@ -113,21 +142,29 @@ def joint_maker(stores: Sequence[FeatureStore]) -> str:
 
 
 class GpuFeatures:
-    """The features of some images, read once from sources, one after the other as float32 on a GPU."""
+    """The features of some images, read once from sources, one after the other as float32 on a
+    GPU."""
 
-    def __init__(self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self, sources: FeatureSources, image_ids: Sequence[int], device: torch.device
+    ) -> None:
         rows = sources.rows(image_ids)
         needed = sum(int(counts.sum()) * sources.sizes[name] * 4 for name, counts in rows.items())
         free = torch.cuda.mem_get_info(device)[0]
         if needed > USABLE * free:
-            room = f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} GiB free"
+            room = (
+                f"{needed / 2**30:.1f} GiB do not stay on {device}, which has {free / 2**30:.1f} "
+                "GiB free"
+            )
             raise FeatureError(f"{sources.stores[0].path}: {room}; set features_in_memory: false")
         self._device = device
         self._index = {image: index for index, image in enumerate(image_ids)}
         # Where an image's vectors are stays on the CPU, which reads it for each batch.
         self._counts = {name: torch.from_numpy(counts) for name, counts in rows.items()}
         self._starts = {name: counts.cumsum(0) - counts for name, counts in self._counts.items()}
-        self._vectors: dict[str, dict[str, Tensor]] = {name: {} for name in rows}  # values [rows, F], boxes [rows, 4]
+        self._vectors: dict[str, dict[str, Tensor]] = {
+            name: {} for name in rows
+        }  # values [rows, F], boxes [rows, 4]
         self._sizes: dict[str, Tensor] = {}  # [images, 2]
         for first in range(0, len(image_ids), CHUNK):
             for name, stream in sources.read(image_ids[first : first + CHUNK]).streams.items():
@@ -136,11 +173,15 @@ class GpuFeatures:
                     if batch is None:
                         continue
                     if part not in self._vectors[name]:
-                        self._vectors[name][part] = torch.empty(total, batch.shape[-1], device=device)
+                        self._vectors[name][part] = torch.empty(
+                            total, batch.shape[-1], device=device
+                        )
                     vectors = batch[stream.mask]
                     self._vectors[name][part][start : start + len(vectors)] = vectors.to(device)
                 if stream.sizes is not None:
-                    sizes = self._sizes.setdefault(name, torch.empty(len(image_ids), 2, device=device))
+                    sizes = self._sizes.setdefault(
+                        name, torch.empty(len(image_ids), 2, device=device)
+                    )
                     sizes[first : first + CHUNK] = stream.sizes.to(device)
 
     def read(self, image_ids: Sequence[int]) -> Images:
@@ -154,7 +195,9 @@ class GpuFeatures:
             rows = (starts[:, None] + positions).where(mask, 0).to(self._device).flatten()
             mask = mask.to(self._device)
             batch = {
-                part: values.index_select(0, rows).view(*mask.shape, -1).masked_fill_(~mask[..., None], 0.0)
+                part: values.index_select(0, rows)
+                .view(*mask.shape, -1)
+                .masked_fill_(~mask[..., None], 0.0)
                 for part, values in vectors.items()
             }
             sizes = self._sizes[name][index.to(self._device)] if name in self._sizes else None
@@ -164,7 +207,8 @@ class GpuFeatures:
 
 def check_vectors(model: ModelConfig, store: Path) -> None:
     """Compare a model's `max_vectors` with the main stream of its store."""
-    # Where all images have the same number, every one would lose the same part, such as a view: that is refused.
+    # Where all images have the same number, every one would lose the same part, such as a view:
+    # that is refused.
     if (limit := model.vector_limit) is None:
         return
     features = FeatureStore(store)
@@ -174,7 +218,8 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
         raise ConfigError(f"{store}: {too_many_vectors(most, limit)}")
     if above:
         log.info(
-            f"{store}: {above:,} of {len(vectors):,} images have more than {limit} vectors (up to {most}); the model "
+            f"{store}: {above:,} of {len(vectors):,} images have more than {limit} vectors (up to "
+            f"{most}); the model "
             f"reads the first {limit}, as its max_vectors says"
         )
 
@@ -182,15 +227,20 @@ def check_vectors(model: ModelConfig, store: Path) -> None:
 def split_captions(
     corpus: Corpus, vocabulary: AnyVocabulary, split: str, caption_ids: Sequence[int] | None = None
 ) -> CaptionIds:
-    """Return captions of a split, all of them or those of a training subset, as token ids by image."""
+    """Return captions of a split, all of them or those of a training subset, as token ids by
+    image."""
     rows = corpus.rows(split)
     own = corpus.caption_id[rows]
     wanted, order = np.unique(own if caption_ids is None else caption_ids, return_inverse=True)
     places = np.minimum(np.searchsorted(own, wanted), len(own) - 1)
     unknown = wanted[own[places] != wanted]
     if len(unknown):
-        raise DataError(f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from it")
-    pieces = [_encoded(words, vocabulary) for words in corpus.column("tokens", split).take(places).chunks]
+        raise DataError(
+            f"{corpus.path}: no caption id {unknown[0]} in {split!r}; make the subset again from it"
+        )
+    pieces = [
+        _encoded(words, vocabulary) for words in corpus.column("tokens", split).take(places).chunks
+    ]
     lengths, tokens = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return CaptionIds.by_image(corpus.image_id[rows[places]], lengths, tokens, order)
 
@@ -199,12 +249,22 @@ def _encoded(captions: pa.ListArray, vocabulary: AnyVocabulary) -> tuple[np.ndar
     """Return how many ids each caption has, int64 [R], and the ids of all, int32 [N]."""
     if not isinstance(vocabulary, Vocabulary):
         pieces = [vocabulary.encode(words) for words in captions.to_pylist()]
-        return np.array(list(map(len, pieces)), np.int64), np.array(list(chain.from_iterable(pieces)), np.int32)
+        return np.array(list(map(len, pieces)), np.int64), np.array(
+            list(chain.from_iterable(pieces)), np.int32
+        )
     lengths = np.diff(captions.offsets.to_numpy()).astype(np.int64)
-    words = captions.flatten().dictionary_encode()  # a word has the same id in any caption: each is looked up once
-    ids = np.array([vocabulary.encode([word])[0] for word in words.dictionary.to_pylist()], np.int32)
-    place = np.arange(len(words)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # within its caption
-    return np.minimum(lengths, vocabulary.max_length), ids[words.indices.to_numpy()[place < vocabulary.max_length]]
+    words = (
+        captions.flatten().dictionary_encode()
+    )  # a word has the same id in any caption: each is looked up once
+    ids = np.array(
+        [vocabulary.encode([word])[0] for word in words.dictionary.to_pylist()], np.int32
+    )
+    place = np.arange(len(words)) - np.repeat(
+        np.cumsum(lengths) - lengths, lengths
+    )  # within its caption
+    return np.minimum(lengths, vocabulary.max_length), ids[
+        words.indices.to_numpy()[place < vocabulary.max_length]
+    ]
 
 
 def caption_tensor(captions: Sequence[Sequence[Sequence[int]]]) -> Tensor:
@@ -228,24 +288,42 @@ def batch_tensor(captions: CaptionIds, image_ids: Sequence[int]) -> Tensor:
 
 
 def pretrained_file(source: str | None, file: Path | None) -> Path | None:
-    """Return the file of the weights that a model's settings name, `source`; `file` is that of the command line."""
+    """Return the file of the weights that a model's settings name, `source`.
+
+    `file` is that of the command line.
+    """
     if source is None and file is not None:
-        raise ConfigError(f"--weights {file}: the model's settings name no weights; set its `weights`, or leave it out")
+        raise ConfigError(
+            f"--weights {file}: the model's settings name no weights; set its `weights`, or leave "
+            "it out"
+        )
     if source is None or file is not None:
         return file
     if not source.startswith(HUB):
-        raise ConfigError(f"the model begins with the weights {source!r}; name their file with --weights")
+        raise ConfigError(
+            f"the model begins with the weights {source!r}; name their file with --weights"
+        )
     return hub_file(source, WEIGHTS)
 
 
 def hub_file(source: str, name: str) -> Path:
-    """Return a file of ``hub:OWNER/NAME@REVISION`` in the hub's cache; by its revision, a model stays what it is."""
+    """Return a file of ``hub:OWNER/NAME@REVISION`` in the hub's cache.
+
+    By its revision, a model stays what it is.
+    """
     if (match := re.fullmatch(HUB + r"(\w[\w.-]*(?:/\w[\w.-]*)?)@([0-9a-f]{40})", source)) is None:
-        raise ConfigError(f"{source!r}: write {HUB}OWNER/NAME@REVISION with the 40 digits of a commit of the hub")
+        raise ConfigError(
+            f"{source!r}: write {HUB}OWNER/NAME@REVISION with the 40 digits of a commit of the hub"
+        )
     from huggingface_hub import hf_hub_download
 
     try:
         return Path(hf_hub_download(match[1], name, revision=match[2]))
     except Exception as error:  # the library raises a dozen kinds, its own and of its transports
-        remedy = "without a network, copy the files and name their path: of a model's `weights`, below `inputs`"
-        raise ConfigError(f"{source}: {name} cannot be fetched ({first_line(error)}); {remedy}") from error
+        remedy = (
+            "without a network, copy the files and name their path: of a model's `weights`, below "
+            "`inputs`"
+        )
+        raise ConfigError(
+            f"{source}: {name} cannot be fetched ({first_line(error)}); {remedy}"
+        ) from error

@@ -33,9 +33,15 @@ from recap.settings.recipes import DecodingSettings
 
 VOCABULARY, REPORT = "vocabulary.json", "import.json"
 STAGE = "released"  # takes the place of a training stage
-NEVER = -1e4  # score of an id that the release does not have: its probability is 0 in every precision
+NEVER = (
+    -1e4
+)  # score of an id that the release does not have: its probability is 0 in every precision
 TORCHTEXT = ["<unk>", "<pad>", "<bos>", "<eos>"]  # the first ids of a release in this form
-_WORDS = ("itos", "vocab", "ix_to_word")  # keys that hold words: the first two of pickles, the last of JSON
+_WORDS = (
+    "itos",
+    "vocab",
+    "ix_to_word",
+)  # keys that hold words: the first two of pickles, the last of JSON
 
 
 def import_checkpoint(
@@ -48,29 +54,45 @@ def import_checkpoint(
     changes: Mapping[str, Any] | None = None,
     dataset: str = "coco",
 ) -> None:
-    """Write a released checkpoint as a run; `changes` are keys of the model that no file of the release has."""
+    """Write a released checkpoint as a run.
+
+    `changes` are keys of the model that no file of the release has.
+    """
     release, tensors, left_out = released_tensors(kind, file)
     options = read_options(config) if config else {}
     words = vocabulary or (config if config and config.suffix == ".pkl" else None)
     if words is None:
-        raise ConfigError(f"{file}: a run needs the release's words; give them with --vocabulary FILE")
+        raise ConfigError(
+            f"{file}: a run needs the release's words; give them with --vocabulary FILE"
+        )
     with _naming(file, kind):
         values = {**release.settings(tensors, options), **(changes or {})}
         width = release.feature_size(tensors)
     settings: ModelConfig = validate(Model, values, f"{config or file}: model")
-    search: DecodingSettings = validate(DecodingSettings, release.search(options), f"{config or file}: decoding")
+    search: DecodingSettings = validate(
+        DecodingSettings, release.search(options), f"{config or file}: decoding"
+    )
     own, rows = read_vocabulary(words, release, max_length=search.max_length)
     ordered = _in_our_order(tensors, release, rows, words)
-    # Clones, because released tables may be tied, and safetensors refuses tensors that share memory.
+    # Clones, because released tables may be tied, and safetensors refuses tensors that share
+    # memory.
     weights = {name: value.float().contiguous().clone() for name, value in ordered.items()}
     with torch.device("meta"):
         model = build_model(settings, InputSpec({"main": width}, len(own), own))
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError as error:
-        raise ConfigError(f"{file}: {misfit(error)}; give the release's own --config, or --set") from error
+        raise ConfigError(
+            f"{file}: {misfit(error)}; give the release's own --config, or --set"
+        ) from error
     origin = {"file": file.name, "sha256": sha256_file(file), "kind": kind}
-    names = {"dataset": dataset, "subset": "full", "features": STAGE, "model": kind, "recipe": STAGE}
+    names = {
+        "dataset": dataset,
+        "subset": "full",
+        "features": STAGE,
+        "model": kind,
+        "recipe": STAGE,
+    }
     made_from = {
         "spec": {**names, "seed": 0, "model_settings": settings.model_dump(mode="json")},
         "stage": STAGE,
@@ -83,16 +105,22 @@ def import_checkpoint(
     save_weights(out / WEIGHTS, weights)
     taken = {name: list(value.shape) for name, value in sorted(weights.items())}
     parameters = sum(map(Tensor.numel, weights.values()))
-    write_json(out / REPORT, {**origin, "taken": taken, "left_out": left_out, "parameters": parameters})
+    write_json(
+        out / REPORT, {**origin, "taken": taken, "left_out": left_out, "parameters": parameters}
+    )
     write_text(out / CONFIG, yaml.safe_dump(made_from, sort_keys=True))
     record(*(out / name for name in (CONFIG, VOCABULARY, REPORT)))
     reasons = "; ".join(sorted(set(left_out.values())))
     dropped = f"; {len(left_out)} left out ({reasons})" if left_out else ""
-    log.info(f"{out}: {len(weights)} tensors, {parameters / 1e6:.1f} million numbers, {len(own):,} ids{dropped}")
+    log.info(
+        f"{out}: {len(weights)} tensors, {parameters / 1e6:.1f} million numbers, {len(own):,} "
+        f"ids{dropped}"
+    )
 
 
 def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor], dict[str, str]]:
-    """Return what a paper says of its releases, the tensors of a file by our names, the others with the reason."""
+    """Return what a paper says of its releases, the tensors of a file by our names, the others with
+    the reason."""
     release = RELEASED.get(kind)
     if not isinstance(release, Release):
         raise ConfigError(f"{kind}: {release}")
@@ -104,8 +132,13 @@ def released_tensors(kind: str, file: Path) -> tuple[Release, dict[str, Tensor],
     if not isinstance(state, dict) or not state:
         raise ConfigError(f"{file}: holds no state dict; give the file with the model's tensors")
     for name, value in state.items():
-        if not (isinstance(name, str) and isinstance(value, Tensor) and bool(value.isfinite().all())):
-            raise ConfigError(f"{file}: {name!r} is no tensor of finite numbers; give the file of the model's tensors")
+        if not (
+            isinstance(name, str) and isinstance(value, Tensor) and bool(value.isfinite().all())
+        ):
+            raise ConfigError(
+                f"{file}: {name!r} is no tensor of finite numbers; give the file of the model's "
+                "tensors"
+            )
     if all(name.startswith("module.") for name in state):  # of data-parallel training
         state = {name.removeprefix("module."): value for name, value in state.items()}
     with _naming(file, kind):
@@ -119,8 +152,16 @@ def _naming(file: Path, kind: str) -> Iterator[None]:
         yield
     except RecapError as error:
         raise ConfigError(f"{file}: {error}") from error
-    except (LookupError, ValueError, RuntimeError, StopIteration, TypeError) as error:  # missing, or of another shape
-        raise ConfigError(f"{file}: is no released checkpoint of kind {kind!r} ({first_line(error)})") from error
+    except (
+        LookupError,
+        ValueError,
+        RuntimeError,
+        StopIteration,
+        TypeError,
+    ) as error:  # missing, or of another shape
+        raise ConfigError(
+            f"{file}: is no released checkpoint of kind {kind!r} ({first_line(error)})"
+        ) from error
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -129,13 +170,20 @@ def read_options(path: Path) -> dict[str, Any]:
     if isinstance(values, dict):
         values = values.get("opt", values)
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: holds no options; give the release's config.yml or infos pickle")
+        raise ConfigError(
+            f"{path}: holds no options; give the release's config.yml or infos pickle"
+        )
     return flat(values)
 
 
-def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[AnyVocabulary, list[int]]:
-    """Return our vocabulary of a release's words, and the row of the release's tables for each of our ids."""
-    if release.words == "byte_pairs":  # GPT-2's: a folder with vocab.json and merges.txt, or tokenizer.json
+def read_vocabulary(
+    path: Path, release: Release, *, max_length: int
+) -> tuple[AnyVocabulary, list[int]]:
+    """Return our vocabulary of a release's words, and the row of the release's tables for each of
+    our ids."""
+    if (
+        release.words == "byte_pairs"
+    ):  # GPT-2's: a folder with vocab.json and merges.txt, or tokenizer.json
         pairs = load_byte_pairs(path.name, inputs=path.parent, max_length=max_length)
         return pairs, pairs.rows
     words, first = _words(path), len(TORCHTEXT)
@@ -144,7 +192,9 @@ def read_vocabulary(path: Path, release: Release, *, max_length: int) -> tuple[A
     elif words[:first] == TORCHTEXT:
         words, special = words[first:], [TORCHTEXT.index(name) for name in SPECIAL]
     else:
-        raise ConfigError(f"{path}: its first words are not {', '.join(TORCHTEXT)}; give the release's own file")
+        raise ConfigError(
+            f"{path}: its first words are not {', '.join(TORCHTEXT)}; give the release's own file"
+        )
     rule = {"min_count": 1, "max_length": max_length, "splits": "all"}
     return Vocabulary(words, rule), [*special, *range(first, first + len(words))]
 
@@ -160,9 +210,16 @@ def _words(path: Path) -> list[str]:
                 words = next((words[key] for key in _WORDS if key in words), words)
             if isinstance(words, dict):
                 numbered = {int(str(number)): word for number, word in words.items()}
-                words = [numbered.get(number) for number in range(min(numbered), min(numbered) + len(numbered))]
+                words = [
+                    numbered.get(number)
+                    for number in range(min(numbered), min(numbered) + len(numbered))
+                ]
     words = words if isinstance(words, list) else []
-    wrong = [w for w in words if not (isinstance(w, str) and w.strip() == one_line(w) == w != "" and is_storable(w))]
+    wrong = [
+        w
+        for w in words
+        if not (isinstance(w, str) and w.strip() == one_line(w) == w != "" and is_storable(w))
+    ]
     wrong = wrong or [word for word, count in Counter(words).items() if count > 1]
     if wrong or not words:
         reason = f"{wrong[0]!r}, which is no word or duplicated" if wrong else "no words"
@@ -170,15 +227,24 @@ def _words(path: Path) -> list[str]:
     return words
 
 
-def _in_our_order(tensors: Tensors, release: Release, rows: Sequence[int], path: Path) -> dict[str, Tensor]:
-    """Return the tensors with their word tables in the order of our ids; a table twice used is two tensors."""
+def _in_our_order(
+    tensors: Tensors, release: Release, rows: Sequence[int], path: Path
+) -> dict[str, Tensor]:
+    """Return the tensors with their word tables in the order of our ids.
+
+    A table twice used is two tensors.
+    """
     ordered = dict(tensors)
     count = max(rows) + 1
     for name in filter(tensors.__contains__, release.tables):
         table = tensors[name]
         if len(table) != count:
-            sizes = f"has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}"
-            raise ConfigError(f"{path}: {sizes}; give the vocabulary that the checkpoint was trained with")
+            sizes = (
+                f"has words for {count:,} rows, and {name!r} of the checkpoint has {len(table):,}"
+            )
+            raise ConfigError(
+                f"{path}: {sizes}; give the vocabulary that the checkpoint was trained with"
+            )
         ordered[name] = table[torch.tensor(rows)]
         if release.words == "end_first" and name.startswith("output."):
             ordered[name][[PAD, BOS]] = NEVER if table.dim() == 1 else 0.0

@@ -1,7 +1,8 @@
 """Typed settings: what a YAML file in ``params/`` may say, and nothing else.
 
-A profile (``params/demo.yaml``) names tables; a table's rows name a dataset, a subset, features, a model and a recipe;
-each of those is a separate file, where ``base: other`` means "as other, except".
+A profile (``params/demo.yaml``) names tables; a table's rows name a dataset, a subset, features, a
+model and a recipe; each of those is a separate file, where ``base: other`` means "as other,
+except".
 """
 
 from __future__ import annotations
@@ -14,11 +15,30 @@ from recap.settings.figures import FigureFile
 from recap.settings.metrics import METRICS
 from recap.settings.models import LanguageModel, Model, ModelConfig
 from recap.settings.profiles import PaperProfile, Profile, Scale, Titles
-from recap.settings.recipes import CrossEntropy, DecodingSettings, Execution, ExecutionFile, Recipe, SelfCritical, Stage
+from recap.settings.recipes import (
+    CrossEntropy,
+    DecodingSettings,
+    Execution,
+    ExecutionFile,
+    Recipe,
+    SelfCritical,
+    Stage,
+)
 from recap.settings.studies import Study
-from recap.settings.tables import NotRunRow, OutsideRow, QuotedRow, Row, RowFile, Server, Table, TableFile, TableOfParts
+from recap.settings.tables import (
+    NotRunRow,
+    OutsideRow,
+    QuotedRow,
+    Row,
+    RowFile,
+    Server,
+    Table,
+    TableFile,
+    TableOfParts,
+)
 
-# Here, as a paper registers its own: the list in `recap.settings.metrics` is in the digest of every evaluation.
+# Here, as a paper registers its own: the list in `recap.settings.metrics` is in the digest of every
+# evaluation.
 METRICS.register("CLIPScore", "recap.evaluation.clip_score:ClipScore")
 
 SECTIONS: dict[str, Any] = {

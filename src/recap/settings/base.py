@@ -1,4 +1,5 @@
-"""What all settings share: classes that refuse unknown keys, names of files, sizes, and checks of several keys."""
+"""What all settings share: classes that refuse unknown keys, names of files, sizes, and checks of
+several keys."""
 
 from __future__ import annotations
 
@@ -20,31 +21,37 @@ class Strict(BaseModel):
 def neutral(default: Any, **options: Any) -> Any:
     """Return a field that specs and identities leave out while it has its default.
 
-    Every optional key that is added to a class whose runs may be finished somewhere is declared so: what was made
-    before the key then stays what it is. Such a default is a promise: it may never change, because nothing would be
-    rerun (`tests/golden/identities.json` lists them).
+    Every optional key that is added to a class whose runs may be finished somewhere is declared so:
+    what was made before the key then stays what it is. Such a default is a promise: it may never
+    change, because nothing would be rerun (`tests/golden/identities.json` lists them).
     """
     return Field(default, exclude_if=lambda value: bool(value == default), **options)
 
 
-# A number in a YAML file is memory or time in a job. Beyond these limits it is a mistake: a model of a billion layers
-# would be built for ever before the first job.
+# A number in a YAML file is memory or time in a job. Beyond these limits it is a mistake: a model
+# of a billion layers would be built for ever before the first job.
 Layers = Annotated[PositiveInt, Field(le=100)]
 LayersOr0 = Annotated[NonNegativeInt, Field(le=100)]
-Width = Annotated[PositiveInt, Field(le=16_384)]  # of vectors; also heads, slots and positions, each a row of a table
+Width = Annotated[
+    PositiveInt, Field(le=16_384)
+]  # of vectors; also heads, slots and positions, each a row of a table
 WidthOr0 = Annotated[NonNegativeInt, Field(le=16_384)]
 Edge = Annotated[PositiveInt, Field(le=4096)]  # of a picture, in pixels
 Cells = Annotated[PositiveInt, Field(le=256)]  # of a grid, per edge
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Precision = Annotated[
-    Literal["float32", "bf16", "auto"], Field(description="auto: bf16 where the processor has units for it")
+    Literal["float32", "bf16", "auto"],
+    Field(description="auto: bf16 where the processor has units for it"),
 ]
 Id = Annotated[str, Field(pattern=r"^[a-z0-9_.]+$")]  # of a row, or of a part of a table
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Marks a text as the path of an outside file or folder; the words in `but` mean something else."""
+    """Marks a text as the path of an outside file or folder.
+
+    The words in `but` mean something else.
+    """
 
     but: tuple[str, ...] = ()
 
@@ -64,25 +71,30 @@ class NamesFiles(Strict):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Refuse a text that does not say whether it is a file: a forgotten one would be no job's input."""
+        """Refuse a text that does not say whether it is a file: a forgotten one would be no job's
+        input."""
         super().__pydantic_init_subclass__(**options)
         for name, field in cls.model_fields.items():
             marks = [*field.metadata, *_parts(field.annotation)]
             if str in marks and not any(isinstance(mark, Outside | NoFile) for mark in marks):
                 raise TypeError(
-                    f"{cls.__name__}.{name}: annotate it as OutsideFile if it is the path of a file or folder, else as "
+                    f"{cls.__name__}.{name}: annotate it as OutsideFile if it is the path of a "
+                    "file or folder, else as "
                     f"Name ({__name__})"
                 )
 
     def named_files(self) -> dict[str, list[str]]:
-        """Return the outside files and folders that the settings name, by key, without those left out."""
+        """Return the outside files and folders that the settings name, by key, without those left
+        out."""
         files = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             values = value if isinstance(value, list) else [value]
             for mark in (*field.metadata, *_parts(field.annotation)):
                 if isinstance(mark, Outside):
-                    files[name] = [text for text in values if text is not None and text not in mark.but]
+                    files[name] = [
+                        text for text in values if text is not None and text not in mark.but
+                    ]
         return files
 
     def outside_files(self) -> list[str]:
@@ -98,7 +110,10 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def refuse(when: Callable[[Any], Any], sentence: str) -> Any:
-    """Return a validator that refuses settings of which ``when`` is true; ``{key}`` in the sentence is a value."""
+    """Return a validator that refuses settings of which ``when`` is true.
+
+    ``{key}`` in the sentence is a value.
+    """
 
     def check(settings: Any) -> Any:
         if when(settings):
@@ -109,7 +124,8 @@ def refuse(when: Callable[[Any], Any], sentence: str) -> Any:
 
 
 def together(key: str, *, when: tuple[str, Any], needed: bool = True) -> Any:
-    """Return a validator: a key is set where another has a value, unless not ``needed``, and nowhere else."""
+    """Return a validator: a key is set where another has a value, unless not ``needed``, and
+    nowhere else."""
     other, value = when
 
     def differ(settings: Any) -> bool:
@@ -121,13 +137,18 @@ def together(key: str, *, when: tuple[str, Any], needed: bool = True) -> Any:
 
 def exactly_one(*keys: str) -> Any:
     """Return a validator: one of some keys is set, and no other of them."""
-    return refuse(lambda settings: _number_set(settings, keys) != 1, f"give one of `{'`, `'.join(keys)}`")
+    return refuse(
+        lambda settings: _number_set(settings, keys) != 1, f"give one of `{'`, `'.join(keys)}`"
+    )
 
 
 def all_or_none(*keys: str) -> Any:
     """Return a validator: some keys are set together."""
     wrong = range(1, len(keys))
-    return refuse(lambda settings: _number_set(settings, keys) in wrong, f"give all or none of `{'`, `'.join(keys)}`")
+    return refuse(
+        lambda settings: _number_set(settings, keys) in wrong,
+        f"give all or none of `{'`, `'.join(keys)}`",
+    )
 
 
 def _number_set(settings: Any, keys: tuple[str, ...]) -> int:
@@ -135,7 +156,10 @@ def _number_set(settings: Any, keys: tuple[str, ...]) -> int:
 
 
 def _is_set(settings: BaseModel, key: str) -> bool:
-    """Return whether a key has another value than its default; one without a default is not set where it is null."""
+    """Return whether a key has another value than its default.
+
+    One without a default is not set where it is null.
+    """
     field = type(settings).model_fields[key]
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     return bool(getattr(settings, key) != default)

@@ -1,4 +1,7 @@
-"""Settings of data sets, their vocabularies and subsets; a plug-in adds a kind with ``@DATASETS.register``."""
+"""Settings of data sets, their vocabularies and subsets.
+
+A plug-in adds a kind with ``@DATASETS.register``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveFloat, PositiveInt, Tag
 
-from recap.settings.base import HUB, Name, NamesFiles, OutsideFile, Strict, all_or_none, neutral, refuse
+from recap.settings.base import (
+    HUB,
+    Name,
+    NamesFiles,
+    OutsideFile,
+    Strict,
+    all_or_none,
+    neutral,
+    refuse,
+)
 from recap.settings.kinds import Registry
 
 DATASETS = Registry("kind of data set")
@@ -20,8 +32,12 @@ class VocabularyRule(NamesFiles):
     """Which words get an id (COCO's rule: lower case, count >= 6 over all splits, 16 words)."""
 
     min_count: PositiveInt = Field(6, description="words seen less often become <unk>")
-    splits: Literal["train", "all"] = Field("train", description="where words are counted; COCO's 9,487 need 'all'")
-    max_length: PositiveInt = Field(16, description="captions are cut to this many words in training")
+    splits: Literal["train", "all"] = Field(
+        "train", description="where words are counted; COCO's 9,487 need 'all'"
+    )
+    max_length: PositiveInt = Field(
+        16, description="captions are cut to this many words in training"
+    )
 
 
 class BytePairRule(NamesFiles):
@@ -29,10 +45,13 @@ class BytePairRule(NamesFiles):
 
     kind: Literal["bpe"]
     tokenizer: OutsideFile = Field(
-        description="a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the profile's `inputs`; "
+        description="a folder with vocab.json and merges.txt, or a tokenizer.json, relative to the "
+        "profile's `inputs`; "
         "or `hub:openai-community/gpt2@COMMIT`"
     )
-    max_length: PositiveInt = Field(60, description="captions are cut to this many pieces, between two words")
+    max_length: PositiveInt = Field(
+        60, description="captions are cut to this many pieces, between two words"
+    )
 
     def outside_files(self) -> list[str]:
         if self.tokenizer.startswith(HUB):
@@ -58,11 +77,14 @@ class Subset(Strict):
     """How much of the training split is used; ``full`` is {fraction: 1}."""
 
     fraction: float = Field(1.0, gt=0, le=1, description="share of the training pairs or images")
-    unit: Literal["pair", "image"] = Field("pair", description="draw single captions, or images with all captions")
+    unit: Literal["pair", "image"] = Field(
+        "pair", description="draw single captions, or images with all captions"
+    )
 
 
 class Counts(Strict):
-    """Images of each split, and captions of all: how large a data set is, known before its files are there."""
+    """Images of each split, and captions of all: how large a data set is, known before its files
+    are there."""
 
     train: NonNegativeInt
     val: NonNegativeInt
@@ -82,30 +104,45 @@ class Counts(Strict):
 
 @dataclass(frozen=True)
 class WebPictures:
-    """Pictures behind addresses: the TSV with these, and the shorter side to which larger ones are shrunk (0: none)."""
+    """Pictures behind addresses: the TSV with these, and the shorter side to which larger ones are
+    shrunk (0: none)."""
 
     tsv: str
     min_side: int
 
 
 class DatasetConfig(NamesFiles):
-    """What a data set's settings say of themselves; the base class of all kinds, which add ``kind`` and their keys."""
+    """What a data set's settings say of themselves.
 
-    reader: ClassVar[str]  #: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind
+    The base class of all kinds, which add ``kind`` and their keys.
+    """
+
+    reader: ClassVar[
+        str
+    ]  #: ``module:function`` of the :class:`recap.data.datasets.base.Reader` of this kind
     products: ClassVar[tuple[str, ...]] = ()  #: files that the reader writes beside corpus.parquet
-    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary",)  #: keys that say nothing of the pictures and of their ids
+    of_captions: ClassVar[tuple[str, ...]] = (
+        "vocabulary",
+    )  #: keys that say nothing of the pictures and of their ids
     kind: Name
     vocabulary: VocabularyConfig = VocabularyRule()
-    upright: bool = Field(True, description="turn pictures by their EXIF orientation, as phones store it")
+    upright: bool = Field(
+        True, description="turn pictures by their EXIF orientation, as phones store it"
+    )
     # For `recap plan`, never in a dump: no file is made from them.
-    counts: Counts | None = Field(None, exclude=True, description="images of each split, and captions of all")
-    caption_words: PositiveFloat | None = Field(None, exclude=True, description="mean words of a caption")
+    counts: Counts | None = Field(
+        None, exclude=True, description="images of each split, and captions of all"
+    )
+    caption_words: PositiveFloat | None = Field(
+        None, exclude=True, description="mean words of a caption"
+    )
     vocabulary_ids: PositiveInt | None = Field(
         None, exclude=True, description="ids of the vocabulary, with special ones"
     )
 
     def pictures_per_image(self) -> int:
-        """Return how many pictures an image has, whose vectors stand in a row: the views of a study."""
+        """Return how many pictures an image has, whose vectors stand in a row: the views of a
+        study."""
         return 1
 
     def known_counts(self) -> Counts | None:
@@ -113,19 +150,27 @@ class DatasetConfig(NamesFiles):
         return self.counts
 
     def pictures(self) -> dict[str, Any]:
-        """Return what decides which pictures there are; data sets where it is equal share their feature stores."""
+        """Return what decides which pictures there are.
+
+        Data sets where it is equal share their feature stores.
+        """
         return self.model_dump(exclude=set(self.of_captions))
 
     def picture_sources(self) -> list[str]:
-        """Return the folders or archives of the pictures, relative to `inputs`; none: they are in PICTURES."""
+        """Return the folders or archives of the pictures, relative to `inputs`; none: they are in
+        PICTURES."""
         return [] if PICTURES in self.products else self.named_files()["images"]
 
     def captions_alone(self) -> Self:
-        """Return the settings by which captions are read, and no picture of a list of folders and archives."""
-        return self.model_copy(update={"images": []} if isinstance(getattr(self, "images", None), list) else {})
+        """Return the settings by which captions are read, and no picture of a list of folders and
+        archives."""
+        return self.model_copy(
+            update={"images": []} if isinstance(getattr(self, "images", None), list) else {}
+        )
 
     def web_pictures(self) -> dict[str, WebPictures]:
-        """Return what pictures are fetched from the open web, by the list that says which, relative to `inputs`."""
+        """Return what pictures are fetched from the open web, by the list that says which, relative
+        to `inputs`."""
         return {}
 
 
@@ -135,7 +180,9 @@ Dataset = Annotated[DatasetConfig, DATASETS]
 class PublishedDataset(DatasetConfig):
     """A data set whose published features were made from its pictures as they are stored."""
 
-    upright: bool = neutral(False, description="turn pictures by their EXIF orientation; published features do not")
+    upright: bool = neutral(
+        False, description="turn pictures by their EXIF orientation; published features do not"
+    )
 
 
 # Karpathy's split of the 82,783 training and 40,504 validation pictures of 2014.
@@ -145,20 +192,38 @@ COCO_CAPTIONS = 616_767
 
 @DATASETS.register
 class CocoDataset(PublishedDataset):
-    """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists of pictures."""
+    """Microsoft COCO's captions: Karpathy's JSON, or the plain annotations and Karpathy's two lists
+    of pictures."""
 
     reader: ClassVar[str] = "recap.data.datasets.coco:build"
-    of_captions: ClassVar[tuple[str, ...]] = ("vocabulary", "annotations", "val_list", "test_list", "partial")
+    of_captions: ClassVar[tuple[str, ...]] = (
+        "vocabulary",
+        "annotations",
+        "val_list",
+        "test_list",
+        "partial",
+    )
 
     kind: Literal["coco"]
     annotations: list[OutsideFile] = Field(
         min_length=1,
-        description="captions_*.json, or zips that hold them; without lists: dataset_coco.json or a zip of it",
+        description=(
+            "captions_*.json, or zips that hold them; without lists: dataset_coco.json or a zip of "
+            "it"
+        ),
     )
-    val_list: OutsideFile | None = Field(None, description="Karpathy's validation pictures, one line 'path id' each")
-    test_list: OutsideFile | None = Field(None, description="his test pictures; every other picture is for training")
-    images: list[OutsideFile] = Field(description="folders or zips of pictures, under their names of 2014 or of 2017")
-    partial: bool = Field(False, description="the annotations cover a part of COCO: no count is asserted")
+    val_list: OutsideFile | None = Field(
+        None, description="Karpathy's validation pictures, one line 'path id' each"
+    )
+    test_list: OutsideFile | None = Field(
+        None, description="his test pictures; every other picture is for training"
+    )
+    images: list[OutsideFile] = Field(
+        description="folders or zips of pictures, under their names of 2014 or of 2017"
+    )
+    partial: bool = Field(
+        False, description="the annotations cover a part of COCO: no count is asserted"
+    )
     vocabulary: VocabularyConfig = VocabularyRule(splits="all")
 
     _lists = all_or_none("val_list", "test_list")
@@ -171,12 +236,14 @@ class CocoDataset(PublishedDataset):
         return self.counts if self.partial else Counts(**COCO_IMAGES, captions=COCO_CAPTIONS)
 
 
-# Pictures of the parts of COCO that the caption server scores; the part is the folder of a picture's name.
+# Pictures of the parts of COCO that the caption server scores; the part is the folder of a
+# picture's name.
 COCO_PARTS = {"val2014": 40_504, "test2014": 40_775}
 
 
 class PicturesAlone(DatasetConfig):
-    """A data set without references: its pictures can be captioned, and nothing can be trained on it or scored."""
+    """A data set without references: its pictures can be captioned, and nothing can be trained on
+    it or scored."""
 
 
 @DATASETS.register
@@ -187,8 +254,12 @@ class CocoPicturesDataset(PublishedDataset, PicturesAlone):
 
     kind: Literal["coco_pictures"]
     listing: OutsideFile = Field(description="image_info_test2014.json, or a zip that holds it")
-    images: list[OutsideFile] = Field(description="folders or zips with the pictures, under the names of the listing")
-    partial: bool = Field(False, description="the listing is a part of COCO's: no count is asserted")
+    images: list[OutsideFile] = Field(
+        description="folders or zips with the pictures, under the names of the listing"
+    )
+    partial: bool = Field(
+        False, description="the listing is a part of COCO's: no count is asserted"
+    )
 
     def known_counts(self) -> Counts | None:
         number = next((number for part, number in COCO_PARTS.items() if part in self.listing), None)
@@ -206,27 +277,41 @@ STUDIES = Counts(train=2_067, val=295, test=590, captions=2_952)
 
 @DATASETS.register
 class ConceptualDataset(PublishedDataset):
-    """Conceptual Captions: web pictures with one caption each; fetch them with `recap data conceptual-download`."""
+    """Conceptual Captions: web pictures with one caption each.
+
+    Fetch them with `recap data conceptual-download`.
+    """
 
     reader: ClassVar[str] = "recap.data.datasets.conceptual:build"
 
     kind: Literal["conceptual"]
-    train: OutsideFile = Field(description="the training TSV (caption TAB url), plain or .gz; relative to `inputs`")
-    validation: OutsideFile = Field(description="the public validation TSV, which is the test split")
-    images: OutsideFile = Field(description="folder of the downloads `train/` and `validation/`; relative to `inputs`")
-    val_pairs: PositiveInt = Field(5000, description="training pairs that are drawn as validation split")
+    train: OutsideFile = Field(
+        description="the training TSV (caption TAB url), plain or .gz; relative to `inputs`"
+    )
+    validation: OutsideFile = Field(
+        description="the public validation TSV, which is the test split"
+    )
+    images: OutsideFile = Field(
+        description="folder of the downloads `train/` and `validation/`; relative to `inputs`"
+    )
+    val_pairs: PositiveInt = Field(
+        5000, description="training pairs that are drawn as validation split"
+    )
     seed: int = Field(0, description="seed of that draw")
     min_side: NonNegativeInt = neutral(
         384,
-        description="shorter side to which larger pictures are shrunk when they are fetched, in pixels; no less than "
+        description="shorter side to which larger pictures are shrunk when they are fetched, in pixels; no "
+        "less than "
         "what the extractors read; 0: pictures are not shrunk",
     )
     survival: float | None = neutral(
         None,
         gt=0,
         le=1,
-        description="share of the training addresses that have a picture, at least: only rows that draws need are "
-        "fetched, and a subset is a share of all rows; without it, all are fetched, and it is a share of the pictures",
+        description="share of the training addresses that have a picture, at least: only rows that draws "
+        "need are "
+        "fetched, and a subset is a share of all rows; without it, all are fetched, and it is a "
+        "share of the pictures",
     )
 
     def outside_files(self) -> list[str]:
@@ -234,7 +319,10 @@ class ConceptualDataset(PublishedDataset):
 
     def web_pictures(self) -> dict[str, WebPictures]:
         parts = {"train": self.train, "validation": self.validation}
-        return {f"{self.images}/{part}/{SURVIVORS}": WebPictures(tsv, self.min_side) for part, tsv in parts.items()}
+        return {
+            f"{self.images}/{part}/{SURVIVORS}": WebPictures(tsv, self.min_side)
+            for part, tsv in parts.items()
+        }
 
 
 class Shares(Strict):
@@ -259,8 +347,12 @@ class CsvDataset(DatasetConfig):
 
     kind: Literal["csv"]
     captions: OutsideFile = Field(description="the CSV; relative to the profile's `inputs`")
-    images: list[OutsideFile] = Field(description="folders or zips with the pictures; relative to `inputs`")
-    split: Shares | None = Field(None, description="draw a random split, in place of the column `split`")
+    images: list[OutsideFile] = Field(
+        description="folders or zips with the pictures; relative to `inputs`"
+    )
+    split: Shares | None = Field(
+        None, description="draw a random split, in place of the column `split`"
+    )
 
 
 @DATASETS.register
@@ -272,14 +364,28 @@ class IuXrayDataset(PublishedDataset):
     of_captions: ClassVar[tuple[str, ...]] = ("vocabulary", "max_words")
 
     kind: Literal["iu_xray"]
-    reports: OutsideFile = Field(description="NLMCXR_reports.tgz, or a folder or zip of it; relative to `inputs`")
-    images: list[OutsideFile] = Field(description="NLMCXR_png.tgz, or folders, zips or tgz's; relative to `inputs`")
-    annotations: OutsideFile | None = Field(None, description="annotation of Chen et al. with their split; or draw one")
-    projections: OutsideFile | None = Field(None, description="indiana_projections.csv: frontal and lateral views")
+    reports: OutsideFile = Field(
+        description="NLMCXR_reports.tgz, or a folder or zip of it; relative to `inputs`"
+    )
+    images: list[OutsideFile] = Field(
+        description="NLMCXR_png.tgz, or folders, zips or tgz's; relative to `inputs`"
+    )
+    annotations: OutsideFile | None = Field(
+        None, description="annotation of Chen et al. with their split; or draw one"
+    )
+    projections: OutsideFile | None = Field(
+        None, description="indiana_projections.csv: frontal and lateral views"
+    )
     split_seed: int = Field(0, description="seed of a split that is drawn, 7 : 1 : 2")
-    views: PositiveInt = Field(2, description="pictures per study, where the split is drawn; fewer: left out")
-    max_missing: int = Field(10, ge=0, description="studies that may be left out because a picture is missing")
-    max_words: PositiveInt | None = neutral(None, description="words of a report that a model learns, for byte pairs")
+    views: PositiveInt = Field(
+        2, description="pictures per study, where the split is drawn; fewer: left out"
+    )
+    max_missing: int = Field(
+        10, ge=0, description="studies that may be left out because a picture is missing"
+    )
+    max_words: PositiveInt | None = neutral(
+        None, description="words of a report that a model learns, for byte pairs"
+    )
     vocabulary: VocabularyConfig = VocabularyRule(min_count=3, splits="train", max_length=60)
     counts: Counts | None = Field(STUDIES, exclude=True)
 
@@ -299,19 +405,30 @@ KARPATHY_COUNTS = {
 
 @DATASETS.register
 class KarpathyDataset(PublishedDataset):
-    """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json, dataset_flickr30k.json)."""
+    """A data set in Karpathy's JSON form (dataset_coco.json, dataset_flickr8k.json,
+    dataset_flickr30k.json)."""
 
     reader: ClassVar[str] = "recap.data.datasets.base:build_karpathy"
 
     kind: Literal["karpathy"]
-    annotations: OutsideFile = Field(description="the JSON, or a zip that holds it; relative to the profile's `inputs`")
-    member: Name = Field("*.json", description="name or pattern of the JSON in a zip that holds several")
-    images: list[OutsideFile] = Field(description="folders or zips with the pictures; relative to `inputs`")
-    merge_restval: bool = Field(True, description="count COCO's 'restval' images as training images")
+    annotations: OutsideFile = Field(
+        description="the JSON, or a zip that holds it; relative to the profile's `inputs`"
+    )
+    member: Name = Field(
+        "*.json", description="name or pattern of the JSON in a zip that holds several"
+    )
+    images: list[OutsideFile] = Field(
+        description="folders or zips with the pictures; relative to `inputs`"
+    )
+    merge_restval: bool = Field(
+        True, description="count COCO's 'restval' images as training images"
+    )
 
     def known_counts(self) -> Counts | None:
         files = f"{self.annotations} {self.member}"
-        return self.counts or next((counts for file, counts in KARPATHY_COUNTS.items() if f"{file}." in files), None)
+        return self.counts or next(
+            (counts for file, counts in KARPATHY_COUNTS.items() if f"{file}." in files), None
+        )
 
 
 SCENE_CAPTIONS = 5  # of each scene
@@ -329,7 +446,9 @@ class ScenesDataset(PublishedDataset):
     val: PositiveInt = Field(200, description="number of validation pictures")
     test: PositiveInt = Field(200, description="number of test pictures")
     size: int = Field(112, ge=32, description="edge of a picture in pixels")
-    max_per_kind: int = Field(5, ge=1, le=5, description="maximum number of objects of one kind in a picture")
+    max_per_kind: int = Field(
+        5, ge=1, le=5, description="maximum number of objects of one kind in a picture"
+    )
     seed: int = Field(0, description="seed of pictures and captions")
     vocabulary: VocabularyConfig = VocabularyRule(min_count=2, splits="train", max_length=20)
 

@@ -27,7 +27,8 @@ from recap.settings.kinds import OneOf, Registry
 
 FEATURES = Registry("kind of features")
 
-# Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's own boxes.
+# Weights: a file, unless they come from the hub, from a seed, or from a training on the data set's
+# own boxes.
 Weights = Annotated[str, Outside(but=("pretrained", "random", "boxes"))]
 Activation = Literal["relu", "relu6", "gelu", "silu"]
 Revision = Annotated[Name, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -47,58 +48,79 @@ class StoredStream:
 
 
 class FeaturesConfig(NamesFiles):
-    """What an extractor's settings say of themselves; the base of all kinds, which add ``kind`` and their keys."""
+    """What an extractor's settings say of themselves.
 
-    #: ``module:Class`` of the :class:`recap.features.extraction.Encoder` of this kind, which makes the features of a
-    #: data set and of photos that belong to none; None where pictures alone do not make them
+    The base of all kinds, which add ``kind`` and their keys.
+    """
+
+    #: ``module:Class`` of the :class:`recap.features.extraction.Encoder` of this kind, which makes
+    #: the features of a data set and of photos that belong to none; None where pictures alone do
+    #: not make them
     encoder: ClassVar[str | None] = None
     #: why there is none for photos, the end of a sentence
     no_encoder: ClassVar[str] = "their class names no `encoder`"
-    #: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind, which writes a store
+    #: ``module:function`` of the :class:`recap.features.extraction.Extractor` of this kind, which
+    #: writes a store
     extractor: ClassVar[str] = "recap.features.extraction:extract_pictures"
     from_pictures: ClassVar[bool] = True  #: whether it reads the pictures of a data set
-    needs_detectron2: ClassVar[bool] = False  #: whether it runs in the environment that has detectron2
+    needs_detectron2: ClassVar[bool] = (
+        False  #: whether it runs in the environment that has detectron2
+    )
     has_boxes: ClassVar[bool] = False  #: whether its stores hold the boxes of the vectors
-    of_stores: ClassVar[tuple[str, ...]] = ()  #: its keys that name other features, whose stores it reads
-    #: keys that say how an extractor works, not what it makes; they are no part of a store's identity
+    of_stores: ClassVar[
+        tuple[str, ...]
+    ] = ()  #: its keys that name other features, whose stores it reads
+    #: keys that say how an extractor works, not what it makes; they are no part of a store's
+    #: identity
     EXECUTION: ClassVar[frozenset[str]] = frozenset({"batch_size", "shard_size"})
 
     kind: Name
     dtype: Literal["float16", "float32"] = Field("float16", description="type of the stored values")
     shard_size: PositiveInt = Field(1000, description="images per shard: the unit of resuming")
     # Never in a dump: what is extracted does not depend on them.
-    vector_width: PositiveInt | None = Field(None, exclude=True, description="numbers in a vector, for `recap plan`")
+    vector_width: PositiveInt | None = Field(
+        None, exclude=True, description="numbers in a vector, for `recap plan`"
+    )
     vector_count: PositiveFloat | None = Field(
         None,
         exclude=True,
-        description="vectors of a picture, for `recap plan`, where the other keys do not say: the mean, or the most",
+        description=(
+            "vectors of a picture, for `recap plan`, where the other keys do not say: the mean, or "
+            "the most"
+        ),
     )
 
     def made_from(self) -> dict[str, str]:
-        """Return the names of the features whose stores are read: for `boxes` to cut out, or `cells` to pool."""
+        """Return the names of the features whose stores are read: for `boxes` to cut out, or
+        `cells` to pool."""
         return {key: getattr(self, key) for key in self.of_stores}
 
     def vectors_per_picture(self) -> int | None:
-        """Return how many vectors each picture has in the main stream; None: the settings do not fix their number."""
+        """Return how many vectors each picture has in the main stream; None: the settings do not
+        fix their number."""
         return None
 
     def stored(self, named: Callable[[str], Self]) -> Mapping[str, StoredStream]:
-        """Return the streams of a store by name, the main one first; none where their size is not known.
+        """Return the streams of a store by name, the main one first; none where their size is not
+        known.
 
         ``named`` gives the settings of other features by name, for what is made from other stores.
         """
         return {}
 
     def products(self) -> tuple[str, ...]:
-        """Return the files that are read of those that a data set's reader writes beside the corpus."""
+        """Return the files that are read of those that a data set's reader writes beside the
+        corpus."""
         return ()
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
-        """Return what of the data set the weights are first trained on (steps `pretrain` and `tune`), if so."""
+        """Return what of the data set the weights are first trained on (steps `pretrain` and
+        `tune`), if so."""
         return None
 
     def hub(self) -> str | None:
-        """Return ``hub:OWNER/NAME[@REVISION]`` of the weights if they come from the HuggingFace hub."""
+        """Return ``hub:OWNER/NAME[@REVISION]`` of the weights if they come from the HuggingFace
+        hub."""
         return None
 
     def targets(self) -> list[str]:
@@ -106,7 +128,8 @@ class FeaturesConfig(NamesFiles):
         return [self.extractor, *([self.encoder] if self.encoder else [])]
 
     def identity(self) -> dict[str, Any]:
-        """Return what a store is made by, under the names that stores carry since their first version."""
+        """Return what a store is made by, under the names that stores carry since their first
+        version."""
         return self.model_dump(mode="json", by_alias=True, exclude=set(self.EXECUTION))
 
 
@@ -119,7 +142,10 @@ class TimmFeatures(FeaturesConfig):
     backbone: Name = Field(description="a timm model name")
     weights: Weights
     revision: Revision | None = neutral(
-        None, description="for weights 'pretrained': commit of their repository in the hub; null: its newest"
+        None,
+        description=(
+            "for weights 'pretrained': commit of their repository in the hub; null: its newest"
+        ),
     )
 
     _revision_is_of_the_hub = together("revision", when=("weights", "pretrained"), needed=False)
@@ -139,12 +165,17 @@ class BoxPretraining(Strict):
 
 
 class WordTuning(Strict):
-    """How a backbone's weights are first tuned to name words of the captions of the training pictures."""
+    """How a backbone's weights are first tuned to name words of the captions of the training
+    pictures."""
 
     words: PositiveInt = Field(200, description="at most so many, the most frequent ones")
     least_images: PositiveInt = Field(20, description="whose captions must have a word")
-    most_images: PositiveFloat = Field(0.5, lt=1, description="share of the images above which a word says too little")
-    epochs: PositiveInt = Field(5, description="the weights of the best one by validation loss are kept")
+    most_images: PositiveFloat = Field(
+        0.5, lt=1, description="share of the images above which a word says too little"
+    )
+    epochs: PositiveInt = Field(
+        5, description="the weights of the best one by validation loss are kept"
+    )
     learning_rate: PositiveFloat = Field(1e-4, description="peak of a one-cycle schedule")
     images_per_batch: PositiveInt = 16
     precision: Precision = "float32"
@@ -159,19 +190,29 @@ class GridFeatures(TimmFeatures):
 
     kind: Literal["grid"]
     weights: Weights = Field(
-        description="'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's own training "
+        description="'pretrained' (hub), 'random', 'boxes' (trained first on the boxes of the data set's "
+        "own training "
         "pictures), or a safetensors file relative to `inputs`"
     )
     pretraining: BoxPretraining | None = Field(None, description="for weights 'boxes'")
     word_tuning: WordTuning | None = neutral(
-        None, description="the weights are first tuned on the captions of the data set's whole training split"
+        None,
+        description=(
+            "the weights are first tuned on the captions of the data set's whole training split"
+        ),
     )
     activation: Activation | None = Field(None, description="overrides the activation")
-    out_index: int | None = Field(None, description="stage whose map is taken; default: the last, by forward_features")
+    out_index: int | None = Field(
+        None, description="stage whose map is taken; default: the last, by forward_features"
+    )
     image_size: Edge = Field(224, description="edge to which pictures are resized, in pixels")
     grid: Cells = Field(7, description="cells per edge after adaptive average pooling")
     standardised: bool = neutral(
-        False, description="each channel has mean 0 and deviation 1 over training pictures; with random weights always"
+        False,
+        description=(
+            "each channel has mean 0 and deviation 1 over training pictures; with random weights "
+            "always"
+        ),
     )
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(32, description="pictures encoded at a time")
@@ -184,7 +225,8 @@ class GridFeatures(TimmFeatures):
     )
 
     def standardises(self) -> bool:
-        """Return whether the channels are brought to one scale: random weights have no natural one."""
+        """Return whether the channels are brought to one scale: random weights have no natural
+        one."""
         return self.standardised or self.weights == "random"
 
     def trained_on(self) -> Literal["boxes", "captions"] | None:
@@ -203,26 +245,39 @@ class CropFeatures(TimmFeatures):
 
     extractor: ClassVar[str] = "recap.features.grid:extract_crops"
     of_stores: ClassVar[tuple[str, ...]] = ("boxes",)
-    no_encoder: ClassVar[str] = "they are crops of boxes that other features give, and a photo brings no boxes"
+    no_encoder: ClassVar[str] = (
+        "they are crops of boxes that other features give, and a photo brings no boxes"
+    )
 
     kind: Literal["crops"]
     boxes: Name = Field(description="name of the features whose store has the boxes")
-    weights: Weights = Field(description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`")
+    weights: Weights = Field(
+        description="'pretrained' (hub), 'random', or a safetensors file relative to `inputs`"
+    )
     activation: Activation | None = Field(None, description="overrides the activation")
     image_size: Edge = Field(224, description="edge of the square that a crop becomes, in pixels")
     embedding: Literal["projected", "pooled"] = Field(
         "pooled", description="what CLIP's projection gives, or the pooled vector before the head"
     )
     crop: Literal["squash", "centre"] = Field(
-        "centre", description="centre: shorter side to image_size, then its middle; squash: aspect is given up"
+        "centre",
+        description=(
+            "centre: shorter side to image_size, then its middle; squash: aspect is given up"
+        ),
     )
-    margin: NonNegativeFloat = Field(0.0, description="how much of its sides a box is widened by, all around")
+    margin: NonNegativeFloat = Field(
+        0.0, description="how much of its sides a box is widened by, all around"
+    )
     seed: int = Field(0, description="seed of random weights")
     batch_size: PositiveInt = Field(64, description="crops encoded at a time, of several pictures")
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
         boxes, width = named(self.boxes).stored(named).get("region"), self.vector_width
-        return {"region": StoredStream(boxes.vectors, width, BOX_BYTES, boxes.at_most)} if boxes and width else {}
+        return (
+            {"region": StoredStream(boxes.vectors, width, BOX_BYTES, boxes.at_most)}
+            if boxes and width
+            else {}
+        )
 
 
 BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
@@ -230,22 +285,29 @@ BOXES = "boxes.json"  # of a data set that knows what is where in its pictures
 
 @FEATURES.register
 class PooledFeatures(FeaturesConfig):
-    """Regions or segments without a detector: true areas of the built-in scenes, or cells merged by similarity."""
+    """Regions or segments without a detector: true areas of the built-in scenes, or cells merged by
+    similarity."""
 
     extractor: ClassVar[str] = "recap.features.pooled:extract_pooled"
     of_stores: ClassVar[tuple[str, ...]] = ("cells",)
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True
-    no_encoder: ClassVar[str] = "they are pooled from the store of other features, and a photo brings none"
+    no_encoder: ClassVar[str] = (
+        "they are pooled from the store of other features, and a photo brings none"
+    )
 
     kind: Literal["pooled"]
     cells: Name = Field(description="name of the features whose store has the grid")
     areas: Literal["boxes", "masks", "occupancy", "merged"] = Field(
-        description="true boxes of the objects (stream `region`); their true masks and the ground (`segment`); the "
-        "share of each kind of object and ground in each cell (`segment`, without boxes); or neighboring cells that "
+        description="true boxes of the objects (stream `region`); their true masks and the ground "
+        "(`segment`); the "
+        "share of each kind of object and ground in each cell (`segment`, without boxes); or "
+        "neighboring cells that "
         "are alike (`region`)"
     )
-    regions: PositiveInt | None = Field(None, description="for merged: so many groups of cells that are alike")
+    regions: PositiveInt | None = Field(
+        None, description="for merged: so many groups of cells that are alike"
+    )
 
     _groups_are_merged = together("regions", when=("areas", "merged"))
 
@@ -253,11 +315,18 @@ class PooledFeatures(FeaturesConfig):
         return () if self.areas == "merged" else (BOXES,)
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        cells, vectors = named(self.cells).stored(named).get("grid"), self.regions or self.vector_count
+        cells, vectors = (
+            named(self.cells).stored(named).get("grid"),
+            self.regions or self.vector_count,
+        )
         if cells and self.areas == "occupancy" and self.vector_width:
             return {"segment": StoredStream(cells.vectors, self.vector_width)}
         if cells and self.areas != "occupancy" and vectors:
-            return {"segment" if self.areas == "masks" else "region": StoredStream(vectors, cells.width, BOX_BYTES)}
+            return {
+                "segment" if self.areas == "masks" else "region": StoredStream(
+                    vectors, cells.width, BOX_BYTES
+                )
+            }
         return {}
 
 
@@ -266,7 +335,8 @@ _POOLED, _FC1 = 2048, 1024  # numbers of a detector's vector
 
 @FEATURES.register
 class RegionFeatures(FeaturesConfig):
-    """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its last layers."""
+    """Regions of a detectron2 detector: boxes and their vectors, before or after the first of its
+    last layers."""
 
     encoder: ClassVar[str | None] = "recap.features.detectors:Detector"
     needs_detectron2: ClassVar[bool] = True
@@ -275,7 +345,10 @@ class RegionFeatures(FeaturesConfig):
     kind: Literal["regions"]
     detector: Literal["bottom_up_r101_c4", "grid_feats_x101_c5", "faster_rcnn_r50_c4"]
     weights: Weights = Field(
-        description="'random', or a file relative to `inputs`: .safetensors, or .pth and .pkl that hold tensors alone"
+        description=(
+            "'random', or a file relative to `inputs`: .safetensors, or .pth and .pkl that hold "
+            "tensors alone"
+        )
     )
     key_map: dict[Name, Name] = Field(
         {},
@@ -283,24 +356,34 @@ class RegionFeatures(FeaturesConfig):
         description="prefix of a tensor's name in the weights file -> prefix in our detector",
     )
     classes: PositiveInt = Field(1600, description="classes without the background")
-    attributes: NonNegativeInt = Field(400, description="attributes; 0: the detector has no attribute head")
+    attributes: NonNegativeInt = Field(
+        400, description="attributes; 0: the detector has no attribute head"
+    )
     min_boxes: PositiveInt = 10
     max_boxes: PositiveInt = Field(100, description="equal to min_boxes: a fixed number")
     score_threshold: float = Field(0.2, ge=0, le=1)
-    nms: float = Field(0.3, gt=0, le=1, description="overlap above which the lower score of one class is dropped")
+    nms: float = Field(
+        0.3, gt=0, le=1, description="overlap above which the lower score of one class is dropped"
+    )
     boxes: Literal["proposals", "regressed"] = Field(
         "proposals", description="the original bottom-up features store the proposals"
     )
     vectors: Literal["pooled", "fc1"] = neutral(
-        "pooled", description="2048 numbers before the last layers, or the 1024 after the first of them"
+        "pooled",
+        description="2048 numbers before the last layers, or the 1024 after the first of them",
     )
     selection: Literal["per_class", "rising"] = neutral(
         "per_class",
-        description="per_class: suppressed within each class (Anderson et al.); rising: suppressed by the best class "
+        description="per_class: suppressed within each class (Anderson et al.); rising: suppressed by the "
+        "best class "
         "alone, at overlaps of 0.3, 0.4 ... 0.9 until there are enough (py-bottom-up-attention)",
     )
     proposals: PositiveInt | None = neutral(
-        None, description="proposals that are classified; default: 300, for grid_feats_x101_c5 1000, as in the releases"
+        None,
+        description=(
+            "proposals that are classified; default: 300, for grid_feats_x101_c5 1000, as in the "
+            "releases"
+        ),
     )
     least_side: NonNegativeFloat | None = neutral(
         None,
@@ -309,29 +392,42 @@ class RegionFeatures(FeaturesConfig):
     )
     anchors: Literal["centred", "caffe"] = neutral(
         "centred",
-        description="of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures them; caffe: "
-        "those of Caffe in their order, with proposals that end at the last pixel (weights of MILVLG)",
+        description="of bottom_up_r101_c4. centred: detectron2's, as py-bottom-up-attention configures "
+        "them; caffe: "
+        "those of Caffe in their order, with proposals that end at the last pixel (weights of "
+        "MILVLG)",
     )
     box_weights: list[PositiveFloat] = neutral(
         [10.0, 10.0, 5.0, 5.0],
         min_length=4,
         max_length=4,
-        description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; 1, 1, 1, 1 "
+        description="by which regression deltas are divided, for boxes 'regressed' and selection 'rising'; "
+        "1, 1, 1, 1 "
         "in Caffe and MILVLG's code",
     )
     background: Literal["last", "first"] = neutral(
-        "last", description="place of the background among the classes of the weights file; MILVLG's and Caffe's: first"
+        "last",
+        description=(
+            "place of the background among the classes of the weights file; MILVLG's and Caffe's: "
+            "first"
+        ),
     )
-    grid: Cells | None = Field(None, description="also the map as a stream `grid` of this many cells per edge")
+    grid: Cells | None = Field(
+        None, description="also the map as a stream `grid` of this many cells per edge"
+    )
     regions: bool = neutral(True, description="false: the grid alone")
     short_side: Edge = 600
     long_side: Edge = 1000
     seed: int = Field(0, description="seed of random weights")
-    batch_size: PositiveInt = neutral(8, description="pictures of one size that pass through the backbone at a time")
+    batch_size: PositiveInt = neutral(
+        8, description="pictures of one size that pass through the backbone at a time"
+    )
 
     _layer_fc1 = together("vectors", when=("detector", "grid_feats_x101_c5"), needed=False)
     _caffes_anchors = together("anchors", when=("detector", "bottom_up_r101_c4"), needed=False)
-    _counts_fit = refuse(lambda boxes: boxes.min_boxes > boxes.max_boxes, "min_boxes is larger than max_boxes")
+    _counts_fit = refuse(
+        lambda boxes: boxes.min_boxes > boxes.max_boxes, "min_boxes is larger than max_boxes"
+    )
     _rises_to_a_number = refuse(
         lambda boxes: boxes.selection == "rising" and boxes.min_boxes != boxes.max_boxes,
         "selection 'rising' stops at a number: set min_boxes and max_boxes to the same",
@@ -351,9 +447,13 @@ class RegionFeatures(FeaturesConfig):
         return (*(("region",) if self.regions else ()), *(("grid",) if self.grid else ()))
 
     def stored(self, named: Callable[[str], FeaturesConfig]) -> Mapping[str, StoredStream]:
-        labels = NUMBER_BYTES * (4 if self.attributes else 2)  # classes and attributes, each with scores
+        labels = NUMBER_BYTES * (
+            4 if self.attributes else 2
+        )  # classes and attributes, each with scores
         width = _FC1 if self.vectors == "fc1" else _POOLED
-        most = StoredStream(self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes)
+        most = StoredStream(
+            self.max_boxes, width, BOX_BYTES + labels, self.min_boxes < self.max_boxes
+        )
         streams = {"region": most, "grid": StoredStream((self.grid or 0) ** 2, _POOLED)}
         return {name: streams[name] for name in self.streams()}
 
@@ -368,13 +468,16 @@ class SegmentFeatures(FeaturesConfig):
     kind: Literal["segments"]
     weights: Weights = Field(description="'random', or a file relative to `inputs`, as for regions")
     form: Literal["occupancy", "segments"] = Field(
-        "occupancy", description="share of each class in each cell; or one vector pooled over each segment"
+        "occupancy",
+        description="share of each class in each cell; or one vector pooled over each segment",
     )
     grid: Cells = Field(7, description="cells per edge, for form occupancy")
     short_side: Edge = 800
     long_side: Edge = 1333
     seed: int = Field(0, description="seed of random weights")
-    batch_size: PositiveInt = neutral(8, description="pictures of one size that pass through the backbone at a time")
+    batch_size: PositiveInt = neutral(
+        8, description="pictures of one size that pass through the backbone at a time"
+    )
 
     def vectors_per_picture(self) -> int | None:
         return self.grid**2 if self.form == "occupancy" else None
@@ -383,7 +486,11 @@ class SegmentFeatures(FeaturesConfig):
         if self.vector_width and self.form == "occupancy":
             return {"segment": StoredStream(self.grid**2, self.vector_width)}
         if self.vector_width and self.vector_count:
-            return {"segment": StoredStream(self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES)}
+            return {
+                "segment": StoredStream(
+                    self.vector_count, self.vector_width, BOX_BYTES + NUMBER_BYTES
+                )
+            }
         return {}
 
 
@@ -405,29 +512,44 @@ class ImportedFeatures(FeaturesConfig):
     """Features that others extracted: docs/reference/feature_files.md describes the formats."""
 
     extractor: ClassVar[str] = "recap.features.importers:import_features"
-    no_encoder: ClassVar[str] = "they are files that others extracted, and what extracted them is not here"
+    no_encoder: ClassVar[str] = (
+        "they are files that others extracted, and what extracted them is not here"
+    )
     from_pictures: ClassVar[bool] = False
     has_boxes: ClassVar[bool] = True
 
     kind: Literal["imported"]
-    format: Annotated[str, OneOf(FORMATS.names)] = Field(serialization_alias="form")  # its name in the first stores
-    sources: list[OutsideFile] = Field(min_length=1, description="files or a folder, relative to `inputs`")
-    grid: NonNegativeInt = Field(7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is")
+    format: Annotated[str, OneOf(FORMATS.names)] = Field(
+        serialization_alias="form"
+    )  # its name in the first stores
+    sources: list[OutsideFile] = Field(
+        min_length=1, description="files or a folder, relative to `inputs`"
+    )
+    grid: NonNegativeInt = Field(
+        7, description="for grid_feats_pth: cells per edge; 0 keeps the map as it is"
+    )
     rows: PositiveInt | None = Field(None, description="keep only the first N regions")
     clip_boxes: bool = Field(False, description="clip boxes to the picture")
     names: Literal["files", "ids"] | None = neutral(
         None,
-        description="what the files call an image by: the name of its picture, or its image id; null: told by both",
+        description=(
+            "what the files call an image by: the name of its picture, or its image id; null: told "
+            "by both"
+        ),
     )
     damaged: list[int] = neutral(
         [],
-        description="of the TSV formats: ids of images with damaged lines; a whole line of the same image is taken, an "
+        description="of the TSV formats: ids of images with damaged lines; a whole line of the same image "
+        "is taken, an "
         "image without one is left out, and as many lines without an id are passed over",
     )
 
     def outside_files(self) -> list[str]:
         indexed = self.sources if self.format == "vinvl_tsv" else []
-        return [*super().outside_files(), *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed)]
+        return [
+            *super().outside_files(),
+            *(str(PurePosixPath(name).with_suffix(".lineidx")) for name in indexed),
+        ]
 
     def targets(self) -> list[str]:
         return [self.extractor, FORMATS.target(self.format)]

@@ -1,7 +1,9 @@
-"""Settings of figures: of trained models, which a table lists, and of scores over a setting (folders ``figures/``).
+"""Settings of figures: of trained models, which a table lists, and of scores over a setting
+(folders ``figures/``).
 
-A kind of the first is a `ModelFigure`, registered with `FIGURES`. Here are those that any model may be drawn by; those
-of a paper are in its folder. A module named in RECAP_PLUGINS (`recap.settings.kinds`) adds kinds in the same way.
+A kind of the first is a `ModelFigure`, registered with `FIGURES`. Here are those that any model may
+be drawn by; those of a paper are in its folder. A module named in RECAP_PLUGINS
+(`recap.settings.kinds`) adds kinds in the same way.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ Column = Annotated[str, OneOf(column_names)]
 
 
 class ModelFigure(Strict, ABC):
-    """Settings of a kind of figure; `FIGURES.register` makes a subclass with `kind: Literal[NAME]` known as NAME."""
+    """Settings of a kind of figure; `FIGURES.register` makes a subclass with `kind: Literal[NAME]`
+    known as NAME."""
 
-    #: the function that makes it, "package.module:function", imported when it is drawn. It is called with these
-    #: settings, a `recap.evaluation.figures.DrawnModels` and the path of each file in `files`.
+    #: the function that makes it, "package.module:function", imported when it is drawn. It is
+    #: called with these settings, a `recap.evaluation.figures.DrawnModels` and the path of each
+    #: file in `files`.
     implementation: ClassVar[str]
-    #: how the names of its files end -> title in the report of the profile; "": the file is not in it
+    #: how the names of its files end -> title in the report of the profile; "": the file is not in
+    #: it
     files: ClassVar[Mapping[str, str]]
     caption: ClassVar[str]  #: text below its files there
     needs_images: ClassVar[bool] = True  #: whether photos are drawn
@@ -36,12 +41,19 @@ class ModelFigure(Strict, ABC):
     most_rows: ClassVar[int | None] = None  #: how many models it shows at most; None: any number
 
     kind: str
-    rows: list[str] = Field([], description="ids of the table's rows (first seed) that it shows; none: all")
-    name: str = Field("", pattern=r"^[a-z0-9_]*$", description="in the names of its files, if a table has two")
-    scales: list[str] | None = neutral(None, description="scales at which it is drawn; default: everywhere")
+    rows: list[str] = Field(
+        [], description="ids of the table's rows (first seed) that it shows; none: all"
+    )
+    name: str = Field(
+        "", pattern=r"^[a-z0-9_]*$", description="in the names of its files, if a table has two"
+    )
+    scales: list[str] | None = neutral(
+        None, description="scales at which it is drawn; default: everywhere"
+    )
 
     def texts(self) -> list[str]:
-        """Return the outside files of texts that it is drawn from, by their names below the profile's `inputs`."""
+        """Return the outside files of texts that it is drawn from, by their names below the
+        profile's `inputs`."""
         return []
 
 
@@ -51,7 +63,9 @@ TableFigure = Annotated[ModelFigure, FIGURES]
 class ShownImages(ModelFigure):
     """A figure of some images and their captions."""
 
-    image_ids: list[int] | None = Field(None, description="images (default: some of the test split, always the same)")
+    image_ids: list[int] | None = Field(
+        None, description="images (default: some of the test split, always the same)"
+    )
     count: PositiveInt = Field(3, description="number of test images where none are named")
     beam: PositiveInt = Field(3, description="beam size of the search")
 
@@ -63,7 +77,8 @@ class AttentionFigure(ShownImages):
     implementation: ClassVar[str] = "recap.evaluation.figures:draw_attention"
     files: ClassVar[Mapping[str, str]] = {"attention.png": "attention"}
     caption: ClassVar[str] = (
-        "Where the models look while they say each word: bright where the attention is high, the strongest cell "
+        "Where the models look while they say each word: bright where the attention is high, the "
+        "strongest cell "
         "outlined in red."
     )
 
@@ -77,7 +92,8 @@ class OtherImagesFigure(ModelFigure):
     implementation: ClassVar[str] = "recap.evaluation.figures:compare_images"
     files: ClassVar[Mapping[str, str]] = {"other_images.json": "loss with exchanged images"}
     caption: ClassVar[str] = (
-        "The loss of reference captions with their own images and with those of others, and the paired test of the "
+        "The loss of reference captions with their own images and with those of others, and the "
+        "paired test of the "
         "difference over images. A model that ignores the image loses nothing."
     )
     needs_images: ClassVar[bool] = False
@@ -89,14 +105,19 @@ class OtherImagesFigure(ModelFigure):
 class Axis(Strict):
     """The horizontal axis: a setting in which the drawn rows differ."""
 
-    setting: str = Field(pattern=r"^(subset|model|recipe)\.[a-z_.]+$", description="as model.tau, at the run's scale")
+    setting: str = Field(
+        pattern=r"^(subset|model|recipe)\.[a-z_.]+$", description="as model.tau, at the run's scale"
+    )
     label: str = Field(description="what stands under the axis")
-    factor: float = Field(1.0, description="numbers on the axis are the setting times this; 100: percent")
+    factor: float = Field(
+        1.0, description="numbers on the axis are the setting times this; 100: percent"
+    )
     logarithmic: bool = False
 
 
 class FigureFile(Strict):
-    """``params/<paper>/figures/<figure>.yaml``: metrics of several tables' rows over one setting, as lines."""
+    """``params/<paper>/figures/<figure>.yaml``: metrics of several tables' rows over one setting,
+    as lines."""
 
     title: str
     source: str = Field("", description="the paper's figure")
@@ -104,9 +125,14 @@ class FigureFile(Strict):
     metrics: list[Column] = Field(min_length=1, description="one panel each")
     tables: list[str] = Field(min_length=1, description="names of tables: mine/t3")
     line_of: Literal["row", "table"] = Field(
-        description="row: a line joins the rows of one id in all tables; table: it joins the rows of one table"
+        description=(
+            "row: a line joins the rows of one id in all tables; table: it joins the rows of one "
+            "table"
+        )
     )
-    labels: dict[str, str] = Field(min_length=1, description="row id or table -> name in the legend, of all drawn")
+    labels: dict[str, str] = Field(
+        min_length=1, description="row id or table -> name in the legend, of all drawn"
+    )
     rows: list[str] = Field([], description="line_of table: ids of the rows on each line")
 
     _rows_of_tables = together("rows", when=("line_of", "table"))

@@ -1,8 +1,8 @@
 """Names that plug-ins may add to: of metrics, of formats, and of kinds of settings.
 
-Plug-ins are modules of a user's own. ``RECAP_PLUGINS=module[,module]`` names modules on the Python path. Each is
-imported before the first name is looked up in a registry, and registers what it brings; jobs of the workflow inherit
-the variable.
+Plug-ins are modules of a user's own. ``RECAP_PLUGINS=module[,module]`` names modules on the Python
+path. Each is imported before the first name is looked up in a registry, and registers what it
+brings; jobs of the workflow inherit the variable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ VARIABLE = "RECAP_PLUGINS"
 
 
 def load_plugins() -> None:
-    """Import the modules that ``RECAP_PLUGINS`` names; one that has been imported is not imported again."""
+    """Import the modules that ``RECAP_PLUGINS`` names.
+
+    One that has been imported is not imported again.
+    """
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             import_module(name)
@@ -37,8 +40,14 @@ def load_plugins() -> None:
             raise
         except Exception as error:  # whatever a user's own module raises
             log.debug(f"{VARIABLE}: {name}", exc_info=True)
-            wrong = f"{VARIABLE}: {name!r} cannot be imported: {type(error).__name__}: {first_line(error)}"
-            remedy = "correct it, or add its folder to PYTHONPATH (--log-level debug shows the whole traceback)"
+            wrong = (
+                f"{VARIABLE}: {name!r} cannot be imported: {type(error).__name__}: "
+                f"{first_line(error)}"
+            )
+            remedy = (
+                "correct it, or add its folder to PYTHONPATH (--log-level debug shows the whole "
+                "traceback)"
+            )
             raise ConfigError(f"{wrong}; {remedy}") from error
 
 
@@ -51,14 +60,17 @@ def resolve(target: str) -> Any:
         # A library that the module needs is missing: its own message says which.
         if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise UnknownName(f"{target!r} names no module:object ({error}); correct it, or extend PYTHONPATH") from error
+        raise UnknownName(
+            f"{target!r} names no module:object ({error}); correct it, or extend PYTHONPATH"
+        ) from error
 
 
 class Registry:
-    """Named objects of one sort: ``module:object``, imported only when it is used, or classes of settings.
+    """Named objects of one sort: ``module:object``, imported only when it is used, or classes of
+    settings.
 
-    As an annotation it is the union of its classes, chosen by their key ``kind``. The union is built when a schema
-    first needs it, so that a plug-in may import the package.
+    As an annotation it is the union of its classes, chosen by their key ``kind``. The union is
+    built when a schema first needs it, so that a plug-in may import the package.
 
     Args:
         what: what is registered, for messages (``metric``).
@@ -66,17 +78,25 @@ class Registry:
         package: whose modules register classes when they are imported.
     """
 
-    def __init__(self, what: str, targets: Mapping[str, str] | None = None, *, package: str | None = None) -> None:
+    def __init__(
+        self, what: str, targets: Mapping[str, str] | None = None, *, package: str | None = None
+    ) -> None:
         self._what = what
         self._package = package
         self._entries: dict[str, str | type[Strict]] = dict(targets or {})
 
     def register(self, entry: Any, target: str | None = None) -> Any:
-        """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind: Literal[NAME]``."""
-        name, new = (entry, target) if target else (*get_args(entry.model_fields["kind"].annotation), entry)
+        """Add ``module:object`` under a name; as a decorator, a class under that of its ``kind:
+        Literal[NAME]``."""
+        name, new = (
+            (entry, target) if target else (*get_args(entry.model_fields["kind"].annotation), entry)
+        )
         before = self._entries.setdefault(name, new)
         if before != new:
-            raise ConfigError(f"{self._what} {name!r} is registered as {_place(before)}; rename that of {_place(new)}")
+            raise ConfigError(
+                f"{self._what} {name!r} is registered as {_place(before)}; rename that of "
+                f"{_place(new)}"
+            )
         return entry
 
     def names(self) -> list[str]:
@@ -88,9 +108,14 @@ class Registry:
         return list(self._entries)
 
     def target(self, name: str) -> str:
-        """Return where an object is: ``module:object``; of an unknown name the nearest is suggested."""
+        """Return where an object is: ``module:object``.
+
+        Of an unknown name the nearest is suggested.
+        """
         if name not in self.names():
-            raise UnknownName(f"unknown {self._what} {name!r}; {nearest(name, self._entries)} ({HINT})")
+            raise UnknownName(
+                f"unknown {self._what} {name!r}; {nearest(name, self._entries)} ({HINT})"
+            )
         return _place(self._entries[name])
 
     def get(self, name: str) -> Any:
@@ -100,14 +125,21 @@ class Registry:
 
     def classes(self) -> dict[str, Any]:
         """Return all classes of settings by their kind, sorted."""
-        return {name: entry for name in sorted(self.names()) if isinstance(entry := self._entries[name], type)}
+        return {
+            name: entry
+            for name in sorted(self.names())
+            if isinstance(entry := self._entries[name], type)
+        }
 
     def lineage(self, kind: type[Strict]) -> list[str]:
-        """Return the name of a class, then those of the classes that it extends, the nearest first."""
+        """Return the name of a class, then those of the classes that it extends, the nearest
+        first."""
         names = {each: name for name, each in self.classes().items()}
         return [names[each] for each in kind.__mro__ if each in names]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         union = reduce(or_, self.classes().values())
         return handler.generate_schema(Annotated[union, Field(discriminator="kind")])
 
@@ -122,10 +154,14 @@ class OneOf(NoFile):
 
     names: Callable[[], Sequence[str]]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         return {"type": "string", "enum": list(self.names())}
 
     def _check(self, value: str) -> str:

@@ -1,7 +1,8 @@
-"""Settings of models, each kind in its paper's folder, and of the small language models that some begin with.
+"""Settings of models, each kind in its paper's folder, and of the small language models that some
+begin with.
 
-A kind is a `ModelConfig` registered with `MODELS`; a plug-in (`recap.settings.kinds`) adds kinds in the same way. The
-model itself is imported only when one is built.
+A kind is a `ModelConfig` registered with `MODELS`; a plug-in (`recap.settings.kinds`) adds kinds in
+the same way. The model itself is imported only when one is built.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from recap.settings.kinds import Registry
 MODELS = Registry("kind of model", package="recap.papers")
 # Kind -> its paper's `recap.models.released.Release`, or a sentence that says why there is none.
 RELEASED = Registry("kind of model with released checkpoints")
-# Kind -> the function that says what else is known of a caption beside its attention (`recap.models.explained`).
+# Kind -> the function that says what else is known of a caption beside its attention
+# (`recap.models.explained`).
 EXPLAINED = Registry("kind of model with an explanation")
 
 
 class ModelConfig(Strict, ABC):
-    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]` known as NAME."""
+    """Settings of a kind of model; `MODELS.register` makes a subclass with `kind: Literal[NAME]`
+    known as NAME."""
 
-    implementation: ClassVar[str]  #: where the model is, "package.module:Class"; imported when the model is built
+    implementation: ClassVar[
+        str
+    ]  #: where the model is, "package.module:Class"; imported when the model is built
     #: other settings than the example's that the contract tests run as well, as changes to it
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ()
     #: width of the vectors of each stream that the contract tests feed it
@@ -35,7 +40,10 @@ class ModelConfig(Strict, ABC):
     expected_parameters: float | None = Field(
         None,
         exclude=True,  # a note for the test that counts: no part of what is trained
-        description="millions of parameters with 2048-d features and 9,488 ids, to the digits given; a test counts",
+        description=(
+            "millions of parameters with 2048-d features and 9,488 ids, to the digits given; a "
+            "test counts"
+        ),
     )
 
     @classmethod
@@ -50,7 +58,8 @@ class ModelConfig(Strict, ABC):
 
     @property
     def fixed_vectors(self) -> bool:
-        """Whether the number of an image's vectors has a meaning, so that masked ones may not be appended."""
+        """Whether the number of an image's vectors has a meaning, so that masked ones may not be
+        appended."""
         return False
 
     @property
@@ -76,13 +85,18 @@ Model = Annotated[ModelConfig, MODELS]
 
 def divisible() -> Any:
     """Return a validator: the heads divide the width among themselves, as the builders want it."""
-    return refuse(lambda model: model.d_model % model.heads, "d_model {d_model} is not divisible by {heads} heads")
+    return refuse(
+        lambda model: model.d_model % model.heads,
+        "d_model {d_model} is not divisible by {heads} heads",
+    )
 
 
 class WithHeads(ModelConfig):
     """A width that heads divide among themselves."""
 
-    model_config = ConfigDict(validate_default=True)  # what a subclass checks of a key holds for its default, too
+    model_config = ConfigDict(
+        validate_default=True
+    )  # what a subclass checks of a key holds for its default, too
 
     d_model: Width
     heads: Width
@@ -97,9 +111,15 @@ class WithHeads(ModelConfig):
 class WithPaddedVectors(WithHeads):
     """Models that read the first vectors of an image and may fill these up with zeros."""
 
-    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
+    max_vectors: Width | None = Field(
+        None, description="vectors of an image that are read; null: all"
+    )
     padded_vectors: Literal["masked", "attended"] = Field(
-        "masked", description="attended: images are filled up to max_vectors with zeros, which nothing hides (released)"
+        "masked",
+        description=(
+            "attended: images are filled up to max_vectors with zeros, which nothing hides "
+            "(released)"
+        ),
     )
 
     _limited = refuse(
@@ -109,19 +129,31 @@ class WithPaddedVectors(WithHeads):
 
     @property
     def padded_to(self) -> int | None:
-        """The number of vectors up to which an image is filled with zeros that no mask hides; None: it is not."""
+        """The number of vectors up to which an image is filled with zeros that no mask hides.
+
+        None: it is not.
+        """
         return self.max_vectors if self.padded_vectors == "attended" else None
 
 
 LANGUAGE_MODEL = "language_model:"  # begins the name of one where a model's settings name weights
-SHARED_SIZES = ("d_model", "heads", "d_feed_forward")  # those that a captioner must have from its language model
+SHARED_SIZES = (
+    "d_model",
+    "heads",
+    "d_feed_forward",
+)  # those that a captioner must have from its language model
 
 
 class SceneTexts(Strict):
-    """Captions of invented scenes, from the grammar of the built-in data set; no picture is rendered."""
+    """Captions of invented scenes, from the grammar of the built-in data set.
+
+    No picture is rendered.
+    """
 
     count: PositiveInt = Field(description="number of scenes, five captions each")
-    max_per_kind: int = Field(3, ge=1, le=5, description="maximum number of objects of one kind in a scene")
+    max_per_kind: int = Field(
+        3, ge=1, le=5, description="maximum number of objects of one kind in a scene"
+    )
     seed: int = Field(1_000_000, description="of scenes and captions; not that of a data set")
 
 
@@ -130,19 +162,26 @@ class LanguageModel(NamesFiles):
 
     texts: list[OutsideFile] = Field(
         [],
-        description="files relative to `inputs`: .txt (a text per line), .tsv (first column), either also as .gz; "
+        description="files relative to `inputs`: .txt (a text per line), .tsv (first column), either also "
+        "as .gz; "
         ".json or .zip of COCO's captions_*.json",
     )
     scenes: SceneTexts | None = None
-    validation_texts: PositiveInt = Field(1000, description="texts kept for the perplexity that chooses the epoch")
+    validation_texts: PositiveInt = Field(
+        1000, description="texts kept for the perplexity that chooses the epoch"
+    )
     d_model: Width = 256
     heads: Width = 8
     d_feed_forward: Width = 1024
     layers: Layers = 6
-    positions: Width = Field(64, description="learned positions: the longest text in tokens, with <bos>")
+    positions: Width = Field(
+        64, description="learned positions: the longest text in tokens, with <bos>"
+    )
     dropout: Probability = 0.1
     epochs: PositiveInt = 3
-    learning_rate: PositiveFloat = Field(1e-3, description="after the warm-up; falls as half a cosine")
+    learning_rate: PositiveFloat = Field(
+        1e-3, description="after the warm-up; falls as half a cosine"
+    )
     warmup: int = Field(200, ge=0, description="steps of linear warm-up")
     texts_per_batch: PositiveInt = 64
     weight_decay: float = Field(0.01, ge=0)

@@ -1,7 +1,8 @@
-"""Reads ``params/``: finds files, follows ``base:``, validates, and names file and key when something is off.
+"""Reads ``params/``: finds files, follows ``base:``, validates, and names file and key when
+something is off.
 
-Shared files are in ``<section>/``, those of a paper in ``<paper>/<section>/``. Every folder of ``params/`` that is no
-section is one of a paper, or of a group: there is no list of them.
+Shared files are in ``<section>/``, those of a paper in ``<paper>/<section>/``. Every folder of
+``params/`` that is no section is one of a paper, or of a group: there is no list of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from recap.core.errors import ConfigError, UnknownName, nearest
 from recap.settings import SECTIONS, PaperProfile, Profile, TableFile, TableOfParts, Titles
 from recap.settings.tables import part_of
 
-_OF_A_PAPER = ("tables", "figures", "studies")  # named after the paper: params/mine/tables/t3.yaml is mine/t3
+_OF_A_PAPER = (
+    "tables",
+    "figures",
+    "studies",
+)  # named after the paper: params/mine/tables/t3.yaml is mine/t3
 _NO_PROFILES = ("titles.yaml", "rehearsal.yaml")
 
 
@@ -41,22 +46,29 @@ def _by_name(params: Path, section: str) -> dict[str, list[Path]]:
 
 
 def names(params: Path, section: str) -> list[str]:
-    """Return the names of all files of a section, sorted; of a table with parts, those of its parts in their order."""
+    """Return the names of all files of a section, sorted.
+
+    Of a table with parts, those of its parts in their order.
+    """
     stems = sorted(_by_name(params, section))
     return tables_named(params, stems) if section == "tables" else stems
 
 
 def tables_named(params: Path, names: Iterable[str]) -> list[str]:
-    """Return the tables that names mean: that of a file with parts means all of them (``mine/t1_f001`` ...)."""
+    """Return the tables that names mean: that of a file with parts means all of them
+    (``mine/t1_f001`` ...)."""
     by_name, tables = _by_name(params, "tables"), list[str]()
     for name in names:
         parts = [read_mapping(path).get("parts") for path in by_name.get(name, [])]
-        tables += [f"{name}_{part}" for each in parts if isinstance(each, dict) for part in each] or [name]
+        tables += [
+            f"{name}_{part}" for each in parts if isinstance(each, dict) for part in each
+        ] or [name]
     return tables
 
 
 def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
-    """Return the name of the file that has a table, and the part of it that the table is (``t1_f001`` of ``t1``)."""
+    """Return the name of the file that has a table, and the part of it that the table is
+    (``t1_f001`` of ``t1``)."""
     by_name = _by_name(params, "tables")
     longer = (table for table in by_name if name not in by_name and name.startswith(f"{table}_"))
     table = next((each for each in longer if name in tables_named(params, [each])), name)
@@ -64,8 +76,13 @@ def file_and_part(params: Path, name: str) -> tuple[str, str | None]:
 
 
 def files(params: Path, section: str, name: str) -> list[Path]:
-    """Return the files with a name, the shared one first; a part of a table has the file of that table."""
-    return _by_name(params, section).get(file_and_part(params, name)[0] if section == "tables" else name, [])
+    """Return the files with a name, the shared one first.
+
+    A part of a table has the file of that table.
+    """
+    return _by_name(params, section).get(
+        file_and_part(params, name)[0] if section == "tables" else name, []
+    )
 
 
 def label(params: Path, path: Path) -> str:
@@ -82,16 +99,21 @@ def profiles(params: Path) -> list[Path]:
 def load_named(params: Path, section: str, name: str) -> Any:
     """Load the file of a section by its name as its config class."""
     layers = base_files(params, section, name)
-    for source, values in layers if section == "scales" else ():  # of several files: a mistake is one of its file
+    for source, values in (
+        layers if section == "scales" else ()
+    ):  # of several files: a mistake is one of its file
         validate(SECTIONS[section], values, source)
-    settings = validate(SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0])
+    settings = validate(
+        SECTIONS[section], reduce(merged, (values for _, values in layers)), layers[-1][0]
+    )
     if section == "scales" and not settings.opening:
         raise ConfigError(f"{params.name}/{section}/{name}.yaml: the key 'opening' is missing")
     return settings
 
 
 def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return path and values of a file and of those that it has as ``base:``, the lowest first, without that key."""
+    """Return path and values of a file and of those that it has as ``base:``, the lowest first,
+    without that key."""
     layers: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     base: Any = name
     while base is not None:
@@ -99,10 +121,14 @@ def base_files(params: Path, section: str, name: str) -> list[tuple[str, dict[st
             where = layers[base][0][0]
             raise ConfigError(f"{where}: `base` goes in a circle: {' -> '.join((*layers, base))}")
         layers[base] = _read(params, section, base)
-        bases = [(source, values.pop("base")) for source, values in layers[base] if "base" in values]
+        bases = [
+            (source, values.pop("base")) for source, values in layers[base] if "base" in values
+        ]
         for source, base in bases:
             if not isinstance(base, str):
-                raise ConfigError(f"{source}: base: must be the name of another file of {section} (got {base!r})")
+                raise ConfigError(
+                    f"{source}: base: must be the name of another file of {section} (got {base!r})"
+                )
         base = bases[0][1] if bases else None
     return [layer for same_name in reversed(layers.values()) for layer in same_name]
 
@@ -119,12 +145,17 @@ def _read(params: Path, section: str, name: str) -> list[tuple[str, dict[str, An
     layers = [(label(params, path), read_mapping(path)) for path in paths]
     if section == "tables":
         return [(source, _one_table(params, name, source, values)) for source, values in layers]
-    owners: dict[str, str] = {}  # key that only one file of a scale may have, `seeds` or `models.transformer` -> file
+    owners: dict[
+        str, str
+    ] = {}  # key that only one file of a scale may have, `seeds` or `models.transformer` -> file
     for source, values in layers:
         for key, value in values.items():
             for entry in [f"{key}.{each}" for each in value] if isinstance(value, dict) else [key]:
                 if owners.setdefault(entry, source) != source:
-                    raise ConfigError(f"{owners[entry]} and {source} both have the key {entry!r}; remove it from one")
+                    raise ConfigError(
+                        f"{owners[entry]} and {source} both have the key {entry!r}; remove it from "
+                        "one"
+                    )
     return layers
 
 
@@ -135,7 +166,9 @@ def _one_table(params: Path, name: str, source: str, values: dict[str, Any]) -> 
     validate(TableOfParts, values, source)
     part = file_and_part(params, name)[1]
     if part is None:
-        raise UnknownName(f"{source}: is a table with parts; name one: {', '.join(tables_named(params, [name]))}")
+        raise UnknownName(
+            f"{source}: is a table with parts; name one: {', '.join(tables_named(params, [name]))}"
+        )
     return part_of(values, part)
 
 
@@ -148,23 +181,35 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested mappings by dotted key; lists and empty mappings are leaves."""
     leaves: dict[str, Any] = {}
     for key, value in values.items():
-        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        leaves |= (
+            flat(value, f"{prefix}{key}.")
+            if isinstance(value, dict) and value
+            else {f"{prefix}{key}": value}
+        )
     return leaves
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``changes`` laid over it, mapping by mapping; lists and scalars are replaced."""
+    """Return ``base`` with ``changes`` laid over it, mapping by mapping.
+
+    Lists and scalars are replaced.
+    """
     result = copy.deepcopy(base)
     for key, value in changes.items():
         below = result.get(key)  # of another kind its keys mean other things
-        if isinstance(value, dict) and isinstance(below, dict) and value.get("kind") in (None, below.get("kind")):
+        if (
+            isinstance(value, dict)
+            and isinstance(below, dict)
+            and value.get("kind") in (None, below.get("kind"))
+        ):
             value = merged(below, value)
         result[key] = value
     return result
 
 
 def validate(kind: Any, values: dict[str, Any], source: str) -> Any:
-    """Build a config object; the first thing refused becomes one sentence with file, key and remedy."""
+    """Build a config object; the first thing refused becomes one sentence with file, key and
+    remedy."""
     try:
         return adapter(kind).validate_python(values)
     except ValidationError as error:
@@ -183,7 +228,9 @@ def profiles_of_tables(params: Path) -> dict[str, list[str]]:
 
 def profile_tables(params: Path, profile: Profile) -> list[str]:
     """Return the tables of a profile, then those that its figures draw."""
-    drawn = [name for figure in profile.figures for name in load_named(params, "figures", figure).tables]
+    drawn = [
+        name for figure in profile.figures for name in load_named(params, "figures", figure).tables
+    ]
     return list(dict.fromkeys(tables_named(params, [*profile.tables, *drawn])))
 
 
@@ -191,19 +238,28 @@ def load_profiles(path: Path) -> list[Profile]:
     """Load the profile of a file, at each of its scales."""
     values = read_mapping(path)
     scales = values.get("scales")
-    at_scales = [{**values, "scale": scale} for scale in scales] if isinstance(scales, dict) else [values]
+    at_scales = (
+        [{**values, "scale": scale} for scale in scales] if isinstance(scales, dict) else [values]
+    )
     return [load_profile(each, str(path)) for each in at_scales]
 
 
 def load_profile(values: dict[str, Any], source: str) -> Profile:
-    """Validate the mapping of a profile; one with ``scales`` becomes the profile of its scale, named after both."""
+    """Validate the mapping of a profile.
+
+    One with ``scales`` becomes the profile of its scale, named after both.
+    """
     if "scales" not in values:
         return validate(Profile, values, source)
     paper: PaperProfile = validate(PaperProfile, values, source)
     if paper.scale is None:
-        raise ConfigError(f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}")
+        raise ConfigError(
+            f"{source}: choose a scale with --config scale=NAME: {', '.join(paper.scales)}"
+        )
     if paper.scale not in paper.scales:
-        raise UnknownName(f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}")
+        raise UnknownName(
+            f"{source}: there is no scale {paper.scale!r}; {nearest(paper.scale, paper.scales)}"
+        )
     common = {key: value for key, value in values.items() if key not in ("scale", "scales")}
     at_scale = {"scale": paper.scale} | merged(paper.scales[paper.scale], common)
     at_scale |= {"name": f"{paper.name}_{paper.scale}"}
@@ -211,16 +267,27 @@ def load_profile(values: dict[str, Any], source: str) -> Profile:
 
 
 def refuse_other_scale(values: Mapping[str, Any], written: Mapping[str, Any], file: str) -> None:
-    """Refuse to run a profile at another scale than its file has: the results of both would be in one folder."""
-    changed = values.get("scale") != written.get("scale") and values.get("name") == written.get("name")
+    """Refuse to run a profile at another scale than its file has: the results of both would be in
+    one folder."""
+    changed = values.get("scale") != written.get("scale") and values.get("name") == written.get(
+        "name"
+    )
     if changed and "scales" not in written:
         own = f"at scale {written['scale']!r}" if written.get("scale") else "without a scale"
-        raise ConfigError(f"{file}: its results are {own}; for another scale add name=NAME to --config")
+        raise ConfigError(
+            f"{file}: its results are {own}; for another scale add name=NAME to --config"
+        )
 
 
 def write_schemas(out: Path) -> list[Path]:
-    """Write the JSON schema of each kind of file, for editors, into the folder ``out``, and return the paths."""
-    kinds = {"profile": Profile | PaperProfile, "titles": Titles, **SECTIONS, "tables": TableFile | TableOfParts}
+    """Write the JSON schema of each kind of file, for editors, into the folder ``out``, and return
+    the paths."""
+    kinds = {
+        "profile": Profile | PaperProfile,
+        "titles": Titles,
+        **SECTIONS,
+        "tables": TableFile | TableOfParts,
+    }
     schemas = {out / f"{name}.schema.json": _schema(name, kind) for name, kind in kinds.items()}
     for path, schema in schemas.items():
         write_json(path, schema)
@@ -228,7 +295,8 @@ def write_schemas(out: Path) -> list[Path]:
 
 
 class _WithoutRequired(GenerateJsonSchema):
-    """Every key may be left out, also that which says the kind: the file that is the ``base`` may have it."""
+    """Every key may be left out, also that which says the kind: the file that is the ``base`` may
+    have it."""
 
     def field_is_required(self, *_: Any, **__: Any) -> bool:
         return False
@@ -242,7 +310,10 @@ def _schema(name: str, kind: Any) -> dict[str, Any]:
     says = "name of another file of this section: as that one, except for the keys here"
     for root in _roots(schema, schema.get("$defs", {})) if name in SECTIONS else ():
         root["properties"]["base"] = {"type": "string", "description": says}
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"recap params: {name}"}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"recap params: {name}",
+    }
     return {**schema, **head}
 
 

@@ -1,4 +1,5 @@
-"""Settings of training and evaluation (``recipes/``), how their jobs are computed, and what decides one of them."""
+"""Settings of training and evaluation (``recipes/``), how their jobs are computed, and what decides
+one of them."""
 
 from __future__ import annotations
 
@@ -15,47 +16,87 @@ from recap.settings.models import Model
 
 
 class Execution(Strict):
-    """How a job is computed, not what: key ``execution`` of a profile, and of a recipe as the defaults of its runs.
+    """How a job is computed, not what: key ``execution`` of a profile, and of a recipe as the
+    defaults of its runs.
 
-    None of these enters a spec or the identity of a run: a profile on another machine plans nothing because of them.
+    None of these enters a spec or the identity of a run: a profile on another machine plans nothing
+    because of them.
     """
 
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: a GPU if there is one")
-    threads: PositiveInt = Field(1, description="CPU threads of one training or evaluation job; sums differ with them")
-    nodes: PositiveInt = Field(1, description="machines of a Slurm cluster that share the `processes` of a training")
-    tf32: bool = Field(True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)")
-    compile: Literal["auto"] | bool = Field("auto", description="torch.compile of trainings; auto: on a GPU")
-    activation_checkpointing: bool = Field(False, description="compute activations again: less memory, more time")
-    trainings_per_gpu: PositiveInt = Field(1, description="jobs of a workflow that share a GPU; not of a cluster's")
-    features_in_memory: bool = Field(False, description="training features on the GPU; refused if they do not fit")
-    checkpoint_minutes: PositiveFloat = Field(5.0, description="full state is saved at least this often")
-    extraction_parts: PositiveInt = Field(1, description="of each feature store; every part is a job with its own GPU")
-    keep_state: bool = Field(False, description="refuse to start over beside a state of other settings or inputs")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: a GPU if there is one"
+    )
+    threads: PositiveInt = Field(
+        1, description="CPU threads of one training or evaluation job; sums differ with them"
+    )
+    nodes: PositiveInt = Field(
+        1, description="machines of a Slurm cluster that share the `processes` of a training"
+    )
+    tf32: bool = Field(
+        True, description="a GPU's float32 products of trainings in TF32 (10 bits of mantissa)"
+    )
+    compile: Literal["auto"] | bool = Field(
+        "auto", description="torch.compile of trainings; auto: on a GPU"
+    )
+    activation_checkpointing: bool = Field(
+        False, description="compute activations again: less memory, more time"
+    )
+    trainings_per_gpu: PositiveInt = Field(
+        1, description="jobs of a workflow that share a GPU; not of a cluster's"
+    )
+    features_in_memory: bool = Field(
+        False, description="training features on the GPU; refused if they do not fit"
+    )
+    checkpoint_minutes: PositiveFloat = Field(
+        5.0, description="full state is saved at least this often"
+    )
+    extraction_parts: PositiveInt = Field(
+        1, description="of each feature store; every part is a job with its own GPU"
+    )
+    keep_state: bool = Field(
+        False, description="refuse to start over beside a state of other settings or inputs"
+    )
 
     def per_node(self, processes: int) -> int:
-        """Return how many of the processes of a training each of its nodes has; one process is on one node."""
+        """Return how many of the processes of a training each of its nodes has.
+
+        One process is on one node.
+        """
         here, left = divmod(processes, self.nodes if processes > 1 else 1)
         if left:
-            raise ConfigError(f"execution.nodes: {self.nodes} nodes cannot share {processes} processes equally")
+            raise ConfigError(
+                f"execution.nodes: {self.nodes} nodes cannot share {processes} processes equally"
+            )
         return here
 
     def over(self, defaults: Execution) -> Execution:
         """Return ``defaults`` with what is set here in their place."""
-        return Execution(**(defaults.model_dump(exclude_unset=True) | self.model_dump(exclude_unset=True)))
+        return Execution(
+            **(defaults.model_dump(exclude_unset=True) | self.model_dump(exclude_unset=True))
+        )
 
 
 class ExecutionFile(Execution):
     """What ``--execution`` of a job takes: the keys of a profile, and more.
 
-    The workflow adds the labels of the runs. A training that is cut short is for looking at a model: no profile can ask
-    for it, because its result is not that of its spec, while its inputs, settings and source are the same.
+    The workflow adds the labels of the runs. A training that is cut short is for looking at a
+    model: no profile can ask for it, because its result is not that of its spec, while its inputs,
+    settings and source are the same.
     """
 
     max_steps: PositiveInt | None = Field(
-        None, exclude=True, description="number of training steps, then stop; 100 by default where one batch is overfit"
+        None,
+        exclude=True,
+        description=(
+            "number of training steps, then stop; 100 by default where one batch is overfit"
+        ),
     )
-    overfit_one_batch: bool = Field(False, exclude=True, description="take the first batch at every step: loss nears 0")
-    labels: dict[str, str] = Field({}, exclude=True, description="<setting>/<stage> -> what messages call its runs")
+    overfit_one_batch: bool = Field(
+        False, exclude=True, description="take the first batch at every step: loss nears 0"
+    )
+    labels: dict[str, str] = Field(
+        {}, exclude=True, description="<setting>/<stage> -> what messages call its runs"
+    )
 
     @property
     def is_short(self) -> bool:
@@ -75,10 +116,13 @@ class ConstantSchedule(_WithWarmup):
 
 
 class NoamSchedule(Strict):
-    """Vaswani et al. 2017, Eq. 3: rises for `warmup` steps, then falls with the root of the step."""
+    """Vaswani et al. 2017, Eq. 3: rises for `warmup` steps, then falls with the root of the
+    step."""
 
     kind: Literal["noam"] = "noam"
-    factor: PositiveFloat = Field(1.0, description="scale; the peak is factor * (d_model * warmup) ** -0.5")
+    factor: PositiveFloat = Field(
+        1.0, description="scale; the peak is factor * (d_model * warmup) ** -0.5"
+    )
     warmup: PositiveInt = Field(description="steps up to the peak")
 
 
@@ -92,16 +136,20 @@ class StepSchedule(_WithWarmup):
 
 
 class PlateauSchedule(_WithWarmup):
-    """Multiplied by `factor` where the validation score stops rising, as torch's ReduceLROnPlateau."""
+    """Multiplied by `factor` where the validation score stops rising, as torch's
+    ReduceLROnPlateau."""
 
     kind: Literal["plateau"] = "plateau"
     learning_rate: PositiveFloat = Field(description="rate before the first drop")
     factor: PositiveFloat = Field(description="multiplier of each drop")
-    patience: NonNegativeInt = Field(description="epochs without a better score that are tolerated; the next one drops")
+    patience: NonNegativeInt = Field(
+        description="epochs without a better score that are tolerated; the next one drops"
+    )
 
 
 class StepThenPlateauSchedule(_WithWarmup):
-    """As `step` in the first epochs; then its last rate, multiplied where the validation score stops rising."""
+    """As `step` in the first epochs; then its last rate, multiplied where the validation score
+    stops rising."""
 
     kind: Literal["step_then_plateau"] = "step_then_plateau"
     learning_rate: PositiveFloat = Field(description="rate of the first epochs")
@@ -109,7 +157,9 @@ class StepThenPlateauSchedule(_WithWarmup):
     step_size: PositiveInt = Field(description="epochs between drops of the first part")
     plateau_from: PositiveInt = Field(description="epochs of the first part")
     plateau_factor: PositiveFloat = Field(description="multiplier of each drop of the second part")
-    patience: NonNegativeInt = Field(description="its epochs without a better score that are tolerated")
+    patience: NonNegativeInt = Field(
+        description="its epochs without a better score that are tolerated"
+    )
 
 
 class CosineSchedule(_WithWarmup):
@@ -123,9 +173,13 @@ class TableSchedule(_WithWarmup):
     """A rate for each stretch of epochs."""
 
     kind: Literal["table"] = "table"
-    table: dict[int, PositiveFloat] = Field(description="epoch, counted from 0 -> learning rate from this epoch on")
+    table: dict[int, PositiveFloat] = Field(
+        description="epoch, counted from 0 -> learning rate from this epoch on"
+    )
 
-    _from_the_first_epoch = refuse(lambda rates: 0 not in rates.table, "a table schedule needs a rate for epoch 0")
+    _from_the_first_epoch = refuse(
+        lambda rates: 0 not in rates.table, "a table schedule needs a rate for epoch 0"
+    )
 
 
 Schedule = Annotated[
@@ -144,8 +198,10 @@ def warn_of_short_training(name: str, schedule: Schedule, steps: int) -> None:
     """Warn if a training ends within its warm-up."""
     if steps < schedule.warmup:
         log.warning(
-            f"{name}: the warm-up of {schedule.warmup} steps is longer than the training of {steps}, so the learning "
-            f"rate reaches at most {steps / schedule.warmup:.2g} of its peak; lower `schedule.warmup` or train longer"
+            f"{name}: the warm-up of {schedule.warmup} steps is longer than the training of "
+            f"{steps}, so the learning "
+            f"rate reaches at most {steps / schedule.warmup:.2g} of its peak; lower "
+            "`schedule.warmup` or train longer"
         )
 
 
@@ -154,12 +210,18 @@ class DecodingRules(Strict):
 
     model_config = ConfigDict(frozen=True)
 
-    no_repeated_ngram: int = Field(0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule")
+    no_repeated_ngram: int = Field(
+        0, ge=0, description="no n-gram of this length twice in a caption; 0: no rule"
+    )
     no_immediate_repeat: bool = Field(False, description="no word follows itself")
     bad_endings: tuple[str, ...] = Field((), description="words a caption may not end on")
 
-    groups: PositiveInt = Field(1, description="diverse beam search: groups into which the beams are divided")
-    diversity: float = Field(0.5, gt=0, description="groups: cost of a word that an earlier group says at its place")
+    groups: PositiveInt = Field(
+        1, description="diverse beam search: groups into which the beams are divided"
+    )
+    diversity: float = Field(
+        0.5, gt=0, description="groups: cost of a word that an earlier group says at its place"
+    )
 
     @property
     def text(self) -> str:
@@ -172,21 +234,29 @@ class DecodingRules(Strict):
 
 
 class DecodingSettings(Strict):
-    """How captions are searched: one object from a recipe to the beam search, the scores and `recap.load`."""
+    """How captions are searched: one object from a recipe to the beam search, the scores and
+    `recap.load`."""
 
     model_config = ConfigDict(frozen=True)
 
     beam: PositiveInt = 3
     max_length: PositiveInt = 20
-    length_penalty: float = Field(0.0, ge=0, description="scores are divided by length ** this; 0: plain sum")
+    length_penalty: float = Field(
+        0.0, ge=0, description="scores are divided by length ** this; 0: plain sum"
+    )
     rules: DecodingRules = DecodingRules()
     finished: Literal["stay", "set_aside"] = neutral(
         "stay",
-        description="captions that have ended compete in the beam to its end, or are set aside and give their place to "
+        description="captions that have ended compete in the beam to its end, or are set aside and give "
+        "their place to "
         "open ones (the older form)",
     )
-    merge_repeats: bool = neutral(False, description="equal neighboring words are written once, as some releases do")
-    n_best: int = Field(0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none")
+    merge_repeats: bool = neutral(
+        False, description="equal neighboring words are written once, as some releases do"
+    )
+    n_best: int = Field(
+        0, ge=0, description="write the N best captions of each image, at most `beam`; 0: none"
+    )
     batch_size: PositiveInt = 50
 
     _groups_fit = refuse(
@@ -204,15 +274,21 @@ class DecodingSettings(Strict):
 
     @property
     def signature(self) -> dict[str, str]:
-        """Fields of a score's signature, a text for readers: programs read these settings from `metrics.json`."""
-        fields = {"beam": f"{self.beam}", "len": f"{self.max_length}", "lp": f"{self.length_penalty:g}"}
+        """Fields of a score's signature, a text for readers: programs read these settings from
+        `metrics.json`."""
+        fields = {
+            "beam": f"{self.beam}",
+            "len": f"{self.max_length}",
+            "lp": f"{self.length_penalty:g}",
+        }
         fields |= {"rules": self.rules.text} if self.rules.text else {}
         fields |= {"finished": self.finished} if self.finished != "stay" else {}
         return fields | ({"repeats": "merged"} if self.merge_repeats else {})
 
 
 class OutsideCaptions(Strict):
-    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not known."""
+    """Takes the place of `DecodingSettings` for captions from a file: how they were searched is not
+    known."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -228,22 +304,39 @@ class Stage(Strict):
     """What cross-entropy and self-critical training share."""
 
     epochs: PositiveInt
-    learning_rate: PositiveFloat | None = Field(None, exclude=True, description="short for a constant `schedule`")
+    learning_rate: PositiveFloat | None = Field(
+        None, exclude=True, description="short for a constant `schedule`"
+    )
     # Never None: `_one_schedule` fills it, or refuses the stage.
-    schedule: Schedule = Field(None, validate_default=True, description="learning rate over steps and epochs")
-    images_per_batch: PositiveInt = Field(10, description="images per step, each with its captions or samples")
+    schedule: Schedule = Field(
+        None, validate_default=True, description="learning rate over steps and epochs"
+    )
+    images_per_batch: PositiveInt = Field(
+        10, description="images per step, each with its captions or samples"
+    )
     optimizer: Literal["adam", "adamw", "radam"] = "adam"
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: PositiveFloat = 1e-9
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(None, gt=0, description="clip the gradient's global norm")
     clip_value: float | None = Field(0.1, gt=0, description="clip each gradient entry")
-    patience: PositiveInt | None = Field(None, description="stop after so many validations without a better CIDEr")
-    validate_every: PositiveInt = neutral(1, description="epochs between two validations; the last epoch has one")
-    validation_beam: PositiveInt = Field(1, description="beam of the validation decoding after each epoch")
+    patience: PositiveInt | None = Field(
+        None, description="stop after so many validations without a better CIDEr"
+    )
+    validate_every: PositiveInt = neutral(
+        1, description="epochs between two validations; the last epoch has one"
+    )
+    validation_beam: PositiveInt = Field(
+        1, description="beam of the validation decoding after each epoch"
+    )
     precision: Precision = "float32"
     weight_average: float | None = neutral(
-        None, gt=0, lt=1, description="decay per step of a moving average of the weights, which is validated and kept"
+        None,
+        gt=0,
+        lt=1,
+        description=(
+            "decay per step of a moving average of the weights, which is validated and kept"
+        ),
     )
 
     @model_validator(mode="before")
@@ -255,30 +348,43 @@ class Stage(Strict):
         rate = values.get("learning_rate")
         if (rate is None) == (values.get("schedule") is None):
             raise ValueError("give one of `learning_rate` and `schedule`")
-        return values if rate is None else {**values, "schedule": {"kind": "constant", "learning_rate": rate}}
+        return (
+            values
+            if rate is None
+            else {**values, "schedule": {"kind": "constant", "learning_rate": rate}}
+        )
 
 
 class ScheduledSampling(Strict):
-    """How often a word of the caption is replaced by one the model would say (Bengio et al. 2015)."""
+    """How often a word of the caption is replaced by one the model would say (Bengio et al.
+    2015)."""
 
-    start_epoch: int = Field(0, ge=0, description="epoch, counted from 0, from which the probability may rise")
+    start_epoch: int = Field(
+        0, ge=0, description="epoch, counted from 0, from which the probability may rise"
+    )
     interval: PositiveInt = Field(5, description="epochs between rises")
     increment: float = Field(0.05, gt=0, le=1, description="what a rise adds to the probability")
     max_prob: float = Field(0.5, gt=0, le=1, description="the probability's limit")
 
     def rate(self, epoch: int) -> float:
-        """Return the probability in an epoch counted from 0: it rises every `interval` epochs after `start_epoch`."""
-        return min(self.max_prob, self.increment * max(0, (epoch - self.start_epoch) // self.interval))
+        """Return the probability in an epoch counted from 0: it rises every `interval` epochs after
+        `start_epoch`."""
+        return min(
+            self.max_prob, self.increment * max(0, (epoch - self.start_epoch) // self.interval)
+        )
 
 
 class CrossEntropy(Stage):
     """Teacher forcing on the reference captions."""
 
     label_smoothing: float = Field(0.0, ge=0, lt=1)
-    scheduled_sampling: ScheduledSampling | None = Field(None, description="null: every word is the caption's own")
+    scheduled_sampling: ScheduledSampling | None = Field(
+        None, description="null: every word is the caption's own"
+    )
     truncate_to_words: bool = neutral(
         False,
-        description="byte pairs: cut the pieces of all captions of a batch at the most words of any (a fault of "
+        description="byte pairs: cut the pieces of all captions of a batch at the most words of any (a "
+        "fault of "
         "some released code, by which long captions lose their last pieces and <eos>)",
     )
 
@@ -288,7 +394,9 @@ class SelfCritical(Stage):
 
     sampling: Literal["multinomial", "beam"] = "multinomial"
     samples: int = Field(5, ge=2, description="captions drawn per image")
-    top_p: float = Field(1.0, gt=0, le=1, description="multinomial: draws are from the likeliest words of this share")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="multinomial: draws are from the likeliest words of this share"
+    )
     baseline: Literal["mean_of_others", "mean", "greedy", "mean_of_beam"] = Field(
         "mean_of_others",
         description="mean: of all captions of the image, the own one among them; "
@@ -296,26 +404,34 @@ class SelfCritical(Stage):
     )
     cider_d: float = Field(1.0, ge=0, description="weight of CIDEr-D in the reward")
     bleu4: float = Field(0.0, ge=0, description="weight of the caption's BLEU-4 in the reward")
-    document: Literal["image", "caption"] = Field("image", description="what n-grams' document frequencies count")
+    document: Literal["image", "caption"] = Field(
+        "image", description="what n-grams' document frequencies count"
+    )
     reward_end_token: bool = Field(True, description="count the end token as a word in the reward")
     units: Literal["words", "pieces"] = neutral(
-        "words", description="byte pairs: the reward counts the words that they spell, or the pieces"
+        "words",
+        description="byte pairs: the reward counts the words that they spell, or the pieces",
     )
     loss_over: Literal["tokens", "positions"] = neutral(
         "tokens",
-        description="the policy loss is the mean over the tokens of all captions, or over as many positions of each as "
+        description="the policy loss is the mean over the tokens of all captions, or over as many "
+        "positions of each as "
         "the longest may have, those after its end counted as 0",
     )
-    cross_entropy: float = neutral(0.0, ge=0, description="weight of the references' cross-entropy in the policy loss")
+    cross_entropy: float = neutral(
+        0.0, ge=0, description="weight of the references' cross-entropy in the policy loss"
+    )
     dropout: bool = neutral(
         False,
-        description="encode images and score captions under the model's dropout, much as released code does; captions "
+        description="encode images and score captions under the model's dropout, much as released code "
+        "does; captions "
         "are drawn from the images so encoded without more of it",
     )
 
     _drawn_from_a_share = together("top_p", when=("sampling", "multinomial"), needed=False)
     _rewarded = refuse(
-        lambda stage: stage.cider_d + stage.bleu4 == 0, "the reward has no part: give cider_d or bleu4 a weight above 0"
+        lambda stage: stage.cider_d + stage.bleu4 == 0,
+        "the reward has no part: give cider_d or bleu4 a weight above 0",
     )
 
 
@@ -323,7 +439,9 @@ class Evaluation(DecodingSettings):
     """How test captions are decoded and scored."""
 
     split: Literal["val", "test"] = "test"
-    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(list(COCO), description="SPICE: where it is installed")
+    metrics: list[Annotated[str, OneOf(METRICS.names)]] = Field(
+        list(COCO), description="SPICE: where it is installed"
+    )
 
     @property
     def decoding(self) -> DecodingSettings:
@@ -337,9 +455,13 @@ class Recipe(Strict):
     xe: CrossEntropy
     scst: SelfCritical | None = None
     evaluation: Evaluation = Evaluation()
-    processes: PositiveInt = neutral(1, description="that train together, on a GPU each, and share `images_per_batch`")
+    processes: PositiveInt = neutral(
+        1, description="that train together, on a GPU each, and share `images_per_batch`"
+    )
     # Never in a dump: it decides nothing.
-    execution: Execution = Field(Execution(), exclude=True, description="of its jobs, unless the profile says")
+    execution: Execution = Field(
+        Execution(), exclude=True, description="of its jobs, unless the profile says"
+    )
 
 
 class _Run(Strict):
@@ -352,7 +474,9 @@ class _Run(Strict):
     recipe: str = Field(description="name of the recipe")
     seed: int = Field(description="of first weights, order, dropout and samples")
     model_settings: Model = Field(description="keys of the model's file")
-    processes: PositiveInt = neutral(1, description="processes that train together, started by torchrun")
+    processes: PositiveInt = neutral(
+        1, description="processes that train together, started by torchrun"
+    )
 
 
 class CrossEntropyRun(_Run):

@@ -1,4 +1,5 @@
-"""What ``--spec`` of the commands takes: the settings of one job, complete, as the workflow passes them."""
+"""What ``--spec`` of the commands takes: the settings of one job, complete, as the workflow passes
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ class ComparedTable(Strict):
 
     table: Table = Field(description="keys of the table's file")
     seeds: list[int] = Field(min_length=1, description="seeds of its runs")
-    trainings: dict[str, list[str]] = Field({}, description="scored run -> its trainings, in their order")
+    trainings: dict[str, list[str]] = Field(
+        {}, description="scored run -> its trainings, in their order"
+    )
     server: dict[str, str] = neutral(
         {}, description="scored run -> folder of captions for COCO's server, and its answer"
     )
@@ -29,7 +32,9 @@ class SelectedRows(Strict):
 
     selections: list[Selection] = Field(description="keys of the table's `selections`")
     labels: dict[str, str] = Field(description="id of a row -> its label")
-    trainings: dict[str, dict[int, str]] = Field(description="id of a row -> seed -> training whose validations count")
+    trainings: dict[str, dict[int, str]] = Field(
+        description="id of a row -> seed -> training whose validations count"
+    )
 
 
 class PrintedTable(Strict):
@@ -45,7 +50,9 @@ class JudgedClaims(Strict):
     scale: str = Field(description="name of the scale at which its tables are made")
     claims: list[Claim] = Field(description="keys of the papers' claims")
     tables: dict[str, ComparedTable] = Field(description="name -> table with the seeds of its runs")
-    printed: dict[str, PrintedTable] = Field({}, description="name of a table that another stands in for -> its print")
+    printed: dict[str, PrintedTable] = Field(
+        {}, description="name of a table that another stands in for -> its print"
+    )
 
 
 class StudySpec(Strict):
@@ -53,18 +60,26 @@ class StudySpec(Strict):
 
     name: str = Field(min_length=1, description="of the study")
     study: Study = Field(description="keys of the study's file")
-    scale: str = Field("Captions given by hand.", description="sentence below the table: how the models were trained")
+    scale: str = Field(
+        "Captions given by hand.",
+        description="sentence below the table: how the models were trained",
+    )
 
 
 def described(spec: Any) -> str:
     """Return a line for each key of a spec; of several kinds, the keys of each."""
     schema = TypeAdapter(spec).json_schema()
-    kinds = [schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] for option in schema.get("oneOf", [])]
-    return "\n".join(f"{kind['title']}:\n{indent(_lines(kind), '  ')}" for kind in kinds) or _lines(schema)
+    kinds = [
+        schema["$defs"][option["$ref"].rsplit("/", 1)[-1]] for option in schema.get("oneOf", [])
+    ]
+    return "\n".join(f"{kind['title']}:\n{indent(_lines(kind), '  ')}" for kind in kinds) or _lines(
+        schema
+    )
 
 
 def _lines(schema: dict[str, Any]) -> str:
-    """Return the keys of one kind of object, those first that must be given, each with what it is and its default."""
+    """Return the keys of one kind of object, those first that must be given, each with what it is
+    and its default."""
     required = schema.get("required", [])
     width = max(map(len, schema["properties"]))
     lines = []

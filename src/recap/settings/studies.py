@@ -22,22 +22,32 @@ class StudySystem(Strict):
 
     id: Id
     label: Text
-    reference: bool = Field(False, description="a reference caption of each image, drawn by the seed; needs no row")
+    reference: bool = Field(
+        False, description="a reference caption of each image, drawn by the seed; needs no row"
+    )
 
 
 class Setup(Strict):
-    """One column of a preference table, e.g. a fraction of the training data; its images are drawn separately."""
+    """One column of a preference table, e.g. a fraction of the training data.
+
+    Its images are drawn separately.
+    """
 
     id: Id
     label: Text
-    rows: dict[str, str] = Field({}, description="system -> <table>/<row>; its first seed's test captions are shown")
+    rows: dict[str, str] = Field(
+        {}, description="system -> <table>/<row>; its first seed's test captions are shown"
+    )
 
 
 Answer = Literal["no", "yes"]
 
 
 class RightAnswers(Strict):
-    """Right answers to a question about gold items; leave out what a careful rater might answer either way."""
+    """Right answers to a question about gold items.
+
+    Leave out what a careful rater might answer either way.
+    """
 
     own: Answer | None = Field(None, description="where a caption of the image is shown")
     other: Answer | None = Field(None, description="where a caption of another image is shown")
@@ -56,20 +66,32 @@ class Gold(Strict):
     """Items with a known right answer, shown to every rater among the others."""
 
     count: int = Field(5, ge=0)
-    captions: dict[int, str] = Field({}, description="image id -> a verified caption; default: drawn from references")
+    captions: dict[int, str] = Field(
+        {}, description="image id -> a verified caption; default: drawn from references"
+    )
 
 
 class Exclusions(Strict):
-    """Which raters are left out; each rule is counted in the report. A rater goes by the first rule that holds."""
+    """Which raters are left out; each rule is counted in the report.
+
+    A rater goes by the first rule that holds.
+    """
 
     wrong_gold: int = Field(0, ge=0, description="most gold items that a rater may answer wrongly")
     answered: Share = Field(1.0, description="least share of items answered")
-    seconds: float = Field(0, ge=0, description="least median time per item; forms without times are not judged by it")
-    same_position: Share = Field(1.0, description="most preferences at one position, as a share; 1: any")
+    seconds: float = Field(
+        0, ge=0, description="least median time per item; forms without times are not judged by it"
+    )
+    same_position: Share = Field(
+        1.0, description="most preferences at one position, as a share; 1: any"
+    )
 
 
 class SimulatedRaters(Strict):
-    """Raters drawn at random, to try a study before anyone is asked; marked in all that is made of them."""
+    """Raters drawn at random, to try a study before anyone is asked.
+
+    Marked in all that is made of them.
+    """
 
     seed: int = 1
     clickers: Share = Field(0.1, description="share of raters who click at random")
@@ -82,39 +104,56 @@ class Study(Strict):
 
     title: Text = Field(description="of the table")
     heading: Text = Field(description="title of the forms; must not tell raters what is compared")
-    contact: Text = Field(PLACEHOLDER, description="whom the consent text names; needed before people are asked")
+    contact: Text = Field(
+        PLACEHOLDER, description="whom the consent text names; needed before people are asked"
+    )
     source: str = Field("", description="where the printed numbers are from")
     note: str = Field("", description="sentences under the table")
-    kind: Literal["preference", "questions"] = Field(description="the best of several captions; no or yes about one")
+    kind: Literal["preference", "questions"] = Field(
+        description="the best of several captions; no or yes about one"
+    )
     instruction: Text = Field(description="what raters read above each item")
     questions: list[Question] = Field([], description="of kind `questions`")
     systems: list[StudySystem] = Field(min_length=2, max_length=MOST_CAPTIONS)
     setups: list[Setup] = Field(min_length=1)
-    seed: int = Field(1, description="decides the images, the order of items and captions, and the gold items")
+    seed: int = Field(
+        1, description="decides the images, the order of items and captions, and the gold items"
+    )
     images: PositiveInt = Field(description="per setup and system, drawn from the test split")
     raters: PositiveInt = Field(description="per image and system")
     items: PositiveInt = Field(description="most items of one rater, without gold items")
     gold: Gold = Gold()
     exclusions: Exclusions = Exclusions()
-    raw_references: bool = Field(False, description="show references as people wrote them, not in the corpus's words")
+    raw_references: bool = Field(
+        False, description="show references as people wrote them, not in the corpus's words"
+    )
     pixels: int = Field(640, ge=64, le=4096, description="longer side of the pictures shown")
-    pictures: Literal["inside", "beside"] = Field("inside", description="of offline pages: within, or in one folder")
+    pictures: Literal["inside", "beside"] = Field(
+        "inside", description="of offline pages: within, or in one folder"
+    )
     picture_url: str = Field(
         "https://example.org/{file}",
         pattern=r"^https://.*\{file\}",
         description="where the crowd platform finds the files of pictures.zip",
     )
-    responses: str | None = Field(None, description="folder below `inputs`, or `simulated`; none: forms alone are made")
+    responses: str | None = Field(
+        None, description="folder below `inputs`, or `simulated`; none: forms alone are made"
+    )
     simulated: SimulatedRaters = SimulatedRaters()
     printed: dict[str, dict[str, list[float | None]]] = Field(
-        {}, description="printed numbers by setup or question, then line (share; no, yes, no rate): one per system"
+        {},
+        description=(
+            "printed numbers by setup or question, then line (share; no, yes, no rate): one per "
+            "system"
+        ),
     )
 
     def check_contact(self) -> None:
         """Refuse to ask people with a consent text that names nobody."""
         if self.contact == PLACEHOLDER and self.responses != SIMULATED:
             raise ConfigError(
-                "the consent text names nobody; set `contact` in the study's file to the name and address of whoever "
+                "the consent text names nobody; set `contact` in the study's file to the name and "
+                "address of whoever "
                 f"runs the study, or `responses: {SIMULATED}` to try the study without people"
             )
 
@@ -125,13 +164,18 @@ class Study(Strict):
         "kind `questions` takes one setup; write a study for each",
     )
     _has_a_choice = refuse(
-        lambda study: study.kind == "preference" and sum(not system.reference for system in study.systems) < 2,
+        lambda study: (
+            study.kind == "preference" and sum(not system.reference for system in study.systems) < 2
+        ),
         "a preference study needs two models beside the reference captions",
     )
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
-        ids = {key: [each.id for each in getattr(self, key)] for key in ("systems", "setups", "questions")}
+        ids = {
+            key: [each.id for each in getattr(self, key)]
+            for key in ("systems", "setups", "questions")
+        }
         for key, names in ids.items():
             check_distinct(key, names)
         models = [system.id for system in self.systems if not system.reference]
@@ -139,7 +183,11 @@ class Study(Strict):
             check_known(f"setup {setup.id!r}: rows", setup.rows, models)
         check_known("simulated.votes", self.simulated.votes, ids["systems"])
         check_known("simulated.yes", self.simulated.yes, ids["systems"])
-        blocks, lines = ("questions", ["no", "yes", "no rate"]) if self.kind == "questions" else ("setups", ["share"])
+        blocks, lines = (
+            ("questions", ["no", "yes", "no rate"])
+            if self.kind == "questions"
+            else ("setups", ["share"])
+        )
         check_known("printed", self.printed, ids[blocks])
         for block, values in self.printed.items():
             check_known(f"printed.{block}", values, lines)

@@ -1,4 +1,5 @@
-"""Settings of tables (``params/<paper>/tables/``), and of claims about them (``params/<paper>/claims.yaml``)."""
+"""Settings of tables (``params/<paper>/tables/``), and of claims about them
+(``params/<paper>/claims.yaml``)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from recap.settings.base import Id, Strict, check_distinct, check_known, exactly_one, neutral, together
+from recap.settings.base import (
+    Id,
+    Strict,
+    check_distinct,
+    check_known,
+    exactly_one,
+    neutral,
+    together,
+)
 from recap.settings.figures import TableFigure
 from recap.settings.kinds import OneOf, load_plugins
 from recap.settings.metrics import column_names, score_info
@@ -16,7 +25,8 @@ from recap.settings.metrics import column_names, score_info
 
 @dataclass(frozen=True)
 class RunColumn:
-    """A column that is no metric: it has no tests and no marks, and no value of it is better than another."""
+    """A column that is no metric: it has no tests and no marks, and no value of it is better than
+    another."""
 
     heading: str  # name over the column
     unit: str  # of the numbers in tables, shown in the heading; empty: none
@@ -24,7 +34,9 @@ class RunColumn:
     file: str  # JSON file in the folder of a training
     key: str  # of the number in that file
     scale: float = 1  # what the recorded number is multiplied by
-    all_stages: bool = False  # the sum over the stages that a run went through, not the number of its last stage
+    all_stages: bool = (
+        False  # the sum over the stages that a run went through, not the number of its last stage
+    )
     spread: bool = False  # whether the standard deviation over seeds is shown
     higher_is_better: ClassVar[None] = None
 
@@ -32,9 +44,13 @@ class RunColumn:
 # Name in `columns` of a table -> what it shows. A plug-in may add its own.
 RUN_COLUMNS = {
     "parameters": RunColumn("Params", "M", 1, "training.json", "parameters", scale=1e-6),
-    "validation CIDEr-D": RunColumn("Val. CIDEr-D", "", 1, "training.json", "best_val_cider_d", scale=100, spread=True),
+    "validation CIDEr-D": RunColumn(
+        "Val. CIDEr-D", "", 1, "training.json", "best_val_cider_d", scale=100, spread=True
+    ),
     "steps": RunColumn("Steps", "", 0, "training.json", "steps", all_stages=True),
-    "training hours": RunColumn("Training", "h", 2, "training.json", "seconds", 1 / 3600, all_stages=True, spread=True),
+    "training hours": RunColumn(
+        "Training", "h", 2, "training.json", "seconds", 1 / 3600, all_stages=True, spread=True
+    ),
 }
 
 
@@ -44,7 +60,10 @@ def table_columns() -> list[str]:
 
 
 def column_info(name: str) -> Any:
-    """Return the metric or the run column of a name, with scale, digits and which is better; KeyError: none has it."""
+    """Return the metric or the run column of a name, with scale, digits and which is better.
+
+    KeyError: none has it.
+    """
     load_plugins()
     return RUN_COLUMNS[name] if name in RUN_COLUMNS else score_info(name)
 
@@ -61,7 +80,11 @@ WHOLE_ROW = "row"  # key of a doubt about all printed numbers of a row
 Stages = Literal["xe", "scst"]
 STAGE_NAMES = {"xe": "cross-entropy", "scst": "self-critical training"}
 PUnit = Literal["runs", "images", "pairs"]
-P_UNITS: dict[str, str] = {"runs": "runs", "images": "images", "pairs": "pairs of a run and an image"}
+P_UNITS: dict[str, str] = {
+    "runs": "runs",
+    "images": "images",
+    "pairs": "pairs of a run and an image",
+}
 
 Column = Annotated[str, OneOf(table_columns)]
 Printed = dict[Column, float]
@@ -79,13 +102,23 @@ class _PrintedRow(Strict):
     """What a paper prints in a row, and what speaks against it."""
 
     printed: Printed = Field({}, description="column -> printed value, in percent or its unit")
-    printed_p: PrintedP = Field({}, description="metric -> printed p of the row against the baseline")
-    p_fits: PFits = neutral({}, description="metric -> what the t-test of the printed p may have been over")
-    doubt: Doubt = Field({}, description="metric, or `row` -> why the printed number is doubtful: a note")
+    printed_p: PrintedP = Field(
+        {}, description="metric -> printed p of the row against the baseline"
+    )
+    p_fits: PFits = neutral(
+        {}, description="metric -> what the t-test of the printed p may have been over"
+    )
+    doubt: Doubt = Field(
+        {}, description="metric, or `row` -> why the printed number is doubtful: a note"
+    )
 
     @model_validator(mode="after")
     def _doubts_what_is_printed(self) -> Self:
-        check_known("doubt about a printed number", self.doubt, [*self.printed, *([WHOLE_ROW] if self.printed else [])])
+        check_known(
+            "doubt about a printed number",
+            self.doubt,
+            [*self.printed, *([WHOLE_ROW] if self.printed else [])],
+        )
         check_known("p_fits of a printed p", self.p_fits, self.printed_p)
         return self
 
@@ -103,21 +136,26 @@ class NotRunRow(QuotedRow):
 
 
 class OutsideRow(_PrintedRow, _Line):
-    """One line that is not trained here: captions that any other system made, or weights that others released."""
+    """One line that is not trained here: captions that any other system made, or weights that
+    others released."""
 
     captions: str | None = Field(
         None,
         min_length=1,
-        description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption for each test "
+        description="file below the profile's inputs: COCO's results form, JSON lines or CSV, a caption "
+        "for each test "
         "image of the data set",
     )
     released: str | None = neutral(
         None,
         min_length=1,
-        description="folder below the profile's inputs that `recap import-checkpoint` wrote: its model captions the "
+        description="folder below the profile's inputs that `recap import-checkpoint` wrote: its model "
+        "captions the "
         "test images as the baseline's recipe says, from the baseline's features",
     )
-    dataset: str | None = Field(None, description="data set of its images; default: the baseline's in this file")
+    dataset: str | None = Field(
+        None, description="data set of its images; default: the baseline's in this file"
+    )
 
     _one_origin = exactly_one("captions", "released")
 
@@ -132,9 +170,15 @@ class RowSettings(Strict):
 
     dataset: str | None = None
     subset: str | None = Field(None, description="default: full")
-    features: str | list[str] | None = Field(None, description="a name, or a list for a model with several inputs")
-    model: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
-    recipe: str | dict[str, Any] | None = Field(None, description="a name, or `base` and what differs from it")
+    features: str | list[str] | None = Field(
+        None, description="a name, or a list for a model with several inputs"
+    )
+    model: str | dict[str, Any] | None = Field(
+        None, description="a name, or `base` and what differs from it"
+    )
+    recipe: str | dict[str, Any] | None = Field(
+        None, description="a name, or `base` and what differs from it"
+    )
     stage: Stages | None = Field(None, description="default: scst")
 
 
@@ -146,7 +190,9 @@ class _RunLine(_Line):
 class TrainedRow(RowSettings, _RunLine):
     """One line of a table as its file has it, without what the paper prints there."""
 
-    scales: list[str] | None = Field(None, description="scales at which it is run, elsewhere quoted; default: all")
+    scales: list[str] | None = Field(
+        None, description="scales at which it is run, elsewhere quoted; default: all"
+    )
 
 
 class RowFile(TrainedRow, _PrintedRow):
@@ -156,7 +202,8 @@ class RowFile(TrainedRow, _PrintedRow):
 
 
 class Row(_PrintedRow, _RunLine):
-    """One line of a planned table: what is trained, as parts of paths, and what the paper printed."""
+    """One line of a planned table: what is trained, as parts of paths, and what the paper
+    printed."""
 
     dataset: str
     subset: str = "full"
@@ -165,24 +212,34 @@ class Row(_PrintedRow, _RunLine):
     recipe: str
     stage: Stages = "scst"
     printed_sd: Printed = Field({}, description="metric -> printed standard deviation over runs")
-    as_printed: bool = neutral(False, description="with data and settings of the print: differences to it are shown")
+    as_printed: bool = neutral(
+        False, description="with data and settings of the print: differences to it are shown"
+    )
 
 
 class Selection(_Line):
     """A line of a table that shows one of several rows: the one whose validation score is best.
 
-    The score of a row is the mean over the seeds of the best CIDEr-D that its training's validations gave. Of equal
-    ones the first is chosen. The rows are trained and scored anyway; no test score is read to choose.
+    The score of a row is the mean over the seeds of the best CIDEr-D that its training's
+    validations gave. Of equal ones the first is chosen. The rows are trained and scored anyway; no
+    test score is read to choose.
     """
 
-    over: list[Id] = Field(min_length=2, description="ids of rows of one data set, subset and stage")
+    over: list[Id] = Field(
+        min_length=2, description="ids of rows of one data set, subset and stage"
+    )
 
 
 class Server(Strict):
-    """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures without references."""
+    """What COCO's caption server is sent of a table's rows: captions of val2014 and of pictures
+    without references."""
 
-    test: str = Field(description="data set with the test pictures; those of val2014 are in the rows' own")
-    features: dict[str, str] = Field({}, description="features of rows -> those of test pictures, where others")
+    test: str = Field(
+        description="data set with the test pictures; those of val2014 are in the rows' own"
+    )
+    features: dict[str, str] = Field(
+        {}, description="features of rows -> those of test pictures, where others"
+    )
     not_sent: dict[Id, str] = Field({}, description="id of a row -> why it cannot be sent: a note")
 
 
@@ -190,7 +247,9 @@ class Examples(Strict):
     """Captions that a contact sheet shows because they say something."""
 
     row: Id = Field(description="id of the row whose captions are searched")
-    phrases: list[str] = Field(min_length=1, description="words or phrases; a caption with each is shown")
+    phrases: list[str] = Field(
+        min_length=1, description="words or phrases; a caption with each is shown"
+    )
 
 
 class _Table(Strict):
@@ -198,18 +257,35 @@ class _Table(Strict):
     columns: list[Column]
     baseline: str = Field(description="id of the row that the others are compared with")
     quoted: list[QuotedRow] = Field([], description="rows that the paper quotes; shown first")
-    not_run: list[NotRunRow] = neutral([], description="rows of the paper that are not run; shown after the quoted")
-    selections: list[Selection] = neutral([], description="rows that show the best of some by validation; shown last")
-    outside: list[OutsideRow] = neutral([], description="rows of captions from a file; quoted with other data")
-    server: Server | None = neutral(None, description="the rows' captions go to COCO's server, which scores them")
-    examples: Examples | None = neutral(None, description="captions that are shown beside those drawn at random")
-    doubts: list[str] = neutral([], description="what is doubtful about the printed table as a whole: notes below it")
+    not_run: list[NotRunRow] = neutral(
+        [], description="rows of the paper that are not run; shown after the quoted"
+    )
+    selections: list[Selection] = neutral(
+        [], description="rows that show the best of some by validation; shown last"
+    )
+    outside: list[OutsideRow] = neutral(
+        [], description="rows of captions from a file; quoted with other data"
+    )
+    server: Server | None = neutral(
+        None, description="the rows' captions go to COCO's server, which scores them"
+    )
+    examples: Examples | None = neutral(
+        None, description="captions that are shown beside those drawn at random"
+    )
+    doubts: list[str] = neutral(
+        [], description="what is doubtful about the printed table as a whole: notes below it"
+    )
     image_ids: list[int] = neutral([], description="test images that the contact sheet shows first")
-    image_captions: list[str] = neutral([], description="references of such images without known ids, in any capitals")
-    quoted_at_scales: bool = neutral(False, description="one-line tables show rows that are not run at scales, too")
+    image_captions: list[str] = neutral(
+        [], description="references of such images without known ids, in any capitals"
+    )
+    quoted_at_scales: bool = neutral(
+        False, description="one-line tables show rows that are not run at scales, too"
+    )
     printed_on: str | None = neutral(
         None,
-        description="data set on whose test split the printed numbers were measured, with the settings of the rows; "
+        description="data set on whose test split the printed numbers were measured, with the settings of "
+        "the rows; "
         "without it no difference to them is shown",
     )
 
@@ -222,7 +298,9 @@ def check_ids(table: Any) -> Any:
     check_distinct("rows", [line.id for line in lines])
     check_known("baseline", [table.baseline], ids)
     for selection in table.selections:
-        check_known(f"selections: {selection.id!r}: rows of single models", selection.over, single_models)
+        check_known(
+            f"selections: {selection.id!r}: rows of single models", selection.over, single_models
+        )
     check_known("server.not_sent", table.server.not_sent if table.server else (), ids)
     check_known("examples.row", [table.examples.row] if table.examples else (), ids)
     for figure in getattr(table, "figures", ()):
@@ -233,16 +311,21 @@ def check_ids(table: Any) -> Any:
 class UnscaledTable(_Table):
     """What table files with and without parts share."""
 
-    source: str = Field("", description="where the printed numbers are from, with the data they were measured on")
+    source: str = Field(
+        "", description="where the printed numbers are from, with the data they were measured on"
+    )
     note: str = Field("", description="sentences under the table at every scale")
-    paper_note: str = Field("", description="sentences under the table only where nothing is replaced")
+    paper_note: str = Field(
+        "", description="sentences under the table only where nothing is replaced"
+    )
     seeds: PositiveInt = Field(1, description="runs of each row in the paper")
     defaults: RowSettings = RowSettings()
     figures: list[TableFigure] = Field([], description="figures of the rows' trained models")
 
 
 class TableFile(UnscaledTable):
-    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale may replace."""
+    """``params/<paper>/tables/<table>.yaml``: a table with the paper's own settings, which a scale
+    may replace."""
 
     rows: list[RowFile] = Field(min_length=1)
 
@@ -252,45 +335,74 @@ class TableFile(UnscaledTable):
 class Table(_Table):
     """A planned table: rows, columns, and the row that the others are tested against."""
 
-    scale: str = Field(description="sentences under the table: what was scaled down, and the table's own notes")
-    short_scale: str = neutral("", description="the scale and its data in one sentence; none: nothing was scaled")
+    scale: str = Field(
+        description="sentences under the table: what was scaled down, and the table's own notes"
+    )
+    short_scale: str = neutral(
+        "", description="the scale and its data in one sentence; none: nothing was scaled"
+    )
     rows: list[Row] = Field(min_length=1)
 
     _ids_fit = model_validator(mode="after")(check_ids)
 
 
-_BY_PART = ("printed", "printed_sd", "printed_p", "p_fits", "doubt")  # keys of a row that have a value for each part
+_BY_PART = (
+    "printed",
+    "printed_sd",
+    "printed_p",
+    "p_fits",
+    "doubt",
+)  # keys of a row that have a value for each part
 
 
 class Part(RowSettings):
-    """What one part has of its own: settings go before the table's `defaults`, other keys before the table's."""
+    """What one part has of its own: settings go before the table's `defaults`, other keys before
+    the table's."""
 
     title: str | None = None
     source: str | None = Field(None, description="where the part's printed numbers are from")
     note: str | None = Field(None, description="sentences under the part at every scale")
-    paper_note: str | None = Field(None, description="sentences under the part only where nothing is replaced")
-    figures: list[TableFigure] | None = Field(None, description="figures of the part's trained models")
+    paper_note: str | None = Field(
+        None, description="sentences under the part only where nothing is replaced"
+    )
+    figures: list[TableFigure] | None = Field(
+        None, description="figures of the part's trained models"
+    )
 
 
 class PartsRow(TrainedRow):
     """One line of all parts, or of those that it names."""
 
-    parts: list[Id] | None = Field(None, min_length=1, description="parts that have the row; default: all")
-    printed: dict[Id, Printed] = Field({}, description="part -> metric -> printed value, in percent")
-    printed_sd: dict[Id, Printed] = Field({}, description="part -> metric -> printed deviation over runs")
-    printed_p: dict[Id, PrintedP] = Field({}, description="part -> metric -> printed p against the baseline")
-    p_fits: dict[Id, PFits] = Field({}, description="part -> metric -> what its t-test may have been over")
+    parts: list[Id] | None = Field(
+        None, min_length=1, description="parts that have the row; default: all"
+    )
+    printed: dict[Id, Printed] = Field(
+        {}, description="part -> metric -> printed value, in percent"
+    )
+    printed_sd: dict[Id, Printed] = Field(
+        {}, description="part -> metric -> printed deviation over runs"
+    )
+    printed_p: dict[Id, PrintedP] = Field(
+        {}, description="part -> metric -> printed p against the baseline"
+    )
+    p_fits: dict[Id, PFits] = Field(
+        {}, description="part -> metric -> what its t-test may have been over"
+    )
     doubt: dict[Id, Doubt] = Field({}, description="part -> metric, or `row` -> why it is doubtful")
 
 
 class TableOfParts(UnscaledTable):
-    """A printed table whose parts (fractions of the data, extractors) are tables of their own, in one file.
+    """A printed table whose parts (fractions of the data, extractors) are tables of their own, in
+    one file.
 
-    Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported as the table ``mine/t1_f001``.
+    Part ``f001`` of ``params/mine/tables/t1.yaml`` is planned, scored and reported as the table
+    ``mine/t1_f001``.
     """
 
     title: str = Field("", description="of parts without a title of their own")
-    parts: dict[Id, Part] = Field(min_length=1, description="name of the part -> what it has of its own")
+    parts: dict[Id, Part] = Field(
+        min_length=1, description="name of the part -> what it has of its own"
+    )
     rows: list[PartsRow] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -307,14 +419,21 @@ class TableOfParts(UnscaledTable):
 
 
 def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
-    """Return one part of the mapping of a :class:`TableOfParts` as the mapping of a table without parts."""
+    """Return one part of the mapping of a :class:`TableOfParts` as the mapping of a table without
+    parts."""
     own = values["parts"][part]
     settings = {key: value for key, value in own.items() if key in RowSettings.model_fields}
-    table = {key: value for key, value in {**values, **own}.items() if key not in ("parts", "selections", *settings)}
+    table = {
+        key: value
+        for key, value in {**values, **own}.items()
+        if key not in ("parts", "selections", *settings)
+    }
     rows = []
     for row in (row for row in values["rows"] if part in (row.get("parts") or values["parts"])):
         printed = {key: row[key][part] for key in _BY_PART if part in row.get(key, {})}
-        rows.append({key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed)
+        rows.append(
+            {key: value for key, value in row.items() if key not in ("parts", *_BY_PART)} | printed
+        )
     selections = selections_over(values.get("selections", []), [row["id"] for row in rows])
     return {
         **table,
@@ -326,23 +445,34 @@ def part_of(values: dict[str, Any], part: str) -> dict[str, Any]:
 
 def selections_over(selections: list[dict[str, Any]], ids: Collection[str]) -> list[dict[str, Any]]:
     """Return choices among the rows that there are; one row leaves no choice."""
-    among = [{**each, "over": [name for name in each["over"] if name in ids]} for each in selections]
+    among = [
+        {**each, "over": [name for name in each["over"] if name in ids]} for each in selections
+    ]
     return [each for each in among if len(each["over"]) > 1]
 
 
 class Check(Strict):
-    """One comparison of a claim: a row of a table against other rows, a quoted row, or a printed number."""
+    """One comparison of a claim: a row of a table against other rows, a quoted row, or a printed
+    number."""
 
     table: str = Field(description="name of the table, with its part: mine/t1_f001")
-    in_place: str | None = Field(None, description="table of the same rows, read where `table` has one seed or none")
+    in_place: str | None = Field(
+        None, description="table of the same rows, read where `table` has one seed or none"
+    )
     metrics: list[Column] = Field(default=["CIDEr"], min_length=1)
     row: Id
-    against: Id | list[Id] | None = Field(None, description="id of a row, or of several, of which the best counts")
+    against: Id | list[Id] | None = Field(
+        None, description="id of a row, or of several, of which the best counts"
+    )
     quoted: Id | None = Field(None, description="id of a row that the paper quotes")
     printed: float | None = Field(None, description="a printed number in percent")
     sign: Literal["higher", "lower", "equal"] = "higher"
-    size: PositiveFloat | None = Field(None, description="printed size of the difference in percent points")
-    within: PositiveFloat | None = Field(None, description="points that count as equal, for `sign: equal`")
+    size: PositiveFloat | None = Field(
+        None, description="printed size of the difference in percent points"
+    )
+    within: PositiveFloat | None = Field(
+        None, description="points that count as equal, for `sign: equal`"
+    )
 
     _one_opponent = exactly_one("against", "quoted", "printed")
     _equal_within = together("within", when=("sign", "equal"))
@@ -375,7 +505,9 @@ class Claim(Strict):
     doubt: str = Field("", description="what speaks against the sentence in the paper itself")
     checks: list[Check] = Field([], description="comparisons that all must hold")
     settled: Settled | None = None
-    not_for_a_program: str | None = Field(None, min_length=1, description="why no program can judge it")
+    not_for_a_program: str | None = Field(
+        None, min_length=1, description="why no program can judge it"
+    )
 
     _decided_once = exactly_one("checks", "settled", "not_for_a_program")
 

@@ -1,4 +1,5 @@
-"""The list of all outside files: where each is, what it must hash to, whose it is (``params/data_versions.csv``)."""
+"""The list of all outside files: where each is, what it must hash to, whose it is
+(``params/data_versions.csv``)."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ _SAME = ("version", "algorithm", "hash", "bytes")  # of all lines of one file
 
 
 class OutsideFile(Strict):
-    """One outside file: its line of the list, and those of its mirrors, which are other addresses of the same bytes.
+    """One outside file: its line of the list, and those of its mirrors, which are other addresses
+    of the same bytes.
 
-    Roles: an own file has no address, ``note`` says the steps to get it; an unpacked one is a folder of members of a
-    listed archive; one of the hub is hub/OWNER/NAME of the HuggingFace hub, which jobs load by themselves: its version
-    is the commit, `main` where none is pinned.
+    Roles: an own file has no address, ``note`` says the steps to get it; an unpacked one is a
+    folder of members of a listed archive; one of the hub is hub/OWNER/NAME of the HuggingFace hub,
+    which jobs load by themselves: its version is the commit, `main` where none is pinned.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,14 +38,16 @@ class OutsideFile(Strict):
     role: Literal["primary", "own", "unpacked", "hub"]
     urls: tuple[Annotated[str, Field(pattern=r"^https?://\S+$")], ...] = ()  # in the order of trial
     algorithm: Literal["md5", "sha1", "sha256"] | None = None
-    hash: str | None = Field(None, pattern=r"^[0-9a-f]+$")  # as published; None: recorded at the first fetch
+    hash: str | None = Field(
+        None, pattern=r"^[0-9a-f]+$"
+    )  # as published; None: recorded at the first fetch
     bytes: PositiveInt | None = None
     licence: str = ""
     checked_on: date | None = None  # when `.ci/check_addresses.py` last met the file
     note: str = ""
     archive: str | None = None  # unpacked: name of the archive in this list
-    # unpacked: glob of the archive's members; its leading folders without wildcards are left out, so that `trainval/*`
-    # of an archive becomes NAME/*
+    # unpacked: glob of the archive's members; its leading folders without wildcards are left out,
+    # so that `trainval/*` of an archive becomes NAME/*
     members: str | None = None
 
     _address = together("urls", when=("role", "primary"))
@@ -55,7 +59,13 @@ class OutsideFile(Strict):
     @classmethod
     def _safe(cls, name: str) -> str:
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or len(path.parts) < 2 or "\\" in name or str(path) != name:
+        if (
+            path.is_absolute()
+            or ".." in path.parts
+            or len(path.parts) < 2
+            or "\\" in name
+            or str(path) != name
+        ):
             raise ValueError(f"{name!r} is no name of the form dataset/file")
         return name
 
@@ -64,15 +74,23 @@ class OutsideFile(Strict):
         if self.role == "own" and not self.note:
             raise ValueError("a file of the role 'own' needs a note that says where to get it")
         if self.algorithm and self.hash and len(self.hash) != _DIGITS[self.algorithm]:
-            raise ValueError(f"a {self.algorithm} has {_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}")
+            raise ValueError(
+                f"a {self.algorithm} has {_DIGITS[self.algorithm]} hex digits, got {len(self.hash)}"
+            )
         return self
 
 
 def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
     """Return the outside files of a list by name."""
     lines: dict[str, dict[int, dict[str, Any]]] = {}  # of each file by their numbers
-    options = {"missing": "say where it is with --list", "damaged": "restore it, or name another with --list"}
-    with reading(path, ConfigError, **options), Path(path).open(newline="", encoding="utf-8") as file:
+    options = {
+        "missing": "say where it is with --list",
+        "damaged": "restore it, or name another with --list",
+    }
+    with (
+        reading(path, ConfigError, **options),
+        Path(path).open(newline="", encoding="utf-8") as file,
+    ):
         reader = csv.DictReader(file, restkey="(too many cells)")
         for cells in reader:
             values = {key: value for key, value in cells.items() if value}
@@ -80,19 +98,28 @@ def read_versions(path: Path = LIST) -> dict[str, OutsideFile]:
     files = {name: _joined(name, of_file, path) for name, of_file in lines.items()}
     for name, each in files.items():
         if each.archive is not None and (each.archive not in files or files[each.archive].archive):
-            raise ConfigError(f"{path}: the archive {each.archive!r} of {name!r} is no file of the list; add it")
+            raise ConfigError(
+                f"{path}: the archive {each.archive!r} of {name!r} is no file of the list; add it"
+            )
     return files
 
 
 def _joined(name: str, lines: dict[int, dict[str, Any]], path: Path) -> OutsideFile:
-    """Return the lines of one file as one; exactly one is no mirror, and none contradicts another."""
+    """Return the lines of one file as one.
+
+    Exactly one is no mirror, and none contradicts another.
+    """
     order = sorted(lines, key=lambda number: lines[number].get("role") == "mirror")
     first = lines[order[0]]
     if [number for number in order if lines[number].get("role") != "mirror"] != order[:1]:
-        raise ConfigError(f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles")
+        raise ConfigError(
+            f"{path}: {name!r} needs exactly one line with the role 'primary'; correct the roles"
+        )
     for key in _SAME:
         if any(values.get(key) != first.get(key) for values in lines.values()):
-            raise ConfigError(f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes")
+            raise ConfigError(
+                f"{path}: the lines of {name!r} differ in {key!r}; a mirror holds the same bytes"
+            )
     urls = [lines[number]["url"] for number in order if "url" in lines[number]]
     values = {key: value for key, value in first.items() if key != "url"} | {"urls": urls}
     return validate(OutsideFile, values, f"{path} line {order[0]}")
@@ -109,11 +136,20 @@ def entry_of(name: str, files: Mapping[str, OutsideFile]) -> OutsideFile | None:
     return next((files[place] for place in places if place in files), None)
 
 
-def choose(files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST) -> list[OutsideFile]:
-    """Return the files of the given names, each once; a name may be a pattern such as ``coco/*2014.zip``."""
+def choose(
+    files: dict[str, OutsideFile], names: Sequence[str], path: Path = LIST
+) -> list[OutsideFile]:
+    """Return the files of the given names, each once.
+
+    A name may be a pattern such as ``coco/*2014.zip``.
+    """
     chosen: dict[str, OutsideFile] = {}
     for name in names:
-        matches = {each: file for each, file in files.items() if each == name or fnmatch.fnmatchcase(each, name)}
+        matches = {
+            each: file
+            for each, file in files.items()
+            if each == name or fnmatch.fnmatchcase(each, name)
+        }
         if not matches:
             raise UnknownName(f"{path}: there is no {name!r}; {nearest(name, files)}")
         chosen |= matches

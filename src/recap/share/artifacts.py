@@ -21,15 +21,19 @@ LISTS = (checksums.NAME, records.PROVENANCE)
 def problems(folder: Path) -> Iterator[str]:
     """Yield one sentence for each file that is missing, changed, damaged, or not listed.
 
-    Files are compared with `SHA256SUMS` and `.provenance.json` beside or above them; feature stores, weights and
-    Parquet files are also read and compared with the checksums inside them.
+    Files are compared with `SHA256SUMS` and `.provenance.json` beside or above them; feature
+    stores, weights and Parquet files are also read and compared with the checksums inside them.
     """
     if not folder.is_dir():
-        raise MissingFile(f"{folder}: no such folder; name a folder of results, such as results/demo")
+        raise MissingFile(
+            f"{folder}: no such folder; name a folder of results, such as results/demo"
+        )
     files = {file for file in folder.absolute().rglob("*") if file.is_file()}
     lists = {file for file in files if file.name in LISTS}
     if not lists:
-        raise RecapError(f"{folder}: there is neither {' nor '.join(LISTS)} in it; is this a folder of results?")
+        raise RecapError(
+            f"{folder}: there is neither {' nor '.join(LISTS)} in it; is this a folder of results?"
+        )
     expected: defaultdict[Path, dict[str, str]] = defaultdict(dict)
     for path in sorted(lists):
         try:
@@ -59,7 +63,8 @@ def _listed_hashes(path: Path) -> dict[Path, str]:
 
 
 def _check(file: Path, expected: Mapping[str, str]) -> None:
-    """Refuse a file that is not as the lists have it (a changed one is not opened), or inside not as it was written."""
+    """Refuse a file that is not as the lists have it (a changed one is not opened), or inside not
+    as it was written."""
     if not file.exists():
         raise MissingFile(f"{file}: missing, but listed in {' and '.join(expected)}; {_RESTORE}")
     digest = sha256_file(file) if expected else ""
@@ -79,7 +84,10 @@ def _check(file: Path, expected: Mapping[str, str]) -> None:
 
         parquet.read_table(file, page_checksum_verification=True)
     elif not expected:
-        raise RecapError(f"{file}: in no list; delete it if it is a leftover, or run the workflow, which lists its own")
+        raise RecapError(
+            f"{file}: in no list; delete it if it is a leftover, or run the workflow, which lists "
+            "its own"
+        )
 
 
 def existing_paths(profile: str) -> list[Path]:
@@ -87,7 +95,9 @@ def existing_paths(profile: str) -> list[Path]:
     if profile in ("", ".", "..") or profile != Path(profile).name:
         raise ConfigError(f"{profile!r} is not the name of a profile, such as demo")
     folders = [Path(folder, profile) for folder in ("results", "reports", "work", "logs")]
-    return [path for path in (*folders, STORE.with_name(f"{profile}.published.json")) if path.exists()]
+    return [
+        path for path in (*folders, STORE.with_name(f"{profile}.published.json")) if path.exists()
+    ]
 
 
 def remove(profile: str) -> None:

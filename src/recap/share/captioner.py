@@ -27,7 +27,13 @@ from recap.core.hashing import derived_seed
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, AnyVocabulary
 from recap.decoding.sampling import sample_one
 from recap.decoding.step import DecodingBatch, NonFiniteLogits, with_banned_tokens
-from recap.evaluation.decode import Candidate, best_texts, caption_text, decode_candidates, ending_ids
+from recap.evaluation.decode import (
+    Candidate,
+    best_texts,
+    caption_text,
+    decode_candidates,
+    ending_ids,
+)
 from recap.features.ahead import prefetch
 from recap.features.extraction import Encoder, make_encoder
 from recap.features.grid import Backbone, ChannelScale
@@ -52,7 +58,8 @@ if TYPE_CHECKING:
 Together: TypeAlias = Photo | tuple[Photo, ...]
 
 BATCH_SIZE = 8  # photos encoded and decoded at a time
-# What a photo's encoder may say otherwise: where its weights lie (their hash is compared), and what a GPU rounds.
+# What a photo's encoder may say otherwise: where its weights lie (their hash is compared), and what
+# a GPU rounds.
 _MAY_DIFFER = {"weights", "precision"}
 
 
@@ -67,11 +74,11 @@ def load(
     """Return a trained run, ready for photos.
 
     Args:
-        run: the folder of a run (`results/<profile>/runs/...`), or one above several runs of one data set, such as
-            `results/demo`: the best on validation is taken; or what `recap export hub` wrote, a folder or its name on
-            the hub, `hub:OWNER/NAME@REVISION`.
-        device: auto (a GPU if there is one), cpu or cuda.
-        vocabulary, features, weights: the run's vocabulary, its feature stores, and the weights of what made the
+        run: the folder of a run (`results/<profile>/runs/...`), or one above several runs of one
+            data set, such as `results/demo`: the best on validation is taken; or what `recap export
+            hub` wrote, a folder or its name on the hub, `hub:OWNER/NAME@REVISION`.
+        device: auto (a GPU if there is one), cpu or cuda. vocabulary, features, weights: the run's
+        vocabulary, its feature stores, and the weights of what made the
             features, where they do not lie in the results beside the run.
     """
     files = find_run_files(
@@ -88,13 +95,16 @@ class Caption:
     """A caption that beam search found, or that was sampled."""
 
     text: str
-    log_probability: float  # natural logarithm, the end of the caption included; of samples at temperature 1
+    log_probability: (
+        float  # natural logarithm, the end of the caption included; of samples at temperature 1
+    )
     score: float  # what it was ranked by: the log-probability divided by length ** length_penalty
 
 
 @dataclass(frozen=True)
 class PhotoCaptions:
-    """The captions of a photo (its path, or what it was called where it had none), best first or in order of draws."""
+    """The captions of a photo (its path, or what it was called where it had none), best first or in
+    order of draws."""
 
     photo: str
     captions: tuple[Caption, ...]
@@ -125,22 +135,32 @@ class PhotoCaptioner:
     Attributes:
         name: label, seed and stage of the run.
         run: its folder.
-        decoding: how captions are searched unless a call says otherwise: as the run's test captions were.
-        views: pictures that make one example in the run's data: 2 for studies of two X-rays, else 1.
+        decoding: how captions are searched unless a call says otherwise: as the run's test captions
+        were.
+        views: pictures that make one example in the run's data: 2 for studies of two X-rays, else
+        1.
         device: where it computes.
         vocabulary, features, model: its words, what makes its features, its network.
     """
 
     def __init__(self, files: RunFiles, device: torch.device) -> None:
-        self.name, self.run, self.decoding, self.device = files.name, files.run, files.decoding, device
+        self.name, self.run, self.decoding, self.device = (
+            files.name,
+            files.run,
+            files.decoding,
+            device,
+        )
         self.vocabulary = files.vocabulary
         self.features = PhotoFeatures(files.extractors, files.vocabulary, device)
         self.model = load_model(files.run, self.features.inputs).to(device).eval()
         first = files.extractors[0]
-        self.views = first.rows // first.settings.grid**2 if isinstance(first.settings, GridFeatures) else 1
+        self.views = (
+            first.rows // first.settings.grid**2 if isinstance(first.settings, GridFeatures) else 1
+        )
 
     def __call__(self, photo: Together) -> str:
-        """Return the caption of a photo (path, bytes, Pillow picture, array uint8 [height, width, 3]), or of views."""
+        """Return the caption of a photo (path, bytes, Pillow picture, array uint8 [height, width,
+        3]), or of views."""
         return self.captions([photo])[0].caption
 
     def captions(self, photos: Iterable[Together], **options: Any) -> list[PhotoCaptions]:
@@ -166,7 +186,8 @@ class PhotoCaptioner:
         seed: int = 0,
         batch_size: int = BATCH_SIZE,
     ) -> Generator[PhotoCaptions | FailedPhoto]:
-        """Yield the captions of photos as they are found, in their order; those without a caption say why.
+        """Yield the captions of photos as they are found, in their order; those without a caption
+        say why.
 
         Memory holds a few batches, however many photos there are.
 
@@ -176,25 +197,38 @@ class PhotoCaptioner:
             n_best: captions a photo, at most `beam`.
             sample: captions to draw for each photo, in place of a search.
             temperature: of samples; below 1 more peaked, above 1 flatter.
-            seed: of samples; what is drawn for a photo also depends on the name of its file, but on no other photo.
+            seed: of samples; what is drawn for a photo also depends on the name of its file, but on
+            no other photo.
             batch_size: photos computed at a time; it changes memory and time alone.
         """
         if n_best < 1:
             raise DataError("n_best: must be 1 or more")
         if sample is None and (temperature, seed) != (1.0, 0):
-            raise ConfigError("temperature and seed: are of captions that are drawn; give sample, too")
+            raise ConfigError(
+                "temperature and seed: are of captions that are drawn; give sample, too"
+            )
         if sample is not None and (sample < 1 or beam is not None or n_best > 1):
-            raise ConfigError("sample: draws 1 or more captions, without a search; leave out beam and n_best")
+            raise ConfigError(
+                "sample: draws 1 or more captions, without a search; leave out beam and n_best"
+            )
         if not 0.001 <= temperature <= 1000:  # beyond, float32 has no log-probability / temperature
             raise ConfigError(f"temperature: is {temperature}; give a number from 0.001 to 1000")
-        options = {"n_best": n_best, "batch_size": batch_size, **({} if beam is None else {"beam": beam})}
+        options = {
+            "n_best": n_best,
+            "batch_size": batch_size,
+            **({} if beam is None else {"beam": beam}),
+        }
         settings = validate(DecodingSettings, {**self.decoding.model_dump(), **options}, "captions")
-        find = partial(self.sample, samples=sample, temperature=temperature) if sample else self.decode
+        find = (
+            partial(self.sample, samples=sample, temperature=temperature) if sample else self.decode
+        )
         numbered = enumerate(photos, start=1)
         batches = iter(lambda: list(islice(numbered, batch_size)), [])
         with closing(prefetch(chain.from_iterable(map(self._read, batches)))) as reading:
             for names, images in reading:
-                seeds = [derived_seed(seed, Path(name).name) for name in names if isinstance(name, str)]
+                seeds = [
+                    derived_seed(seed, Path(name).name) for name in names if isinstance(name, str)
+                ]
                 try:
                     ranked = iter([] if images is None else find(images, settings, seeds))
                 except NonFiniteLogits as error:
@@ -205,13 +239,20 @@ class PhotoCaptioner:
                         continue
                     candidates = next(ranked)
                     if sample:  # a text may be drawn twice
-                        texts = [(caption_text(self.vocabulary, each.tokens, settings), each) for each in candidates]
+                        texts = [
+                            (caption_text(self.vocabulary, each.tokens, settings), each)
+                            for each in candidates
+                        ]
                     else:
                         texts = list(best_texts(self.vocabulary, candidates, settings).items())
-                    captions = [Caption(text, each.log_probability, each.score) for text, each in texts]
+                    captions = [
+                        Caption(text, each.log_probability, each.score) for text, each in texts
+                    ]
                     yield PhotoCaptions(name, tuple(captions), sampled=bool(sample))
 
-    def decode(self, images: Images, settings: DecodingSettings, seeds: Sequence[int] = ()) -> list[list[Candidate]]:
+    def decode(
+        self, images: Images, settings: DecodingSettings, seeds: Sequence[int] = ()
+    ) -> list[list[Candidate]]:
         """Return the captions of each image, best first; no seed decides a search."""
         endings, ids = ending_ids(settings.rules, self.vocabulary), range(len(images))
         captions = decode_candidates(
@@ -222,7 +263,10 @@ class PhotoCaptioner:
     def sample(
         self, images: Images, settings: DecodingSettings, seeds: Sequence[int], **options: Any
     ) -> list[list[Candidate]]:
-        """Return captions drawn for each image with a seed of its own, options as of `sample_one`; <unk> is banned."""
+        """Return captions drawn for each image with a seed of its own, options as of `sample_one`.
+
+        <unk> is banned.
+        """
         batch = DecodingBatch(1, BOS, EOS, PAD, self.device)
         step = with_banned_tokens(self.model.step, BANNED)
         captions = []
@@ -230,12 +274,17 @@ class PhotoCaptioner:
             state = self.model.start(self.model.encode(images.to(self.device)))
             for row, seed in enumerate(seeds):
                 alone = state.select(torch.tensor([row], device=self.device))
-                tokens, sums = sample_one(step, alone, batch, max_length=settings.max_length, seed=seed, **options)
+                tokens, sums = sample_one(
+                    step, alone, batch, max_length=settings.max_length, seed=seed, **options
+                )
                 captions.append(list(map(Candidate, tokens.tolist(), sums.tolist(), sums.tolist())))
         return captions
 
-    def _read(self, batch: Sequence[tuple[int, Together]]) -> list[tuple[list[str | FailedPhoto], Images | None]]:
-        """Return the names of numbered photos, or why they failed, with the features of those that did not."""
+    def _read(
+        self, batch: Sequence[tuple[int, Together]]
+    ) -> list[tuple[list[str | FailedPhoto], Images | None]]:
+        """Return the names of numbered photos, or why they failed, with the features of those that
+        did not."""
         names: list[str | FailedPhoto] = []
         pictures: list[Sequence[Image]] = []
         for number, photo in batch:
@@ -245,7 +294,9 @@ class PhotoCaptioner:
             try:
                 if not views:
                     raise DataError(f"{name}: holds no photo; give one or more")
-                pictures.append([read_photo(view, label) for view, label in zip(views, labels, strict=True)])
+                pictures.append(
+                    [read_photo(view, label) for view, label in zip(views, labels, strict=True)]
+                )
                 names.append(name)
             except RecapError as error:
                 names.append(FailedPhoto(name, str(error)))
@@ -259,15 +310,22 @@ class PhotoCaptioner:
 
 
 class PhotoFeatures:
-    """Makes the features that a model was trained on, rounded as they were stored; `inputs` is what it is told."""
+    """Makes the features that a model was trained on, rounded as they were stored.
 
-    def __init__(self, extractors: Sequence[Extractor], vocabulary: AnyVocabulary, device: torch.device) -> None:
+    `inputs` is what it is told.
+    """
+
+    def __init__(
+        self, extractors: Sequence[Extractor], vocabulary: AnyVocabulary, device: torch.device
+    ) -> None:
         self._extractors = extractors
         self._encoders = [photo_encoder(extractor, device) for extractor in extractors]
         sizes = {name: size for extractor in extractors for name, size in extractor.sizes}
         self.inputs = InputSpec(sizes, len(vocabulary), vocabulary)
 
-    def read(self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False) -> Images:
+    def read(
+        self, photos: Sequence[Sequence[Image]], model: Captioner, *, with_boxes: bool = False
+    ) -> Images:
         """Return the features of photos, each given as its views in RGB, that a model reads.
 
         `with_boxes`: with boxes where there are any, also if the model reads none.
@@ -278,13 +336,17 @@ class PhotoFeatures:
             items = (encoder.prepare(number, views) for number, views in enumerate(photos))
             for record in chain.from_iterable(map(encoder, encoder.batches(items))):
                 stored[record.image_id] |= stored_arrays(
-                    record, dtype=extractor.settings.dtype, streams=[name for name, _ in extractor.sizes]
+                    record,
+                    dtype=extractor.settings.dtype,
+                    streams=[name for name, _ in extractor.sizes],
                 )
                 sizes[record.image_id] = record.size
         wanted = [name for name in self.inputs.sizes if name in model.reads(self.inputs)]
         boxes: Collection[str] = boxed_streams(model, self.inputs)
         if with_boxes:
-            boxes = [name for name in wanted if all(f"{name}/{BOXES}" in arrays for arrays in stored)]
+            boxes = [
+                name for name in wanted if all(f"{name}/{BOXES}" in arrays for arrays in stored)
+            ]
         streams = {}
         for name in wanted:
             values, mask = _padded([arrays[f"{name}/values"] for arrays in stored])
@@ -296,11 +358,13 @@ class PhotoFeatures:
 
 
 def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
-    """Return what makes a store's features for photos, once it is known to be what made the store's."""
+    """Return what makes a store's features for photos, once it is known to be what made the
+    store's."""
     settings = extractor.settings
     if settings.encoder is None:
         raise FeatureError(
-            f"{extractor.store}: features of kind {settings.kind!r} cannot be made for a photo: {settings.no_encoder}"
+            f"{extractor.store}: features of kind {settings.kind!r} cannot be made for a photo: "
+            f"{settings.no_encoder}"
         )
     encoder = make_encoder(settings, weights=extractor.weights, device=device)
     if isinstance(encoder, Backbone) and encoder.spec.standardises():
@@ -308,21 +372,25 @@ def photo_encoder(extractor: Extractor, device: torch.device) -> Encoder:
             encoder.scale = ChannelScale.of_text(extractor.channel_scale or "")
         except ValueError as error:
             raise FeatureError(
-                f"{extractor.store}: does not say by what its channels were standardized ({error}); make the features "
+                f"{extractor.store}: does not say by what its channels were standardized "
+                f"({error}); make the features "
                 "and the run again"
             ) from error
     digest = encoder.attributes["weights_sha256"]
     if digest != extractor.weights_sha256:
         raise FeatureError(
-            f"{extractor.weights or settings.kind}: not the weights that {extractor.store} was made with (sha256 "
+            f"{extractor.weights or settings.kind}: not the weights that {extractor.store} was "
+            "made with (sha256 "
             f"{digest}, expected {extractor.weights_sha256}); give those with --weights FILE"
         )
     described = json.loads(encoder.attributes["extractor"])
     for key in sorted({*described, *extractor.described} - _MAY_DIFFER):
         if described.get(key) != extractor.described.get(key):
             raise FeatureError(
-                f"{extractor.store}: was made with {key} {extractor.described.get(key)!r}, and a photo would be with "
-                f"{described.get(key)!r}; install the versions that it was made with, or make features and run again"
+                f"{extractor.store}: was made with {key} {extractor.described.get(key)!r}, and a "
+                "photo would be with "
+                f"{described.get(key)!r}; install the versions that it was made with, or make "
+                "features and run again"
             )
     return encoder
 
@@ -347,30 +415,44 @@ class _ReadImages:
 
 
 def pretty(results: Iterable[PhotoCaptions]) -> Iterator[str]:
-    """Yield a line a photo; of several captions each on a line of its own, with its log-probability."""
+    """Yield a line a photo; of several captions each on a line of its own, with its
+    log-probability."""
     for result in results:
         if len(result.captions) == 1:
             yield f"{plain(result.photo)}: {plain(result.caption)}\n"
             continue
         yield f"{plain(result.photo)}:\n"
-        yield from (f"{caption.log_probability:9.3f}  {plain(caption.text)}\n" for caption in result.captions)
+        yield from (
+            f"{caption.log_probability:9.3f}  {plain(caption.text)}\n"
+            for caption in result.captions
+        )
 
 
 def json_lines(results: Iterable[PhotoCaptions]) -> Iterator[str]:
-    """Yield a JSON object a line and photo: file, caption, log_probability; of several captions n_best or samples."""
+    """Yield a JSON object a line and photo: file, caption, log_probability.
+
+    Of several captions n_best or samples.
+    """
     for result in results:
         values: dict[str, Any] = {"file": result.photo, "caption": result.caption}
         values["log_probability"] = result.log_probability
         if len(result.captions) > 1:
             values["samples" if result.sampled else "n_best"] = [
-                {"caption": caption.text, "log_probability": caption.log_probability, "score": caption.score}
+                {
+                    "caption": caption.text,
+                    "log_probability": caption.log_probability,
+                    "score": caption.score,
+                }
                 for caption in result.captions
             ]
         yield json.dumps(values, ensure_ascii=False) + "\n"
 
 
 def comma_separated(results: Iterable[PhotoCaptions]) -> Iterator[str]:
-    """Yield a heading, then a line a caption; text that a spreadsheet would take for a formula is quoted."""
+    """Yield a heading, then a line a caption.
+
+    Text that a spreadsheet would take for a formula is quoted.
+    """
     yield csv_text([("file", "rank", "caption", "log_probability")])
     for result in results:
         for rank, caption in enumerate(result.captions, start=1):

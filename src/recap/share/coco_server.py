@@ -1,7 +1,8 @@
 """COCO's caption server: the captions that are sent, and the scores that it answers.
 
-It takes `captions_val2014_<algorithm>_results.json` and `captions_test2014_<algorithm>_results.json`, each a list of
-{"image_id", "caption"} with one caption per image, and scores the second against hidden references (c5, c40).
+It takes `captions_val2014_<algorithm>_results.json` and
+`captions_test2014_<algorithm>_results.json`, each a list of {"image_id", "caption"} with one
+caption per image, and scores the second against hidden references (c5, c40).
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from recap.settings.metrics import server_names
 from recap.statistics.scores import ANSWER, Answer, sent_captions
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # equal captions give equal bytes
-_METRIC = re.compile(r"bleu[-_ ]?([1-4])|(meteor)|(rouge[-_ ]?l)|(cider)(?:[-_ ]?d)?", re.IGNORECASE)
+_METRIC = re.compile(
+    r"bleu[-_ ]?([1-4])|(meteor)|(rouge[-_ ]?l)|(cider)(?:[-_ ]?d)?", re.IGNORECASE
+)
 _REFERENCES = re.compile(r"(?<![a-z0-9])c(5|40)(?![0-9])", re.IGNORECASE)
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf"
 _LINE = re.compile(rf"\s*(\S.*?)\s*(?:[:=]|\s)\s*({_NUMBER})\s*", re.IGNORECASE)
@@ -49,17 +52,23 @@ def write_submission(
 ) -> Path:
     """Write the zip of a submission, and beside it the files that it holds.
 
-    The files of each set, in COCO's results form, hold every image once (Karpathy's split cuts val2014 into three).
+    The files of each set, in COCO's results form, hold every image once (Karpathy's split cuts
+    val2014 into three).
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]+", algorithm):
         raise DataError(f"algorithm {algorithm!r}: the server takes letters, digits, - and _ only")
     texts = {
-        results_name(part, algorithm): json.dumps(_results(part, files, None if partial else COCO_PARTS[part]))
+        results_name(part, algorithm): json.dumps(
+            _results(part, files, None if partial else COCO_PARTS[part])
+        )
         for part, files in {"val2014": val, "test2014": test}.items()
     }
     for name, text in texts.items():
         write_text(out.with_name(name), text)
-    with atomic_path(out) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        atomic_path(out) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name, text in texts.items():
             archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), text, zipfile.ZIP_DEFLATED)
     record(out, *map(out.with_name, texts))
@@ -73,42 +82,55 @@ def _results(part: str, files: Sequence[Path], size: int | None) -> list[dict[st
         check(file)
         for entry in read_json(file, list[_Entry]):
             if entry.image_id in captions:
-                raise DataError(f"{part}: image {entry.image_id} has several captions; give each in one file alone")
+                raise DataError(
+                    f"{part}: image {entry.image_id} has several captions; give each in one file "
+                    "alone"
+                )
             captions[entry.image_id] = [entry.caption]
     if size is not None and len(captions) != size:
         raise DataError(
-            f"{part}: {len(captions)} captions, but the server wants one for each of its {size} images; "
+            f"{part}: {len(captions)} captions, but the server wants one for each of its {size} "
+            "images; "
             "add the files that hold the others"
         )
     return [
-        {"image_id": image, "caption": caption} for image, caption in sorted(filled_captions(captions, part).items())
+        {"image_id": image, "caption": caption}
+        for image, caption in sorted(filled_captions(captions, part).items())
     ]
 
 
 def import_answer(*, answer: Path, submission: Path, day: date) -> Answer:
-    """Write ``scores.json`` into the folder of a submission (reports/<profile>/server/<table>_<row>) for its table.
+    """Write ``scores.json`` into the folder of a submission
+    (reports/<profile>/server/<table>_<row>) for its table.
 
-    `answer`, of that day, is JSON with c5 and c40 in the keys of scores, nested or not, or lines ``c5_Bleu_1: 0.81``.
+    `answer`, of that day, is JSON with c5 and c40 in the keys of scores, nested or not, or lines
+    ``c5_Bleu_1: 0.81``.
     """
     captions = sent_captions(submission)
     if not captions.is_file():
-        raise MissingData(f"{captions}: no such file; name the folder that the workflow made for what was sent")
+        raise MissingData(
+            f"{captions}: no such file; name the folder that the workflow made for what was sent"
+        )
     check(captions)
     scores: dict[str, float] = {}
     for key, value in _entries(answer):
         name = _score_name(key, answer)
         if name in scores:
-            raise DataError(f"{answer}: gives {name} twice, the second time as {key!r}; leave one out")
+            raise DataError(
+                f"{answer}: gives {name} twice, the second time as {key!r}; leave one out"
+            )
         largest = 10 if name.endswith("CIDEr") else 1  # of a sentence equal to all its references
         if type(value) not in (int, float) or not 0 <= value <= largest:
             raise DataError(
-                f"{answer}: {name} is {value!r}, not a number from 0 to {largest}; scores are no percentages"
+                f"{answer}: {name} is {value!r}, not a number from 0 to {largest}; scores are no "
+                "percentages"
             )
         scores[name] = float(value)
     missing = [name for name in server_names() if name not in scores]
     if missing:
         raise DataError(
-            f"{answer}: {missing[0]} is not there ({len(missing)} of {len(server_names())} scores are missing); give "
+            f"{answer}: {missing[0]} is not there ({len(missing)} of {len(server_names())} scores "
+            "are missing); give "
             "the server's whole answer for test2014"
         )
     checked = Answer(date=day, captions_sha256=sha256_file(captions), scores=scores)
@@ -130,7 +152,10 @@ def _entries(path: Path) -> list[tuple[str, Any]]:
         if match is not None:
             entries.append((match[1], float(match[2])))
         elif line.strip():
-            raise DataError(f"{path}: line {number} is not like 'c5_Bleu_1: 0.81'; give the server's scores alone")
+            raise DataError(
+                f"{path}: line {number} is not like 'c5_Bleu_1: 0.81'; give the server's scores "
+                "alone"
+            )
     return entries
 
 
@@ -143,13 +168,23 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _score_name(key: str, path: Path) -> str:
-    """Return what tables call a score: c40.ROUGE-L for ``ROUGE_L (c40)``, ``c40_ROUGE_L`` and ``c40.ROUGE_L``."""
+    """Return what tables call a score: c40.ROUGE-L for ``ROUGE_L (c40)``, ``c40_ROUGE_L`` and
+    ``c40.ROUGE_L``."""
     metrics, references = list(_METRIC.finditer(key)), _REFERENCES.findall(key.replace("_", " "))
     if len(metrics) != 1 or len(references) != 1:
         raise DataError(
-            f"{path}: {key!r} is no score of BLEU-1 to 4, METEOR, ROUGE-L or CIDEr with c5 or c40; leave out what else "
+            f"{path}: {key!r} is no score of BLEU-1 to 4, METEOR, ROUGE-L or CIDEr with c5 or c40; "
+            "leave out what else "
             "the server says"
         )
     (match,) = metrics
-    metric = f"BLEU-{match[1]}" if match[1] else "METEOR" if match[2] else "ROUGE-L" if match[3] else "CIDEr"
+    metric = (
+        f"BLEU-{match[1]}"
+        if match[1]
+        else "METEOR"
+        if match[2]
+        else "ROUGE-L"
+        if match[3]
+        else "CIDEr"
+    )
     return f"c{references[0]}.{metric}"

@@ -1,7 +1,8 @@
 """Results to and from a DVC remote; DVC and Snakemake run as commands.
 
-DVC asks the remote for the listing of a folder, does not compare it with the checksum in `dvc.lock`, and follows every
-path and every md5 in it, also out of the folder and out of its cache. So the listings travel in git, beside `dvc.lock`.
+DVC asks the remote for the listing of a folder, does not compare it with the checksum in
+`dvc.lock`, and follows every path and every md5 in it, also out of the folder and out of its cache.
+So the listings travel in git, beside `dvc.lock`.
 """
 
 from __future__ import annotations
@@ -40,64 +41,97 @@ def read_profiles() -> dict[str, list[str]]:
         profiles = read_mapping(PROFILES)["profiles"].items()
         return {name: shlex.split(str(entry["options"])) for name, entry in profiles}
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{PROFILES}: an entry has no options; write it with `recap artifacts add`") from error
+        raise ConfigError(
+            f"{PROFILES}: an entry has no options; write it with `recap artifacts add`"
+        ) from error
 
 
-def add_profile(file: Path, *, scale: str | None, inputs: str | None, fetch: bool, conda: bool) -> str:
+def add_profile(
+    file: Path, *, scale: str | None, inputs: str | None, fetch: bool, conda: bool
+) -> str:
     """Add a profile, or replace its options, and return its name."""
     import yaml
 
-    name = load_profile({**read_mapping(file), **({"scale": scale} if scale else {})}, str(file)).name
+    name = load_profile(
+        {**read_mapping(file), **({"scale": scale} if scale else {})}, str(file)
+    ).name
     config = {"scale": scale, "inputs": inputs, "fetch": "true" if fetch else None}
     pairs = [f"{key}={value}" for key, value in config.items() if value is not None]
     words = ["--sdm", "conda"] if conda else []
     words += ["--configfile", str(file), *(["--config", *pairs] if pairs else [])]
     if set("${}\n") & set("".join(words)):
         raise ConfigError(
-            f"{shlex.join(words)}: has a dollar sign, a brace or a line break, which DVC takes for something else; "
+            f"{shlex.join(words)}: has a dollar sign, a brace or a line break, which DVC takes for "
+            "something else; "
             "use a folder without them"
         )
     profiles = {**(read_profiles() if PROFILES.exists() else {}), name: words}
     entries = {name: {"options": shlex.join(words)} for name, words in profiles.items()}
-    write_text(PROFILES, _PROFILES_HEAD + yaml.safe_dump({"profiles": entries}, sort_keys=False, width=10_000))
+    write_text(
+        PROFILES,
+        _PROFILES_HEAD + yaml.safe_dump({"profiles": entries}, sort_keys=False, width=10_000),
+    )
     return name
 
 
 def push(profile: str | None = None, *, inputs: str | None = None) -> None:
-    """Record finished results, of one profile or all that have some, in dvc.lock and send them to the DVC remote."""
-    names = [profile] if profile else [name for name in read_profiles() if Path("results", name).exists()]
+    """Record finished results, of one profile or all that have some, in dvc.lock and send them to
+    the DVC remote."""
+    names = (
+        [profile]
+        if profile
+        else [name for name in read_profiles() if Path("results", name).exists()]
+    )
     if not names:
-        raise ConfigError(f"{PROFILES}: none of its profiles has results here; run Snakemake before pushing")
+        raise ConfigError(
+            f"{PROFILES}: none of its profiles has results here; run Snakemake before pushing"
+        )
     options = {name: _options(name, inputs) for name in names}
     remote = _default_remote()
     for name in names:
         if NOTHING_TO_DO not in _snakemake(options[name], "--dry-run", "kept_all"):
-            raise RecapError(f"results/{name}: some jobs have not run yet; run Snakemake before pushing")
-        # A run that was killed after its last job has not written the provenance beside the results.
+            raise RecapError(
+                f"results/{name}: some jobs have not run yet; run Snakemake before pushing"
+            )
+        # A run that was killed after its last job has not written the provenance beside the
+        # results.
         _snakemake(options[name], "--cores", "1", "save_provenance")
-        stages = [stage for stage in _dvc("stage", "list", "--name-only").split() if stage.endswith(f"@{name}")]
+        stages = [
+            stage
+            for stage in _dvc("stage", "list", "--name-only").split()
+            if stage.endswith(f"@{name}")
+        ]
         _dvc("commit", "--force", *stages)
         _dvc("push", *stages)
         cache = Path(_dvc("cache", "dir").strip())
         folders = {path: md5 for path, md5 in outputs(name).items() if md5.endswith(DIR)}
-        write_json(LISTINGS, _listings() | {path: read_json(cache / _place(md5)) for path, md5 in folders.items()})
+        write_json(
+            LISTINGS,
+            _listings() | {path: read_json(cache / _place(md5)) for path, md5 in folders.items()},
+        )
         log.info(
-            f"{name}: in {remote}; now commit {LOCK}, {LISTINGS} and .dvc/config to git: a clone pulls what they name"
+            f"{name}: in {remote}; now commit {LOCK}, {LISTINGS} and .dvc/config to git: a clone "
+            "pulls what they name"
         )
 
 
 def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
-    """Pull results, of one profile or all in dvc.lock, from the DVC remote and publish them in MLflow.
+    """Pull results, of one profile or all in dvc.lock, from the DVC remote and publish them in
+    MLflow.
 
-    The remote is not trusted: results are written when every file has the md5 that dvc.lock and the listings name.
+    The remote is not trusted: results are written when every file has the md5 that dvc.lock and the
+    listings name.
     """
     options = {name: _options(name, inputs) for name in ([profile] if profile else read_profiles())}
     locked = {name: outs for name in options if (outs := outputs(name))}
     if not locked:
-        raise DataError(f"{LOCK}: names no results of {', '.join(options)}; `recap artifacts push` adds them")
+        raise DataError(
+            f"{LOCK}: names no results of {', '.join(options)}; `recap artifacts push` adds them"
+        )
     remote = _default_remote()
     for name, outs in locked.items():
-        # An empty folder for DVC's notes: its own may say what a remote once answered, and which md5 a file once had.
+        # An empty folder for DVC's notes: its own may say what a remote once answered, and which
+        # md5 a file once had.
         with tempfile.TemporaryDirectory() as notes:
             _fetch(outs, remote, notes)
             # It keeps files that are in none of its versions, and names one.
@@ -108,51 +142,74 @@ def pull(profile: str | None = None, *, inputs: str | None = None) -> None:
 
 
 def outputs(profile: str) -> dict[str, str]:
-    """Return path -> md5 of a profile's results that `dvc.lock` names; of a folder that of its listing, and `.dir`."""
+    """Return path -> md5 of a profile's results that `dvc.lock` names.
+
+    Of a folder that of its listing, and `.dir`.
+    """
     folders = (f"results/{profile}/", f"reports/{profile}/")
     try:
-        outs = [out for stage in read_mapping(LOCK)["stages"].values() for out in stage.get("outs", [])]
+        outs = [
+            out for stage in read_mapping(LOCK)["stages"].values() for out in stage.get("outs", [])
+        ]
         return {out["path"]: out["md5"] for out in outs if f"{out['path']}/".startswith(folders)}
     except (KeyError, TypeError, AttributeError) as error:
-        raise DamagedData(f"{LOCK}: damaged, or not written by DVC 3; restore it from git") from error
+        raise DamagedData(
+            f"{LOCK}: damaged, or not written by DVC 3; restore it from git"
+        ) from error
 
 
 def read_listings(outs: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the listings of folders that git has, by path, with the bytes that they have in DVC's cache."""
+    """Return the listings of folders that git has, by path, with the bytes that they have in DVC's
+    cache."""
     values = _listings()
     folders = [path for path, md5 in outs.items() if md5.endswith(DIR)]
     listings = {path: json.dumps(values.get(path), sort_keys=True).encode() for path in folders}
     for path, text in listings.items():
         if hashlib.md5(text, usedforsecurity=False).hexdigest() + DIR != outs[path]:
             raise DataError(
-                f"{LISTINGS}: the files of {path} are missing or not those that {LOCK} names; run `recap artifacts "
+                f"{LISTINGS}: the files of {path} are missing or not those that {LOCK} names; run "
+                "`recap artifacts "
                 "push` where the results are, and commit both files"
             )
     return listings
 
 
 def listed_files(outs: Mapping[str, str], listings: Mapping[str, bytes]) -> dict[str, str]:
-    """Return path -> md5 of every file; one that would be written elsewhere than in its folder is refused."""
+    """Return path -> md5 of every file.
+
+    One that would be written elsewhere than in its folder is refused.
+    """
     files = {path: md5 for path, md5 in outs.items() if path not in listings}
     for folder, text in listings.items():
         files |= {f"{folder}/{entry['relpath']}": entry["md5"] for entry in json.loads(text)}
     for file, md5 in files.items():
         if os.path.normpath(file) != file or not re.fullmatch("[0-9a-f]{32}", md5):
-            raise DataError(f"{LISTINGS}: {file!r} leads elsewhere or has no md5; restore it from git")
+            raise DataError(
+                f"{LISTINGS}: {file!r} leads elsewhere or has no md5; restore it from git"
+            )
         for parent in Path(file).parents:
-            if len(parent.parts) > 2 and parent.is_symlink():  # results and results/PROFILE may be the user's links
-                raise DataError(f"{parent}: is a symbolic link, through which nothing is written; remove it")
+            if (
+                len(parent.parts) > 2 and parent.is_symlink()
+            ):  # results and results/PROFILE may be the user's links
+                raise DataError(
+                    f"{parent}: is a symbolic link, through which nothing is written; remove it"
+                )
     return files
 
 
 def missing_objects(cache: Path, md5s: Collection[str]) -> list[str]:
-    """Return the md5 of the files that a cache lacks; those whose bytes have another md5 are removed first."""
+    """Return the md5 of the files that a cache lacks.
+
+    Those whose bytes have another md5 are removed first.
+    """
     missing = []
     for md5 in md5s:
         path = cache / _place(md5)
         if path.exists():
             with path.open("rb") as file:
-                digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+                digest = hashlib.file_digest(
+                    file, lambda: hashlib.md5(usedforsecurity=False)
+                ).hexdigest()
             if digest == md5:
                 continue
             path.unlink()
@@ -179,7 +236,8 @@ def _fetch(outs: Mapping[str, str], remote: str, notes: str) -> None:
         file, md5 = next((file, md5) for file, md5 in files.items() if md5 in damaged)
         more = f" and {len(damaged) - 1} more files" if len(damaged) > 1 else ""
         raise RecapError(
-            f"{file}{more}: damaged or missing in {remote}, or it cannot be reached; no results were written: restore "
+            f"{file}{more}: damaged or missing in {remote}, or it cannot be reached; no results "
+            "were written: restore "
             f"{_place(md5)} there (docs/guides/artifacts.md) and repeat the command{reason}"
         )
 
@@ -201,7 +259,8 @@ def _default_remote() -> str:
 
 
 def _options(profile: str, inputs: str | None) -> list[str]:
-    """Return the options with which Snakemake reads a profile, with another folder of outside files if one is named."""
+    """Return the options with which Snakemake reads a profile, with another folder of outside files
+    if one is named."""
     profiles = read_profiles()
     if profile not in profiles:
         raise UnknownName(f"{PROFILES}: names no profile {profile!r}; {nearest(profile, profiles)}")
@@ -212,7 +271,8 @@ def _options(profile: str, inputs: str | None) -> list[str]:
 
 
 def _snakemake(options: Sequence[str], *arguments: str) -> str:
-    """Run Snakemake on a profile, whose options come last: `--config` takes all words that follow."""
+    """Run Snakemake on a profile, whose options come last: `--config` takes all words that
+    follow."""
     done = _run("snakemake", *arguments, *options)
     return done.stdout + done.stderr
 
@@ -224,13 +284,18 @@ def _dvc(*arguments: str, **environment: str) -> str:
 
 def _run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a module's command; if it fails, its first error line becomes the message."""
-    # `-P` keeps the project's folder off the path of modules, so that no file in it runs in place of an installed one.
+    # `-P` keeps the project's folder off the path of modules, so that no file in it runs in place
+    # of an installed one.
     command = [sys.executable, "-P", "-m", module, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}
+    )
     if done.returncode:
         output = (done.stdout + done.stderr).strip()
         # The first error; DVC names a file in the line after it.
         error = re.search(r"^(?:ERROR|recap): (.+(?:\n(?!ERROR|recap).+)?)", output, re.MULTILINE)
         reason = " ".join(error[1].split()) if error else output.rpartition("\n")[2] or "no output"
-        raise RecapError(f"{module} {arguments[0]} failed (exit status {done.returncode}): {reason}")
+        raise RecapError(
+            f"{module} {arguments[0]} failed (exit status {done.returncode}): {reason}"
+        )
     return done

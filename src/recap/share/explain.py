@@ -1,4 +1,5 @@
-"""What a trained run looked at in a photo for each word of its caption, as one page without other files."""
+"""What a trained run looked at in a photo for each word of its caption, as one page without other
+files."""
 
 from __future__ import annotations
 
@@ -40,19 +41,23 @@ small{color:#555}ul{margin:.3em 0}
 
 @dataclass(frozen=True)
 class Explanation:
-    """A photo (its path, or what it was called), its caption, and what the run looked at for each of T words."""
+    """A photo (its path, or what it was called), its caption, and what the run looked at for each
+    of T words."""
 
     photo: str
     picture: Image  # upright, in RGB
     caption: str
     words: list[str]  # T; pieces of words where the vocabulary has pieces
     boxes: list[Box]  # of the N vectors: left, top, right, bottom as fractions of the picture
-    weights: list[list[float]]  # [T, N], the attention behind each word, averaged over heads and layers
+    weights: list[
+        list[float]
+    ]  # [T, N], the attention behind each word, averaged over heads and layers
     notes: list[Note]  # what else is known, such as gates or clusters
 
 
 def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explanation:
-    """Return what a run looked at in one photo, which is called by `number` where it has no path."""
+    """Return what a run looked at in one photo, which is called by `number` where it has no
+    path."""
     name = name_of(photo, number)
     picture = read_photo(photo, name)
     model, vocabulary = captioner.model, captioner.vocabulary
@@ -64,7 +69,9 @@ def explain(captioner: PhotoCaptioner, photo: Photo, number: int = 1) -> Explana
     kind = run_model_config(captioner.run).kind
     maps, notes = explained(kind, model, images.to(captioner.device), caption, words)
     weights = maps[:, : len(boxes)].tolist()
-    boxes = boxes[: len(weights[0])] if weights else boxes  # a model may read the first vectors alone
+    boxes = (
+        boxes[: len(weights[0])] if weights else boxes
+    )  # a model may read the first vectors alone
     text = caption_text(vocabulary, tokens, captioner.decoding)
     return Explanation(name, picture, text, words, boxes, weights, notes)
 
@@ -79,12 +86,20 @@ def explained_photos(captioner: PhotoCaptioner, photos: Iterable[Photo]) -> Iter
 
 
 def write_explanations(explanations: Iterable[Explanation], run: str, out: Path) -> None:
-    """Write a page with the photo under each word of its caption, bright where the run looked; all in one file."""
+    """Write a page with the photo under each word of its caption, bright where the run looked.
+
+    All in one file.
+    """
     sections = "\n".join(map(_section, explanations))
-    head = f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{_text(run)}</title><style>{_STYLE}</style>'
+    head = (
+        '<!DOCTYPE html><html lang="en"><meta '
+        f'charset="utf-8"><title>{_text(run)}</title><style>{_STYLE}</style>'
+    )
     about = (
-        "Attention over the image behind each word, averaged over heads and layers; brightness is relative to the "
-        "largest weight of the word, which is outlined. It shows what the model read, not why it said the word."
+        "Attention over the image behind each word, averaged over heads and layers; brightness is "
+        "relative to the "
+        "largest weight of the word, which is outlined. It shows what the model read, not why it "
+        "said the word."
     )
     write_text(out, f"{head}\n<h1>{_text(run)}</h1><p>{about}</p>\n{sections}\n</html>\n")
 
@@ -107,14 +122,18 @@ def _section(each: Explanation) -> str:
     legend = "".join(f"<p><small>bar: {_text(note.title)}</small></p>" for note in rows)
     return (
         f"<section><h2>{_text(each.caption)}</h2><p><small>{_text(each.photo)}</small></p>"
-        f'<div class="words"><figure><img src="{_jpeg(small)}" alt=""></figure>{"".join(figures)}</div>'
+        f'<div class="words"><figure><img src="{_jpeg(small)}" '
+        f'alt=""></figure>{"".join(figures)}</div>'
         f"{legend}{notes}</section>"
     )
 
 
 def _bar(note: Note, place: int) -> str:
     share = min(1.0, max(0.0, note.values[place]))
-    return f'<div class="bar" title="{_text(note.title)}: {share:.2f}"><i style="width:{100 * share:.0f}%"></i></div>'
+    return (
+        f'<div class="bar" title="{_text(note.title)}: {share:.2f}"><i '
+        f'style="width:{100 * share:.0f}%"></i></div>'
+    )
 
 
 def _jpeg(picture: Image) -> str:

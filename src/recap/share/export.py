@@ -1,4 +1,5 @@
-"""A trained run as one folder that needs no other file, with its card: for the HuggingFace hub or for MLflow."""
+"""A trained run as one folder that needs no other file, with its card: for the HuggingFace hub or
+for MLflow."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ from recap.runs.folder import CONFIG, read_weights
 from recap.settings.metrics import score_info
 from recap.settings.params import load_named, read_mapping
 from recap.settings.versions import entry_of, list_of, read_versions
-from recap.share.run_files import VOCABULARY, WEIGHTS, RunFiles, find_run_files, results_of, scores_of, write_extractors
+from recap.share.run_files import (
+    VOCABULARY,
+    WEIGHTS,
+    RunFiles,
+    find_run_files,
+    results_of,
+    scores_of,
+    write_extractors,
+)
 from recap.statistics.scores import read_metrics
 from recap.tables.formats import markdown_text
 from recap.tables.text import plain
@@ -41,15 +50,18 @@ captioner("photo.jpg")
 ```
 """
 _LIMITS = (
-    "## Limits\n\nThe model knows what its data set shows, in the words of its references. Captions can be wrong, "
+    "## Limits\n\nThe model knows what its data set shows, in the words of its references. "
+    "Captions can be wrong, "
     "and can repeat prejudices of the data. Do not use them where an error does harm."
 )
 
 
 def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
-    """Write a run with its vocabulary, what makes its features, and a card into a new folder, there when it is whole.
+    """Write a run with its vocabulary, what makes its features, and a card into a new folder, there
+    when it is whole.
 
-    `params` has the list of outside files with the licenses of the data; `run` and `files_of` as of `find_run_files`.
+    `params` has the list of outside files with the licenses of the data; `run` and `files_of` as of
+    `find_run_files`.
     """
     files = find_run_files(run, **files_of)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -74,7 +86,8 @@ def export_hub(run: Path, out: Path, *, params: Path, **files_of: Any) -> None:
 
 
 def export_mlflow(run: Path, out: Path, **options: Any) -> None:
-    """Write a run as an MLflow model, options as of `export_hub`: the exported run and the code that reads it."""
+    """Write a run as an MLflow model, options as of `export_hub`: the exported run and the code
+    that reads it."""
     from mlflow.models import ModelSignature
     from mlflow.pyfunc import save_model
     from mlflow.types import ColSpec, DataType, Schema
@@ -83,11 +96,18 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
         raise ConfigError(f"{out}: is there already; name a new folder")
     signature = ModelSignature(
         inputs=Schema([ColSpec(DataType.binary, "image")]),
-        outputs=Schema([ColSpec(DataType.string, "caption"), ColSpec(DataType.double, "log_probability")]),
+        outputs=Schema(
+            [ColSpec(DataType.string, "caption"), ColSpec(DataType.double, "log_probability")]
+        ),
     )
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    with tempfile.TemporaryDirectory(prefix="recap-mlflow-") as temporary, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a signature is better with an example, which would cost a caption
+    with (
+        tempfile.TemporaryDirectory(prefix="recap-mlflow-") as temporary,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(
+            "ignore"
+        )  # that a signature is better with an example, which would cost a caption
         folder = Path(temporary) / _ARTIFACT
         export_hub(run, folder, **options)
         save_model(
@@ -97,11 +117,15 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
             signature=signature,
             pip_requirements=[f"{name}=={version(name)}" for name in ("recap", "mlflow")],
         )
-    log.info(f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port 5001")
+    log.info(
+        f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port "
+        "5001"
+    )
 
 
 def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
-    """Return what a run is, how good, from which data, and how it is used, as Markdown with the hub's header."""
+    """Return what a run is, how good, from which data, and how it is used, as Markdown with the
+    hub's header."""
     kind, search = str(spec["model_settings"]["kind"]), files.decoding
     header: dict[str, Any] = {
         "library_name": "recap",
@@ -118,17 +142,26 @@ def _card(files: RunFiles, spec: Mapping[str, Any], params: Path) -> str:
     ]
     sections = [
         f"# {_safe(files.name)}",
-        f"A model of kind `{kind}` that captions images, trained with recap on the data set {_safe(spec['dataset'])} "
-        f"(subset {_safe(spec['subset'])}, features {_safe(spec['features'])}, recipe {_safe(spec['recipe'])}, "
+        f"A model of kind `{kind}` that captions images, trained with recap on the data set "
+        f"{_safe(spec['dataset'])} "
+        f"(subset {_safe(spec['subset'])}, features {_safe(spec['features'])}, recipe "
+        f"{_safe(spec['recipe'])}, "
         f"seed {_safe(spec['seed'])}).",
         *scales[:1],
         _USE,
         f"## Scores\n\n{_scores(files.run)}",
-        f"## Decoding\n\nBeam search with {search.beam} beams, at most {search.max_length} words or pieces a caption.",
+        f"## Decoding\n\nBeam search with {search.beam} beams, at most {search.max_length} words "
+        "or pieces a caption.",
         f"## Licenses\n\n{_licenses(str(spec['dataset']), params)}",
         _LIMITS,
     ]
-    return "---\n" + yaml.safe_dump(header, sort_keys=False) + "---\n\n" + "\n\n".join(filter(None, sections)) + "\n"
+    return (
+        "---\n"
+        + yaml.safe_dump(header, sort_keys=False)
+        + "---\n\n"
+        + "\n\n".join(filter(None, sections))
+        + "\n"
+    )
 
 
 def _safe(text: object) -> str:
@@ -141,7 +174,10 @@ def _scores(run: Path) -> str:
         return "The run was not evaluated."
     metrics = read_metrics(folder)
     computed = {name: value for name, value in metrics.scores.items() if value is not None}
-    lines = [f"| {_safe(name)} | {score_info(name).scale * value:.2f} |" for name, value in computed.items()]
+    lines = [
+        f"| {_safe(name)} | {score_info(name).scale * value:.2f} |"
+        for name, value in computed.items()
+    ]
     table = "\n".join([f"| metric | {_safe(metrics.split)} split |", "|---|---|", *lines])
     return f"{table}\n\nSignature: `{plain(metrics.signature).replace('`', '')}`"
 
@@ -152,9 +188,15 @@ def _licenses(dataset: str, params: Path) -> str:
         names = load_named(params, "datasets", dataset).outside_files()
         listed = read_versions(list_of(params))
     except RecapError:  # a data set of one's own, or no folder of parameter files here
-        return f"{params} does not name the data set {_safe(dataset)}: add its license here before you share the model."
+        return (
+            f"{params} does not name the data set {_safe(dataset)}: add its license here before "
+            "you share the model."
+        )
     if not names:
         return "The data set is drawn by recap itself (MIT)."
     entries = [(name, entry_of(name, listed)) for name in names]
-    lines = [f"- {_safe(name)}: {_safe(entry.licence if entry else 'not listed')}" for name, entry in entries]
+    lines = [
+        f"- {_safe(name)}: {_safe(entry.licence if entry else 'not listed')}"
+        for name, entry in entries
+    ]
     return "The weights were trained on:\n\n" + "\n".join(lines)

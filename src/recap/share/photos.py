@@ -1,4 +1,5 @@
-"""Photos as people give them: files, bytes, Pillow's pictures and arrays, each as an upright RGB picture."""
+"""Photos as people give them: files, bytes, Pillow's pictures and arrays, each as an upright RGB
+picture."""
 
 from __future__ import annotations
 
@@ -17,18 +18,19 @@ from recap.data.files.images import FORMATS, MAX_BYTES, BrokenPicture, decode_rg
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# A file, or its bytes; a picture of Pillow; an array uint8 [height, width] or [height, width, 3 or 4], or uint16
-# [height, width].
+# A file, or its bytes; a picture of Pillow; an array uint8 [height, width] or [height, width, 3 or
+# 4], or uint16 [height, width].
 Photo: TypeAlias = Union[str, Path, bytes, "Image", np.ndarray]
 
-MOST_PIXELS = 50_000_000  # larger photos are halved, so that a batch fits into memory; no extractor sees so many
+# larger photos are halved, so that a batch fits into memory; no extractor sees so many
+MOST_PIXELS = 50_000_000
 
 
 def find_photos(words: Iterable[str | Path]) -> tuple[list[Path], int]:
     """Return the photos that files, folders (those directly in it) and patterns name, each once.
 
-    A word that names nothing stays a file, so that whoever reads it says so. The number is of those entries of folders
-    that are no pictures by name.
+    A word that names nothing stays a file, so that whoever reads it says so. The number is of those
+    entries of folders that are no pictures by name.
     """
     from PIL import Image
 
@@ -39,7 +41,11 @@ def find_photos(words: Iterable[str | Path]) -> tuple[list[Path], int]:
         path = Path(word)
         if path.is_dir():
             entries = sorted(path.iterdir())
-            shown = [entry for entry in entries if entry.suffix.lower() in endings and not entry.name.startswith(".")]
+            shown = [
+                entry
+                for entry in entries
+                if entry.suffix.lower() in endings and not entry.name.startswith(".")
+            ]
             pictures = [entry for entry in shown if entry.is_file()]
             files += pictures
             left_out += len(entries) - len(pictures)
@@ -52,7 +58,8 @@ def find_photos(words: Iterable[str | Path]) -> tuple[list[Path], int]:
 
 
 def name_of(photo: Photo, number: int) -> str:
-    """Return what a photo is called in results and errors: its path, or its number among those given, from 1."""
+    """Return what a photo is called in results and errors: its path, or its number among those
+    given, from 1."""
     if isinstance(photo, str | Path):
         return str(photo)
     if isinstance(photo, np.ndarray):
@@ -74,7 +81,9 @@ def read_photo(photo: Photo, name: str) -> Image:
     except BrokenPicture as error:
         if isinstance(error.__cause__, UnidentifiedImageError):
             kinds = ", ".join(FORMATS)
-            raise DataError(f"{name}: no picture that is read here ({kinds}); save it as one of these") from error
+            raise DataError(
+                f"{name}: no picture that is read here ({kinds}); save it as one of these"
+            ) from error
         raise DataError(f"{name}: {error}; save or copy it again") from error
     if picture.width * picture.height > MOST_PIXELS:
         picture = picture.reduce(2)
@@ -94,13 +103,15 @@ def _content(photo: Photo, name: str) -> bytes:
         color = photo.ndim == 3 and photo.dtype == np.uint8 and photo.shape[2] in (3, 4)
         if not (gray or color) or 0 in photo.shape:  # what its numbers mean must be certain
             raise DataError(
-                f"{name}: an array {photo.dtype} {list(photo.shape)} is no photo; give uint8 [height, width, 3] or "
+                f"{name}: an array {photo.dtype} {list(photo.shape)} is no photo; give uint8 "
+                "[height, width, 3] or "
                 "[height, width], or uint16 [height, width]"
             )
         photo = Image.fromarray(np.ascontiguousarray(photo))
     if not isinstance(photo, Image.Image):
         raise DataError(
-            f"{name}: a {type(photo).__name__} is no photo; give a path, bytes, a picture of Pillow or an array"
+            f"{name}: a {type(photo).__name__} is no photo; give a path, bytes, a picture of "
+            "Pillow or an array"
         )
     file = io.BytesIO()
     # TIFF has a place for every mode but those of a palette with transparency, for which PNG has.
@@ -114,6 +125,9 @@ def _file_content(path: Path) -> bytes:
             raise MissingData(f"{path}: no such file; name a picture")
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise DataError(f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it down")
+            raise DataError(
+                f"{path}: has {size / 2**20:,.0f} MiB, more than {MAX_BYTES // 2**20}; scale it "
+                "down"
+            )
         # Files of the kernel say 0 bytes, and reading one may wait for ever.
         return path.read_bytes() if size else b""

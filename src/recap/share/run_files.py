@@ -1,4 +1,5 @@
-"""From a run to the files that it was made with: in the results beside it, in a folder that was exported, on the hub.
+"""From a run to the files that it was made with: in the results beside it, in a folder that was
+exported, on the hub.
 
 Each file is compared with the hash that the run recorded.
 """
@@ -35,7 +36,9 @@ from recap.statistics.scores import read_metrics
 
 VOCABULARY, FEATURES, WEIGHTS = "vocabulary.json", "features.json", "model.safetensors"
 _INPUTS = "resources"  # folder of outside files, unless a profile says otherwise
-_SAFE = ".safetensors"  # other files of weights may run code when they are read, and are not given away
+_SAFE = (
+    ".safetensors"  # other files of weights may run code when they are read, and are not given away
+)
 _Folder = Annotated[str, Field(pattern="^[^/]+$")]  # each name is one folder of the run's path
 
 
@@ -85,7 +88,9 @@ class Extractor:
 
     described: dict[str, Any]  # the settings and what the extractor added (preprocessing)
     weights_sha256: str
-    weights: Annotated[Path, AfterValidator(_beside)] | None  # their file; None: from the hub or from a seed
+    weights: (
+        Annotated[Path, AfterValidator(_beside)] | None
+    )  # their file; None: from the hub or from a seed
     channel_scale: str | None  # what brought its channels to one scale, in the store's words
     sizes: list[tuple[str, int]]  # name of every stream and its F, the main one first
     rows: int  # vectors of one image in the main stream
@@ -97,10 +102,13 @@ class Extractor:
         kind = KINDS.classes().get(str(self.described.get("kind")))
         if kind is None:
             raise FeatureError(
-                f"{self.store}: made by an extractor of kind {self.described.get('kind')!r}, which is not known; name "
+                f"{self.store}: made by an extractor of kind {self.described.get('kind')!r}, which "
+                "is not known; name "
                 "the module that registers it in RECAP_PLUGINS"
             )
-        keys = {field.serialization_alias or name: name for name, field in kind.model_fields.items()}
+        keys = {
+            field.serialization_alias or name: name for name, field in kind.model_fields.items()
+        }
         values = {keys[key]: value for key, value in self.described.items() if key in keys}
         return validate(kind, values, f"{self.store}: extractor")
 
@@ -117,12 +125,17 @@ class RunFiles:
 
 
 def find_run_files(
-    run: Path, *, vocabulary: Path | None = None, features: Sequence[Path] = (), weights: Path | None = None
+    run: Path,
+    *,
+    vocabulary: Path | None = None,
+    features: Sequence[Path] = (),
+    weights: Path | None = None,
 ) -> RunFiles:
-    """Return a run and what it was made with; what is not named is looked for in the results that the run lies in.
+    """Return a run and what it was made with; what is not named is looked for in the results that
+    the run lies in.
 
-    Of a folder above several runs of one data set the best on validation is taken. `weights` are those of what made the
-    features, which the stores say.
+    Of a folder above several runs of one data set the best on validation is taken. `weights` are
+    those of what made the features, which the stores say.
     """
     run = _chosen_run(run)
     check(run / CONFIG)
@@ -131,16 +144,26 @@ def find_run_files(
     series = f"{row_setting(vars(spec))}/{made_from.stage}"
     tables = {table["table"]: table["rows"] for table in read_tables(results)} if results else {}
     label = labels(tables, [series])[series]
-    source = made_from.released.file if made_from.released else f"seed {spec.seed} {made_from.stage}"
+    source = (
+        made_from.released.file if made_from.released else f"seed {spec.seed} {made_from.stage}"
+    )
 
     own = run / VOCABULARY
     beside = results / "data" / spec.dataset / VOCABULARY if results else None
-    vocabulary = _present(vocabulary or (own if own.is_file() else beside), run, "vocabulary", ConfigError)
+    vocabulary = _present(
+        vocabulary or (own if own.is_file() else beside), run, "vocabulary", ConfigError
+    )
     words, exported = load_vocabulary(vocabulary), (run / FEATURES).is_file() and not features
-    paths: Sequence[Path | None] = [] if exported else features or _store_paths(spec, results) or [None]
+    paths: Sequence[Path | None] = (
+        [] if exported else features or _store_paths(spec, results) or [None]
+    )
     stores = [FeatureStore(_present(path, run, "features", MissingFeatures)) for path in paths]
     check_inputs(run, vocabulary, words, stores)
-    extractors = _read_extractors(run, weights) if exported else [extractor_of(store, weights) for store in stores]
+    extractors = (
+        _read_extractors(run, weights)
+        if exported
+        else [extractor_of(store, weights) for store in stores]
+    )
 
     scores = scores_of(run)
     decoding = made_from.decoding or (read_metrics(scores).decoding if scores else None)
@@ -152,13 +175,22 @@ def _chosen_run(folder: Path) -> Path:
     """Return a run's folder; of several below a folder that whose model is best on validation."""
     if (folder / CONFIG).is_file():
         return folder
-    below = sorted(path.parent for path in folder.rglob("training.json") if (path.parent / CONFIG).is_file())
+    below = sorted(
+        path.parent for path in folder.rglob("training.json") if (path.parent / CONFIG).is_file()
+    )
     if not below:
-        raise TrainingError(f"{folder}: no finished run is there; name a folder with config.yaml and model.safetensors")
-    trained: dict[Path, _Trained] = {run: read_json(run / "training.json", _Trained) for run in below}
+        raise TrainingError(
+            f"{folder}: no finished run is there; name a folder with config.yaml and "
+            "model.safetensors"
+        )
+    trained: dict[Path, _Trained] = {
+        run: read_json(run / "training.json", _Trained) for run in below
+    }
     data_sets = sorted({values.dataset for values in trained.values()})
     if len(data_sets) > 1:
-        raise TrainingError(f"{folder}: holds runs on {', '.join(data_sets)}; name one run, such as {below[0]}")
+        raise TrainingError(
+            f"{folder}: holds runs on {', '.join(data_sets)}; name one run, such as {below[0]}"
+        )
     return max(below, key=lambda run: trained[run].best_val_cider_d)
 
 
@@ -168,20 +200,30 @@ def _present(path: Path | None, run: Path, what: str, kind: type[RecapError]) ->
         is_file = path is not None and path.is_file()
     if path is None or not is_file:
         place = path or f"the results that {run} lies in"
-        raise kind(f"{place}: the {what} of {run} cannot be found there; say where with --{what} FILE")
+        raise kind(
+            f"{place}: the {what} of {run} cannot be found there; say where with --{what} FILE"
+        )
     return path
 
 
 def _store_paths(spec: _Spec, results: Path | None) -> list[Path]:
-    """Return where the stores of a run are: in the folder of its data set, or of another with the same pictures."""
+    """Return where the stores of a run are: in the folder of its data set, or of another with the
+    same pictures."""
     if results is None:
         return []
     folder = results / "features" / spec.dataset
     with reading(folder, ConfigError):
-        parts = [spec.features] if (folder / f"{spec.features}.h5").is_file() else spec.features.split("+")
+        parts = (
+            [spec.features]
+            if (folder / f"{spec.features}.h5").is_file()
+            else spec.features.split("+")
+        )
         owns = [folder / f"{part}.h5" for part in parts]
         others = [sorted(folder.parent.glob(f"*/{escape(own.name)}")) for own in owns]
-        return [own if own.is_file() or not other else other[0] for own, other in zip(owns, others, strict=True)]
+        return [
+            own if own.is_file() or not other else other[0]
+            for own, other in zip(owns, others, strict=True)
+        ]
 
 
 def results_of(run: Path) -> Path | None:
@@ -197,7 +239,8 @@ def scores_of(run: Path) -> Path | None:
 
 
 def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
-    """Return what made a store; without `weights`, its own are looked for where the profile has them."""
+    """Return what made a store; without `weights`, its own are looked for where the profile has
+    them."""
     extractor = Extractor(
         store=store.path,
         described=json.loads(store.attributes["extractor"]),
@@ -207,11 +250,18 @@ def extractor_of(store: FeatureStore, weights: Path | None) -> Extractor:
         sizes=[(name, store.shape(name)[1]) for name in store.streams],
         rows=int(store.rows(store.ids[:1].tolist())[0]),
     )
-    return extractor if weights else replace(extractor, weights=_weights(extractor.settings, store.path))
+    return (
+        extractor
+        if weights
+        else replace(extractor, weights=_weights(extractor.settings, store.path))
+    )
 
 
 def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
-    """Return the file of an extractor's weights, or None where it has none; its hash is compared later."""
+    """Return the file of an extractor's weights, or None where it has none.
+
+    Its hash is compared later.
+    """
     name = getattr(settings, "weights", None)
     if settings.trained_on():
         places = [store.with_suffix(".backbone.safetensors")]
@@ -225,13 +275,15 @@ def _weights(settings: FeaturesConfig, store: Path) -> Path | None:
     path = next(filter(Path.is_file, places), None)
     if path is None:
         raise MissingFeatures(
-            f"{places[0]}: the weights that {store} was made with are not there; say where they are with --weights FILE"
+            f"{places[0]}: the weights that {store} was made with are not there; say where they "
+            "are with --weights FILE"
         )
     return path
 
 
 def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path]:
-    """Write what a photo's features need: a description, and copies of weights that are safetensors."""
+    """Write what a photo's features need: a description, and copies of weights that are
+    safetensors."""
     described, files = [], [folder / FEATURES]
     for number, each in enumerate(extractors):
         name = None
@@ -240,7 +292,10 @@ def write_extractors(folder: Path, extractors: Sequence[Extractor]) -> list[Path
             with atomic_path(folder / name) as temporary:
                 shutil.copyfile(each.weights, temporary)
             files.append(folder / name)
-        values = {key: getattr(each, key) for key in ("described", "weights_sha256", "channel_scale", "sizes", "rows")}
+        values = {
+            key: getattr(each, key)
+            for key in ("described", "weights_sha256", "channel_scale", "sizes", "rows")
+        }
         described.append({**values, "weights": name})
     write_json(folder / FEATURES, described)
     return files
@@ -252,7 +307,9 @@ def _read_extractors(folder: Path, weights: Path | None) -> list[Extractor]:
     for each in _described(folder):
         file = folder / each.weights if each.weights else weights
         if file is not None and not file.is_file():
-            raise MissingFeatures(f"{file}: weights of the extractor are not there; copy the folder again")
+            raise MissingFeatures(
+                f"{file}: weights of the extractor are not there; copy the folder again"
+            )
         extractors.append(replace(each, weights=file, store=folder / FEATURES))
     return extractors
 
@@ -263,8 +320,11 @@ def _described(folder: Path) -> list[Extractor]:
 
 
 def fetch_run(name: str) -> Path:
-    """Return the folder of an exported run on the hub, ``hub:OWNER/NAME@REVISION``, in the hub's cache."""
-    folders = [hub_file(name, file).parent for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES)]
+    """Return the folder of an exported run on the hub, ``hub:OWNER/NAME@REVISION``, in the hub's
+    cache."""
+    folders = [
+        hub_file(name, file).parent for file in (CONFIG, VOCABULARY, WEIGHTS, SUMS, FEATURES)
+    ]
     for each in _described(folders[0]):
         if each.weights:
             hub_file(name, str(each.weights))

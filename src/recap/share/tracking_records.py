@@ -1,7 +1,8 @@
-"""Finished runs as flat records, read from their files, and as text for a terminal; no tracking service is asked.
+"""Finished runs as flat records, read from their files, and as text for a terminal; no tracking
+service is asked.
 
-A record is one training stage of one seed. Records have no parents: a list of them shows every score, and means over
-seeds are a grouping of that list.
+A record is one training stage of one seed. Records have no parents: a list of them shows every
+score, and means over seeds are a grouping of that list.
 """
 
 from __future__ import annotations
@@ -30,14 +31,27 @@ from recap.statistics.scores import not_comparable, read_image_scores, read_metr
 from recap.tables.text import p_text, plain
 
 MAIN_METRIC = "CIDEr"
-_HEADINGS = ["run", "data", "features", "parameters", "epochs", "hours", "val CIDEr-D", f"test {MAIN_METRIC}"]
+_HEADINGS = [
+    "run",
+    "data",
+    "features",
+    "parameters",
+    "epochs",
+    "hours",
+    "val CIDEr-D",
+    f"test {MAIN_METRIC}",
+]
 _EPOCH_NAMES = {"seconds": "epoch_seconds", "step": "optimizer_step"}  # of columns of a history
-_SCALE = {"val_cider_d": 100, "best_val_cider_d": 100}  # of fractions that are shown in percent, as in tables
+_SCALE = {
+    "val_cider_d": 100,
+    "best_val_cider_d": 100,
+}  # of fractions that are shown in percent, as in tables
 
 
 @dataclass
 class Record:
-    """A finished run and what is known of it: times in milliseconds since 1970, artifacts by their path in the run."""
+    """A finished run and what is known of it: times in milliseconds since 1970, artifacts by their
+    path in the run."""
 
     key: str
     name: str
@@ -57,46 +71,67 @@ class Record:
     def content_hash(self) -> str:
         """Return a hash of all that is shown of it but the times."""
         files = [[path, sha256_file(file)] for path, file in self.artifacts.items()]
-        return value_hash([self.name, self.tags, self.description, self.params, self.points(), files])
+        return value_hash(
+            [self.name, self.tags, self.description, self.params, self.points(), files]
+        )
 
     def points(self) -> list[tuple[str, float, int]]:
-        """Return every finite number as name, value and step (the epoch; 0 for numbers of the whole run)."""
-        # MLflow compares runs by the metric that was written first, and would show an infinite number as 1.8e308.
+        """Return every finite number as name, value and step (the epoch; 0 for numbers of the whole
+        run)."""
+        # MLflow compares runs by the metric that was written first, and would show an infinite
+        # number as 1.8e308.
         scores = sorted(self.scores.items(), key=lambda score: (score[0] != MAIN_METRIC, score[0]))
         whole_run = [(name, value, 0) for name, value in (*scores, *self.numbers.items())]
         return [point for point in (*whole_run, *self.history) if math.isfinite(point[1])]
 
 
 def read_runs(profile: str, results: Path) -> list[Record]:
-    """Return the records of all finished runs below ``results``, under the labels of the tables' rows."""
+    """Return the records of all finished runs below ``results``, under the labels of the tables'
+    rows."""
     runs, tables = results / "runs", read_tables(results)
-    paths = [file.parent.relative_to(runs).as_posix() for file in sorted(runs.glob("*/*/*/*@*/seed-*/*/training.json"))]
+    paths = [
+        file.parent.relative_to(runs).as_posix()
+        for file in sorted(runs.glob("*/*/*/*@*/seed-*/*/training.json"))
+    ]
     names = labels({table["table"]: table["rows"] for table in tables}, map(series_of, paths))
     descriptions: dict[str, str] = {}
     for table in tables:
         for row in table["rows"]:
-            sentence = f"**{row['label']}** in table `{table['table']}`: {table['title']}.\n\n{table['scale']}\n\n"
+            sentence = (
+                f"**{row['label']}** in table `{table['table']}`: {table['title']}.\n\n"
+                f"{table['scale']}\n\n"
+            )
             text = descriptions.setdefault(row_setting(row), "")
             if sentence not in text:
                 descriptions[row_setting(row)] = text + sentence
-    return [_run_record(profile, path, results, names[series_of(path)], descriptions) for path in paths]
+    return [
+        _run_record(profile, path, results, names[series_of(path)], descriptions) for path in paths
+    ]
 
 
-def _run_record(profile: str, path: str, results: Path, label: str, descriptions: Mapping[str, str]) -> Record:
+def _run_record(
+    profile: str, path: str, results: Path, label: str, descriptions: Mapping[str, str]
+) -> Record:
     """Return the record of one stage of one seed."""
     setting, seed_folder, stage = path.rsplit("/", 2)
     seed = seed_folder.removeprefix("seed-")
     run, scores = results / "runs" / path, results / "scores" / path
-    evaluated = [file for name in ("metrics.json", "captions.test.json") if (file := scores / name).exists()]
+    evaluated = [
+        file for name in ("metrics.json", "captions.test.json") if (file := scores / name).exists()
+    ]
     files = [run / "config.yaml", run / "history.csv", run / "training.json", *evaluated]
     for file in files:
         check(file)
     names = setting_names(setting)
     # The settings as flat params; the file itself, an artifact, has the hashes of its inputs.
     config = run / "config.yaml"
-    settings = validate(dict[str, JsonValue], read_mapping(config).get("spec", {}), f"{config}: spec")
+    settings = validate(
+        dict[str, JsonValue], read_mapping(config).get("spec", {}), f"{config}: spec"
+    )
     leaves = {key: value for key, value in flat(settings).items() if value != {}}
-    params = {key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()}
+    params = {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in leaves.items()
+    }
     ended = int((run / "training.json").stat().st_mtime * 1000)
     record = Record(
         key=f"{profile}/{path}",
@@ -110,7 +145,9 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
         description=f"{descriptions.get(setting, '')}Seed {seed}, {STAGE_NAMES.get(stage, stage)}.",
         params={"label": label, **params},
         history=_history(run / "history.csv"),
-        artifacts={file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")},
+        artifacts={
+            file.name: file for file in files if file.name in ("config.yaml", "captions.test.json")
+        },
     )
     with reading(run / "training.json", RecapError):  # a number may have any length
         for name, value in read_json(run / "training.json", dict[str, Any]).items():
@@ -128,7 +165,9 @@ def _run_record(profile: str, path: str, results: Path, label: str, descriptions
             try:
                 scale = column_info(name).scale
             except KeyError:
-                raise UnknownName(f"{scores / 'metrics.json'}: no metric gives {name!r}; {HINT}") from None
+                raise UnknownName(
+                    f"{scores / 'metrics.json'}: no metric gives {name!r}; {HINT}"
+                ) from None
             if value is not None:
                 record.scores[name] = round(scale * value, 4)  # as tables show it
         record.tags["signature"] = metrics.signature
@@ -143,10 +182,17 @@ def _history(path: Path) -> list[tuple[str, float, int]]:
         with path.open(encoding="utf-8", newline="") as file:
             for line in csv.DictReader(file):
                 epoch = int(line.pop("epoch"))
-                numbers = {name: _SCALE.get(name, 1) * float(text) for name, text in line.items() if text}
-                points += [(_EPOCH_NAMES.get(name, name), number, epoch) for name, number in numbers.items()]
+                numbers = {
+                    name: _SCALE.get(name, 1) * float(text) for name, text in line.items() if text
+                }
+                points += [
+                    (_EPOCH_NAMES.get(name, name), number, epoch)
+                    for name, number in numbers.items()
+                ]
     except (KeyError, ValueError, TypeError) as error:
-        raise DamagedFile(f"{path}: not a history of training ({error}); delete it and train this run again") from error
+        raise DamagedFile(
+            f"{path}: not a history of training ({error}); delete it and train this run again"
+        ) from error
     return points
 
 
@@ -157,7 +203,8 @@ def finished_runs(results: Path) -> list[Record]:
 
 
 def find_run(runs: Sequence[Record], name: str) -> Record:
-    """Return the run whose key, folder or name is `name`, or the only one whose key or name has it as a part."""
+    """Return the run whose key, folder or name is `name`, or the only one whose key or name has it
+    as a part."""
     path = Path(name).absolute()
     matches = [run for run in runs if name in (run.key, run.name) or path == run.folder.absolute()]
     matches = matches or [run for run in runs if name in run.key or name in run.name]
@@ -166,7 +213,9 @@ def find_run(runs: Sequence[Record], name: str) -> Record:
         raise UnknownName(f"{name!r} is in {len(matches)} runs, such as {first} and {second}")
     if not matches:
         names = {run.name for run in runs}
-        raise UnknownName(f"there is no run {name!r}; {nearest(name, names) if names else 'there are none yet'}")
+        raise UnknownName(
+            f"there is no run {name!r}; {nearest(name, names) if names else 'there are none yet'}"
+        )
     return matches[0]
 
 
@@ -198,12 +247,20 @@ def describe_run(run: Record) -> list[str]:
     if run.scores_folder:
         lines += [f"scores: {run.scores_folder}", f"signature: {plain(run.tags['signature'])}"]
         lines += [f"  {name}: {value:.2f}" for name, value in sorted(run.scores.items())]
-        reasons = [(name, why) for name, why in sorted(run.tags.items()) if name.startswith("not_run.")]
-        lines += [f"  {name.removeprefix('not_run.')}: not run ({plain(why)})" for name, why in reasons]
+        reasons = [
+            (name, why) for name, why in sorted(run.tags.items()) if name.startswith("not_run.")
+        ]
+        lines += [
+            f"  {name.removeprefix('not_run.')}: not run ({plain(why)})" for name, why in reasons
+        ]
     else:
         lines.append("scores: none, the run was not evaluated")
     lines += ["training:", *(f"  {name}: {value:g}" for name, value in sorted(run.numbers.items()))]
-    return [*lines, "settings:", *(f"  {name}: {plain(value)}" for name, value in sorted(run.params.items()))]
+    return [
+        *lines,
+        "settings:",
+        *(f"  {name}: {plain(value)}" for name, value in sorted(run.params.items())),
+    ]
 
 
 def compare_runs(first: Record, second: Record) -> list[str]:
@@ -221,13 +278,19 @@ def compare_runs(first: Record, second: Record) -> list[str]:
     folders = first.scores_folder, second.scores_folder
     one, two = (read_image_scores(folder, read_metrics(folder).split) for folder in folders)
     if one["image_id"].tolist() != two["image_id"].tolist():
-        raise RecapError(f"{folders[0]} and {folders[1]} were scored on different images; evaluate both again")
+        raise RecapError(
+            f"{folders[0]} and {folders[1]} were scored on different images; evaluate both again"
+        )
     common = sorted(first.scores.keys() & second.scores.keys())
     for name in common:
         old, new = first.scores[name], second.scores[name]
         line = f"  {name}: {old:.2f} -> {new:.2f} ({new - old:+.2f})"
         if name in one and name in two:
             test = compare_paired(one[name].tolist(), two[name].tolist())
-            line += f"; p over {test.images} images {p_text(test.p)}" if test.p is not None else f"; {test.reason}"
+            line += (
+                f"; p over {test.images} images {p_text(test.p)}"
+                if test.p is not None
+                else f"; {test.reason}"
+            )
         lines.append(line)
     return lines if common else [*lines, "  they have no metric in common"]

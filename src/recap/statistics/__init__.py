@@ -1,1 +1,4 @@
-"""Tests on scores: paired over images, Welch over runs, Holm over a table; does not import torch."""
+"""Tests on scores: paired over images, Welch over runs, Holm over a table.
+
+Does not import torch.
+"""

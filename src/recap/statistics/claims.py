@@ -1,4 +1,5 @@
-"""Judges the claims of a paper from the scores of the runs that are finished, by the rule of a table's marks."""
+"""Judges the claims of a paper from the scores of the runs that are finished, by the rule of a
+table's marks."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ NO_PROGRAM = "not for a program"
 
 @dataclass(frozen=True)
 class Judged:
-    """One metric of a check against one row or number, in percent points where the metric is shown so."""
+    """One metric of a check against one row or number, in percent points where the metric is shown
+    so."""
 
     check: Check
     table: str  # that was read
@@ -33,14 +35,18 @@ class Judged:
     why: str = ""  # there is no verdict
     printed: float | None = None  # difference of the printed numbers, or the printed size
     difference: float | None = None  # ours, row minus other
-    low: float | None = None  # 95 % interval over images and runs; over images alone where a row has one run
+    low: float | None = (
+        None  # 95 % interval over images and runs; over images alone where a row has one run
+    )
     high: float | None = None
     p: float | None = None  # Holm's over the comparisons of the claim, the largest of three tests
     planned: bool = True  # whether the scale makes the rows at all
     runs: int = 0  # of the row
     power: float | None = None  # that these runs had to show a difference of the printed size
     seeds: int | None = None  # that would show it with 80 % power; 0: more than can be told
-    tests: dict[str, Any] | None = None  # what `compare_rows` gave, where the rows could be compared
+    tests: dict[str, Any] | None = (
+        None  # what `compare_rows` gave, where the rows could be compared
+    )
     corpus: Sequence[Sequence[float]] = ()  # corpus scores [runs] of the other row and of this one
 
 
@@ -55,7 +61,8 @@ class Verdict:
 
 
 def judge_claims(spec: JudgedClaims, scores: Path) -> list[Verdict]:
-    """Judge claims, each with Holm's correction over its own comparisons, by the runs that are in folder ``scores``."""
+    """Judge claims, each with Holm's correction over its own comparisons, by the runs that are in
+    folder ``scores``."""
     return [_verdict(claim, spec, scores) for claim in spec.claims]
 
 
@@ -65,7 +72,9 @@ def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
     if claim.settled:
         return Verdict(claim, HOLDS if claim.settled.holds else FAILS, claim.settled.why)
     comparisons = [each for check in claim.checks for each in _compare(check, spec, scores)]
-    judged = judge([each for each in comparisons if each.tests]) + [each for each in comparisons if not each.tests]
+    judged = judge([each for each in comparisons if each.tests]) + [
+        each for each in comparisons if not each.tests
+    ]
     planned = [each for each in judged if each.planned] or judged
     verdict, unplanned = verdict_of(planned), len(judged) - len(planned)
     deciding = [each for each in planned if each.verdict == verdict]
@@ -79,7 +88,11 @@ def _verdict(claim: Claim, spec: JudgedClaims, scores: Path) -> Verdict:
 def _other_stage(judged: Judged, spec: JudgedClaims) -> str:
     """Return that scores are of another stage than the printed ones, where they are."""
     table, printed = spec.tables.get(judged.table), spec.printed.get(judged.check.table)
-    stage = next((row.stage for row in table.table.rows if row.id == judged.check.row), None) if table else None
+    stage = (
+        next((row.stage for row in table.table.rows if row.id == judged.check.row), None)
+        if table
+        else None
+    )
     if stage is None or printed is None or stage == printed.stage:
         return ""
     return f"after {STAGE_NAMES[stage]}, printed after {STAGE_NAMES[printed.stage]}"
@@ -94,45 +107,70 @@ def verdict_of(judged: Sequence[Judged]) -> str:
 def _compare(check: Check, spec: JudgedClaims, scores: Path) -> list[Judged]:
     """Return the comparisons of a check, or why there are none."""
     own, other = spec.tables.get(check.table), spec.tables.get(check.in_place or "")
-    # The table in place of another is read where the check's own one is missing, or has one seed and so no verdict.
+    # The table in place of another is read where the check's own one is missing, or has one seed
+    # and so no verdict.
     in_place = other is not None and (own is None or len(own.seeds) < min(2, len(other.seeds)))
     name = str(check.in_place) if in_place else check.table
     opponents = check.rows or [check.quoted or f"{check.printed:g}"]
 
-    def without(verdict: str, why: str, rows: Sequence[str] = opponents, *, planned: bool = True) -> list[Judged]:
+    def without(
+        verdict: str, why: str, rows: Sequence[str] = opponents, *, planned: bool = True
+    ) -> list[Judged]:
         pairs = [(metric, row) for metric in check.metrics for row in rows]
-        return [Judged(check, name, *pair, verdict=verdict, why=why, planned=planned) for pair in pairs]
+        return [
+            Judged(check, name, *pair, verdict=verdict, why=why, planned=planned) for pair in pairs
+        ]
 
     if name not in spec.tables:
         return without(NOT_RUN, "its table is not made at this scale", planned=False)
     table, seeds = spec.tables[name].table, spec.tables[name].seeds
     rows = {row.id: row for row in table.rows if row.id in {check.row, *check.rows}}
-    lacking = {row: f"row {row} is not run at this scale" for row in (check.row, *check.rows) if row not in rows}
+    lacking = {
+        row: f"row {row} is not run at this scale"
+        for row in (check.row, *check.rows)
+        if row not in rows
+    }
     if check.row in lacking or (check.rows and not set(check.rows) - set(lacking)):
         return without(NOT_RUN, next(iter(lacking.values())), planned=False)
     if all(metric in server_names() for metric in check.metrics):
         return without(UNTOLD, NO_IMAGES)
     if not check.rows and not rows[check.row].as_printed:
-        return without(UNTOLD, "scores on other data or of other settings cannot be compared with a printed number")
-    left_out = [each for row, why in lacking.items() for each in without(NOT_RUN, why, [row], planned=False)]
+        return without(
+            UNTOLD,
+            "scores on other data or of other settings cannot be compared with a printed number",
+        )
+    left_out = [
+        each for row, why in lacking.items() for each in without(NOT_RUN, why, [row], planned=False)
+    ]
     opponents = [row for row in opponents if row not in lacking]
     runs = [run for row in rows.values() for run in row_runs(row, seeds)]
     finished = sum((scores / run.path / "metrics.json").exists() for run in runs)
     if finished < len(runs):
         return without(NOT_RUN, f"{finished} of {len(runs)} runs of {name}", opponents) + left_out
-    part = table.model_copy(update={"rows": list(rows.values()), "columns": list(check.metrics), "server": None})
+    part = table.model_copy(
+        update={"rows": list(rows.values()), "columns": list(check.metrics), "server": None}
+    )
     row_scores = {each.row.id: each for each in collect(part, seeds, scores, {}, {})}
-    printed = {row.id: row.printed for row in table.rows} | {row.id: row.printed for row in table.quoted}
+    printed = {row.id: row.printed for row in table.rows} | {
+        row.id: row.printed for row in table.quoted
+    }
     if check.table in spec.printed:
         printed = spec.printed[check.table].rows
     pairs = [(metric, row) for metric in check.metrics for row in opponents]
-    return [*(_compared(Judged(check, name, *pair), row_scores, table, printed) for pair in pairs), *left_out]
+    return [
+        *(_compared(Judged(check, name, *pair), row_scores, table, printed) for pair in pairs),
+        *left_out,
+    ]
 
 
 def _compared(
-    judged: Judged, scores: Mapping[str, RowScores], table: Table, printed: Mapping[str, Mapping[str, float]]
+    judged: Judged,
+    scores: Mapping[str, RowScores],
+    table: Table,
+    printed: Mapping[str, Mapping[str, float]],
 ) -> Judged:
-    """Add the tests of one metric against a row, or a printed number as if every image and run had it."""
+    """Add the tests of one metric against a row, or a printed number as if every image and run had
+    it."""
     check, metric, other = judged.check, judged.metric, judged.against
     quoted = next((row for row in table.quoted if row.id == other), None)
     label = scores[other].row.label if other in scores else quoted.label if quoted else other
@@ -160,14 +198,18 @@ def _compared(
 
 
 def judge(compared: Sequence[Judged]) -> list[Judged]:
-    """Judge the comparisons of one claim that have tests, as a table marks its rows: they are Holm's family."""
+    """Judge the comparisons of one claim that have tests, as a table marks its rows: they are
+    Holm's family."""
     correct([each.tests for each in compared if each.tests])
     level = SIGNIFICANT / max(1, len(compared))
     return [_judged(each, each.tests, level) for each in compared if each.tests]
 
 
 def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
-    """Return a comparison with its numbers and its verdict; ``level`` is what Holm asks of the smallest p."""
+    """Return a comparison with its numbers and its verdict.
+
+    ``level`` is what Holm asks of the smallest p.
+    """
     check, scale, joint = each.check, column_info(each.metric).scale, tests["joint"]
     low, high = (None if end is None else scale * end for end in _interval(tests, SIGNIFICANT))
     difference, runs = scale * tests["difference"], len(each.corpus[-1])
@@ -182,10 +224,14 @@ def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
             return replace(judged, verdict=HOLDS)
         if upper < -check.within or lower > check.within:
             return replace(judged, verdict=FAILS)
-        why = f"the interval is not within {check.within:g} points of the printed number, nor outside"
+        why = (
+            f"the interval is not within {check.within:g} points of the printed number, nor outside"
+        )
         return replace(judged, why=why)
     if not tests["mark"]:
-        return replace(judged, why="the difference is not significant over images and runs with these seeds")
+        return replace(
+            judged, why="the difference is not significant over images and runs with these seeds"
+        )
     holds = (difference > 0) == (check.sign == "higher")
     return replace(judged, verdict=HOLDS if holds else FAILS)
 
@@ -193,7 +239,8 @@ def _judged(each: Judged, tests: Mapping[str, Any], level: float) -> Judged:
 def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | tuple[None, None]:
     """Return the interval of a difference d, the widest of the tests that have one.
 
-    A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2) * abs(d / t).
+    A test with statistic t has the standard error d / t, so its interval is d -+ t_(1 - level / 2)
+    * abs(d / t).
     """
     from scipy import stats
 
@@ -210,12 +257,19 @@ def _interval(tests: Mapping[str, Any], level: float) -> tuple[float, float] | t
 
 
 def _with_power(judged: Judged, paired: Mapping[str, Any], scale: float, level: float) -> Judged:
-    """Add the power of the seeds for the printed size, where rows of several runs say how much runs differ."""
-    varied = judged.corpus if judged.check.rows else judged.corpus[-1:]  # a printed number does not vary
+    """Add the power of the seeds for the printed size, where rows of several runs say how much runs
+    differ."""
+    varied = (
+        judged.corpus if judged.check.rows else judged.corpus[-1:]
+    )  # a printed number does not vary
     runs = min(map(len, varied))
     spread = fmean(map(variance, varied)) if runs > 1 else 0.0
     size = (judged.check.within or abs(judged.printed or 0)) / scale
     if not paired["t"] or not spread or not size:
         return judged
-    errors = Errors(abs(paired["mean_difference"] / paired["t"]), paired["images"], spread, rows=len(varied))
-    return replace(judged, power=errors.power(size, level, runs), seeds=errors.seeds_for(size, level) or 0)
+    errors = Errors(
+        abs(paired["mean_difference"] / paired["t"]), paired["images"], spread, rows=len(varied)
+    )
+    return replace(
+        judged, power=errors.power(size, level, runs), seeds=errors.seeds_for(size, level) or 0
+    )

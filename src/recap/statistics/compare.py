@@ -1,6 +1,8 @@
-"""All numbers of a result table as one JSON: means, spread, tests against the baseline row, and rows that were chosen.
+"""All numbers of a result table as one JSON: means, spread, tests against the baseline row, and
+rows that were chosen.
 
-One of several rows is chosen by the scores of their validations, and a record says why; test scores are not read.
+One of several rows is chosen by the scores of their validations, and a record says why; test scores
+are not read.
 """
 
 from __future__ import annotations
@@ -19,23 +21,43 @@ from recap.settings.base import Strict
 from recap.settings.metrics import score_info, server_names
 from recap.settings.specs import SelectedRows
 from recap.settings.tables import RUN_COLUMNS, Selection, column_info
-from recap.statistics.comparison import UNITS, add_seeds_for_printed, compare_rows, correct, no_comparison, seeds_needed
+from recap.statistics.comparison import (
+    UNITS,
+    add_seeds_for_printed,
+    compare_rows,
+    correct,
+    no_comparison,
+    seeds_needed,
+)
 from recap.statistics.scores import NO_IMAGES, RowScores, collect, read_number
 
 NOTES = [
-    "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted from the paper",
-    "of columns that are no metrics, values, mean and sd are as the trainings recorded them; they are not compared",
-    "the paired tests compare image scores, averaged over the runs: they generalize over images, not training runs",
-    "Welch's test compares corpus scores, one per run: it generalizes over training runs, not images",
-    "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the three",
-    "a difference is marked only if all three tests are significant, so with one seed nothing is marked",
-    "power: an estimate of how many seeds would mark the largest unmarked difference of one metric with 80 % power",
-    "seeds_for_printed: the same estimate for a difference as large as the printed one, of every comparison",
-    "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in place of 0",
-    "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over its images: "
+    "values, mean, sd and difference are fractions of 1; sd has ddof 1; printed_percent is quoted "
+    "from the paper",
+    "of columns that are no metrics, values, mean and sd are as the trainings recorded them; they "
+    "are not compared",
+    "the paired tests compare image scores, averaged over the runs: they generalize over images, "
+    "not training runs",
+    "Welch's test compares corpus scores, one per run: it generalizes over training runs, not "
+    "images",
+    "the joint test takes images and runs as random (Clark's min F'); its p is the largest of the "
+    "three",
+    "a difference is marked only if all three tests are significant, so with one seed nothing is "
+    "marked",
+    "power: an estimate of how many seeds would mark the largest unmarked difference of one "
+    "metric with 80 % power",
+    "seeds_for_printed: the same estimate for a difference as large as the printed one, of every "
+    "comparison",
+    "in the tests, a BLEU below 0.001 counts as 0, because pycocoevalcap writes such values in "
+    "place of 0",
+    "BLEU of one image is sentence-level BLEU, and BLEU and METEOR of a corpus are not means over "
+    "its images: "
     "a paired difference need not equal the difference of the corpus scores",
 ]
-RULE = "the highest mean over the seeds of the best validation CIDEr-D of each training; of equal ones the first"
+RULE = (
+    "the highest mean over the seeds of the best validation CIDEr-D of each training; of equal "
+    "ones the first"
+)
 
 
 class Candidate(Strict):
@@ -68,14 +90,21 @@ def compare_table(
     server: Mapping[str, Path] | None = None,
     selection: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None has a reason)."""
+    """Compare the rows of a table with its baseline row; write and return the result (no NaN; None
+    has a reason)."""
     choices = read_selections(selection) if selection else []
     if [each.id for each in choices] != [each.id for each in table.selections]:
-        raise MetricError(f"table {name!r} chooses rows on validation; give the record of its selection")
+        raise MetricError(
+            f"table {name!r} chooses rows on validation; give the record of its selection"
+        )
     scored = collect(table, seeds, scores_root, trainings or {}, server or {}, outside=name)
     baseline = next(scores for scores in scored if scores.row.id == table.baseline)
     rows = [_describe(scores, baseline, table) for scores in scored if isinstance(scores.row, Row)]
-    outside = [_describe(scores, baseline, table) for scores in scored if isinstance(scores.row, OutsideRow)]
+    outside = [
+        _describe(scores, baseline, table)
+        for scores in scored
+        if isinstance(scores.row, OutsideRow)
+    ]
     family = _correct(rows, outside, seeds)
     add_seeds_for_printed(rows, baseline=table.baseline, comparisons=family["made"])
     selected = [_selected(choice, rows) for choice in choices]
@@ -146,7 +175,9 @@ def _cell(scores: RowScores, baseline: RowScores, column: str) -> dict[str, Any]
         "printed_percent": printed,
         "printed_sd_percent": row.printed_sd.get(column) if isinstance(row, Row) else None,
         "difference_to_printed_percent": difference,
-        "comparison": None if scores is baseline or number else _comparison(scores, baseline, column),
+        "comparison": None
+        if scores is baseline or number
+        else _comparison(scores, baseline, column),
     }
 
 
@@ -159,13 +190,26 @@ def _comparison(scores: RowScores, baseline: RowScores, column: str) -> dict[str
         runs, baseline_runs = scores.values[column].values(), baseline.values[column].values()
         return no_comparison(NO_IMAGES, fmean(runs) - fmean(baseline_runs))
     better = score_info(column).higher_is_better
-    return compare_rows(column, baseline.sample(column), scores.sample(column), higher_is_better=better)
+    return compare_rows(
+        column, baseline.sample(column), scores.sample(column), higher_is_better=better
+    )
 
 
-def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
-    """Correct and mark the comparisons of all rows, and describe the family; a file of captions is never marked."""
-    comparisons = [cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()]
-    family = [comparison for comparison in comparisons if comparison is not None and comparison["paired"] is not None]
+def _correct(
+    rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: Sequence[int]
+) -> dict[str, Any]:
+    """Correct and mark the comparisons of all rows, and describe the family.
+
+    A file of captions is never marked.
+    """
+    comparisons = [
+        cell["comparison"] for row in [*rows, *outside] for cell in row["cells"].values()
+    ]
+    family = [
+        comparison
+        for comparison in comparisons
+        if comparison is not None and comparison["paired"] is not None
+    ]
     tests = correct(family)
     return {
         "correction": "Holm",
@@ -180,29 +224,57 @@ def _correct(rows: list[dict[str, Any]], outside: list[dict[str, Any]], seeds: S
 
 
 def _selected(choice: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the line of a choice: the chosen row, under the line's name and without printed numbers; no new test."""
+    """Return the line of a choice: the chosen row, under the line's name and without printed
+    numbers; no new test."""
     row = next(each for each in rows if each["id"] == choice.chosen)
-    printed = {"printed_percent": None, "printed_sd_percent": None, "difference_to_printed_percent": None}
+    printed = {
+        "printed_percent": None,
+        "printed_sd_percent": None,
+        "difference_to_printed_percent": None,
+    }
     cells = {column: {**cell, **printed} for column, cell in row["cells"].items()}
-    label = f"{choice.label}: {next(each.label for each in choice.candidates if each.row == choice.chosen)}"
-    own = {"id": choice.id, "label": label, "note": choice.rule, "printed_p": {}, "doubt": {}, "cells": cells}
+    label = (
+        f"{choice.label}: "
+        f"{next(each.label for each in choice.candidates if each.row == choice.chosen)}"
+    )
+    own = {
+        "id": choice.id,
+        "label": label,
+        "note": choice.rule,
+        "printed_p": {},
+        "doubt": {},
+        "cells": cells,
+    }
     return {**row, **own, "choice": choice.model_dump(mode="json")}
 
 
-def choose(selection: Selection, labels: Mapping[str, str], scores: Mapping[str, Mapping[int, float]]) -> Choice:
+def choose(
+    selection: Selection, labels: Mapping[str, str], scores: Mapping[str, Mapping[int, float]]
+) -> Choice:
     """Return the choice among rows: id -> seed -> best validation CIDEr-D."""
     candidates = [
-        Candidate(row=row, label=labels[row], validation_cider_d=dict(scores[row]), mean=fmean(scores[row].values()))
+        Candidate(
+            row=row,
+            label=labels[row],
+            validation_cider_d=dict(scores[row]),
+            mean=fmean(scores[row].values()),
+        )
         for row in selection.over
     ]
     best = max(candidates, key=lambda each: each.mean)  # the first of equal ones
-    return Choice(id=selection.id, label=selection.label, chosen=best.row, rule=RULE, candidates=candidates)
+    return Choice(
+        id=selection.id, label=selection.label, chosen=best.row, rule=RULE, candidates=candidates
+    )
 
 
 def write_selections(spec: SelectedRows, *, runs: Path, out: Path) -> list[Choice]:
-    """Choose for each line of a table by the trainings below ``runs``, and write the record ``out``."""
+    """Choose for each line of a table by the trainings below ``runs``, and write the record
+    ``out``."""
     scores = {
-        row: {seed: read_number(runs / path / "training.json", "best_val_cider_d") for seed, path in by_seed.items()}
+        row: {
+            seed: read_number(runs / path / "training.json", "best_val_cider_d")
+            for seed, path in by_seed.items()
+        }
         for row, by_seed in spec.trainings.items()
     }
     choices = [choose(selection, spec.labels, scores) for selection in spec.selections]

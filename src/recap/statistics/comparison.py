@@ -1,4 +1,5 @@
-"""Comparison of two systems on one metric: tests over images, runs and both, Holm's correction, and the power of seeds.
+"""Comparison of two systems on one metric: tests over images, runs and both, Holm's correction, and
+the power of seeds.
 
 All differences are second minus first, a row of a table minus its baseline row.
 """
@@ -21,14 +22,17 @@ POWER = 0.8
 MOST = 100  # seeds that are tried until the power suffices
 # Units of a table's tests: name -> key of the test in a comparison.
 UNITS = {"images": "paired", "runs": "welch", "both": "joint"}
-# Means over seeds differ by rounding in the last digits; without rounding, tied images would be ranked by noise.
+# Means over seeds differ by rounding in the last digits; without rounding, tied images would be
+# ranked by noise.
 _DECIMALS = 12
-# pycocoevalcap's BLEU is never 0: without a common 4-gram, BLEU-4 is up to 1.8e-4, which grows as the caption shrinks.
+# pycocoevalcap's BLEU is never 0: without a common 4-gram, BLEU-4 is up to 1.8e-4, which grows as
+# the caption shrinks.
 _BLEU_FLOOR = 1e-3
 
 
 class Sample(NamedTuple):
-    """The scores of one system: of each image ``[images]``, the mean over its runs, and of the corpus ``[runs]``."""
+    """The scores of one system: of each image ``[images]``, the mean over its runs, and of the
+    corpus ``[runs]``."""
 
     images: Sequence[float]
     runs: Sequence[float]
@@ -36,15 +40,16 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Paired:
-    """Tests of the differences d of n images; None where the images allow no value, with the reason.
+    """Tests of the differences d of n images; None where the images allow no value, with the
+    reason.
 
     With mean m and standard deviation s (ddof 1) of d::
 
         t = m / (s / sqrt(n)),  n - 1 degrees of freedom        d_z = m / s  (Cohen)
         low, high = m -+ t_0.975 * s / sqrt(n)
 
-    ``p`` is the two-sided p of t. ``p_wilcoxon`` is that of the signed-rank test without zero differences: exact for up
-    to 50 differences without ties, else normal.
+    ``p`` is the two-sided p of t. ``p_wilcoxon`` is that of the signed-rank test without zero
+    differences: exact for up to 50 differences without ties, else normal.
     """
 
     images: int
@@ -70,7 +75,9 @@ class TTest:
 
 def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """Compare scores ``[images]`` of two systems on the same images, in the same order."""
-    differences = np.round(np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS)
+    differences = np.round(
+        np.asarray(second, np.float64) - np.asarray(first, np.float64), _DECIMALS
+    )
     count, mean = len(differences), float(differences.mean())
     if count < 2:
         return Paired(count, mean, reason="needs at least 2 images")
@@ -80,15 +87,28 @@ def compare_paired(first: Sequence[float], second: Sequence[float]) -> Paired:
 
     p_wilcoxon = float(stats.wilcoxon(differences[differences != 0]).pvalue)
     if np.ptp(differences) == 0:
-        return Paired(count, mean, mean, mean, p_wilcoxon=p_wilcoxon, reason="every image differs by the same amount")
+        return Paired(
+            count,
+            mean,
+            mean,
+            mean,
+            p_wilcoxon=p_wilcoxon,
+            reason="every image differs by the same amount",
+        )
     deviation, root = float(differences.std(ddof=1)), float(np.sqrt(count))
     t = mean / (deviation / root)
-    p, margin = float(2 * stats.t.sf(abs(t), count - 1)), float(stats.t.ppf(0.975, count - 1)) * deviation / root
-    return Paired(count, mean, mean - margin, mean + margin, t, p, d_z=mean / deviation, p_wilcoxon=p_wilcoxon)
+    p, margin = (
+        float(2 * stats.t.sf(abs(t), count - 1)),
+        float(stats.t.ppf(0.975, count - 1)) * deviation / root,
+    )
+    return Paired(
+        count, mean, mean - margin, mean + margin, t, p, d_z=mean / deviation, p_wilcoxon=p_wilcoxon
+    )
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
-    """Compare corpus scores ``[runs]`` of two systems by Welch's test; their seeds need not be the same.
+    """Compare corpus scores ``[runs]`` of two systems by Welch's test; their seeds need not be the
+    same.
 
     With mean m_i, variance v_i (ddof 1) and n_i runs of system i, and e_i = v_i / n_i::
 
@@ -103,19 +123,24 @@ def welch(first: Sequence[float], second: Sequence[float]) -> TTest:
 
     errors = [float(values.var(ddof=1)) / len(values) for values in (one, two)]
     t = float(two.mean() - one.mean()) / sum(errors) ** 0.5
-    degrees = sum(errors) ** 2 / sum(e**2 / (len(values) - 1) for e, values in zip(errors, (one, two), strict=True))
+    degrees = sum(errors) ** 2 / sum(
+        e**2 / (len(values) - 1) for e, values in zip(errors, (one, two), strict=True)
+    )
     return TTest(t=t, degrees=degrees, p=float(2 * stats.t.sf(abs(t), degrees)))
 
 
 def compare_jointly(paired: Paired, runs: TTest) -> TTest:
-    """Combine the test over images with the test over runs of the same difference: Clark's min F' (1973).
+    """Combine the test over images with the test over runs of the same difference: Clark's min F'
+    (1973).
 
-    Each of the two treats the other's random factor as fixed, so both together can reject a true null hypothesis more
-    often than 5 % of the time: 10 % with ten seeds and equal standard errors. The joint test does not
-    (`benchmarks/table_marks.py`). With the squared standard errors e_i = 1 / t_i^2 in units of the squared difference::
+    Each of the two treats the other's random factor as fixed, so both together can reject a true
+    null hypothesis more often than 5 % of the time: 10 % with ten seeds and equal standard errors.
+    The joint test does not (`benchmarks/table_marks.py`). With the squared standard errors e_i = 1
+    / t_i^2 in units of the squared difference::
 
         t = 1 / sqrt(e_images + e_runs)
-        degrees = (e_images + e_runs)^2 / (e_images^2 / (n - 1) + e_runs^2 / degrees_runs)  (Satterthwaite)
+        degrees = (e_images + e_runs)^2 / (e_images^2 / (n - 1) + e_runs^2 / degrees_runs)
+        (Satterthwaite)
 
     ``p`` is the largest of the three: of this t, of the paired test and of Welch's.
     """
@@ -131,32 +156,67 @@ def compare_jointly(paired: Paired, runs: TTest) -> TTest:
 
     over_images, over_runs = paired.t**-2, runs.t**-2
     both = over_images + over_runs
-    t, degrees = both**-0.5, both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees)
+    t, degrees = (
+        both**-0.5,
+        both**2 / (over_images**2 / (paired.images - 1) + over_runs**2 / runs.degrees),
+    )
     p = max(float(2 * stats.t.sf(t, degrees)), paired.p, runs.p)
     return TTest(t=t if runs.t > 0 else -t, degrees=degrees, p=p)
 
 
-def compare_rows(metric: str, baseline: Sample, row: Sample, *, higher_is_better: bool = True) -> dict[str, Any]:
-    """Return the tests of one metric of a row against the baseline row; a BLEU below 0.001 counts as 0 in them."""
+def compare_rows(
+    metric: str, baseline: Sample, row: Sample, *, higher_is_better: bool = True
+) -> dict[str, Any]:
+    """Return the tests of one metric of a row against the baseline row.
+
+    A BLEU below 0.001 counts as 0 in them.
+    """
     paired = compare_paired(_tested(metric, baseline.images), _tested(metric, row.images))
     over_runs = welch(_tested(metric, baseline.runs), _tested(metric, row.runs))
-    tests = {"paired": asdict(paired), "welch": asdict(over_runs), "joint": asdict(compare_jointly(paired, over_runs))}
+    tests = {
+        "paired": asdict(paired),
+        "welch": asdict(over_runs),
+        "joint": asdict(compare_jointly(paired, over_runs)),
+    }
     # Only where it is true, so that files written before such metrics are unchanged.
     direction = {} if higher_is_better else {"lower_is_better": True}
-    return {"difference": fmean(row.runs) - fmean(baseline.runs), **tests, "mark": 0, "reason": None, **direction}
+    return {
+        "difference": fmean(row.runs) - fmean(baseline.runs),
+        **tests,
+        "mark": 0,
+        "reason": None,
+        **direction,
+    }
 
 
 def _tested(metric: str, values: Sequence[float]) -> Sequence[float]:
-    return [0.0 if value < _BLEU_FLOOR else value for value in values] if metric.startswith("BLEU") else values
+    return (
+        [0.0 if value < _BLEU_FLOOR else value for value in values]
+        if metric.startswith("BLEU")
+        else values
+    )
 
 
 def no_comparison(reason: str, difference: float | None = None) -> dict[str, Any]:
-    """Return the comparison of a row without a test: it or its baseline lacks the metric, or scores per image."""
-    return {"difference": difference, "paired": None, "welch": None, "joint": None, "mark": 0, "reason": reason}
+    """Return the comparison of a row without a test: it or its baseline lacks the metric, or scores
+    per image."""
+    return {
+        "difference": difference,
+        "paired": None,
+        "welch": None,
+        "joint": None,
+        "mark": 0,
+        "reason": reason,
+    }
 
 
-def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)) -> dict[str, int]:
-    """Add Holm's p to all tests of a family, ``mark`` what all units find; return the comparisons that allow each."""
+def correct(
+    comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tuple(UNITS)
+) -> dict[str, int]:
+    """Add Holm's p to all tests of a family, ``mark`` what all units find.
+
+    Return the comparisons that allow each.
+    """
     counts = {}
     for test, key in (("paired", "p"), ("paired", "p_wilcoxon"), ("welch", "p"), ("joint", "p")):
         p_values = [comparison[test][key] for comparison in comparisons]
@@ -169,7 +229,8 @@ def correct(comparisons: Sequence[dict[str, Any]], *, units: Sequence[str] = tup
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's step-down adjusted p-values in the same order; None stands for a test that gave no p.
+    """Return Holm's step-down adjusted p-values in the same order; None stands for a test that gave
+    no p.
 
     Of the m sorted p-values, the k-th becomes max over j <= k of min(1, (m - j + 1) p_j).
     """
@@ -188,14 +249,18 @@ def _mark(comparison: dict[str, Any], units: Sequence[str]) -> int:
     if any(p is None or p >= SIGNIFICANT for p in adjusted):
         return 0
     difference = comparison["difference"]
-    # The mean image score and the corpus score can differ in opposite directions, as BLEU and METEOR do.
+    # The mean image score and the corpus score can differ in opposite directions, as BLEU and
+    # METEOR do.
     if comparison["paired"]["mean_difference"] * difference <= 0:
         return 0
     return 1 if (difference < 0) == comparison.get("lower_is_better", False) else -1
 
 
 def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the mean of ``[images]``, the same on every call; None for one image."""
+    """Return the 95 % bootstrap interval of the mean of ``[images]``, the same on every call.
+
+    None for one image.
+    """
     if len(values) < 2:
         return None
     from scipy import stats
@@ -216,9 +281,9 @@ def percentile_interval(values: Sequence[float]) -> tuple[float, float] | None:
 class Errors:
     """What a difference of two rows errs by, in the unit of the difference.
 
-    With r rows that vary and k runs of each, the squared standard error is ``over_images**2`` over images,
-    r * spread / k over runs, and their sum over both. The error over images stays as it is, though part of it shrinks
-    with more seeds.
+    With r rows that vary and k runs of each, the squared standard error is ``over_images**2`` over
+    images, r * spread / k over runs, and their sum over both. The error over images stays as it is,
+    though part of it shrinks with more seeds.
     """
 
     over_images: float  # standard error of the difference over images
@@ -227,9 +292,13 @@ class Errors:
     rows: int = 2  # 1 against a fixed number
 
     def power(self, size: float, level: float, seeds: int) -> float:
-        """Return the least power that the three tests have for a true difference with ``seeds`` >= 2 runs a row."""
+        """Return the least power that the three tests have for a true difference with ``seeds`` >=
+        2 runs a row."""
         # Squared standard errors are in units of the squared difference, as in the joint test.
-        images, trainings = (self.over_images / size) ** 2, self.rows * self.spread / seeds / size**2
+        images, trainings = (
+            (self.over_images / size) ** 2,
+            self.rows * self.spread / seeds / size**2,
+        )
         degrees_images, degrees = self.images - 1, self.rows * (seeds - 1)
         both = images + trainings
         degrees_both = both**2 / (images**2 / degrees_images + trainings**2 / degrees)
@@ -241,7 +310,9 @@ class Errors:
         if _power(size / self.over_images, self.images - 1, level) < POWER:
             return None
         candidates = range(more_than + 1, MOST + 1)
-        return next((seeds for seeds in candidates if self.power(size, level, seeds) >= POWER), None)
+        return next(
+            (seeds for seeds in candidates if self.power(size, level, seeds) >= POWER), None
+        )
 
 
 def _power(size: float, degrees: float, level: float) -> float:
@@ -255,19 +326,27 @@ def _power(size: float, degrees: float, level: float) -> float:
 
 
 def least_difference(seeds: int, *, comparisons: int) -> float:
-    """Return the true difference that Welch's test finds with 80 % power, in standard deviations of one run."""
+    """Return the true difference that Welch's test finds with 80 % power, in standard deviations of
+    one run."""
     from scipy import optimize
 
     root, degrees = (seeds / 2) ** 0.5, 2 * seeds - 2  # a difference of 1 is `root` standard errors
     level = SIGNIFICANT / comparisons
-    return float(optimize.brentq(lambda size: _power(size * root, degrees, level) - POWER, 0.01, 1e4))
+    return float(
+        optimize.brentq(lambda size: _power(size * root, degrees, level) - POWER, 0.01, 1e4)
+    )
 
 
 def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[str, Any] | None:
-    """Return how many seeds (None: over ``MOST``) would mark the largest unmarked difference of one metric, if any."""
+    """Return how many seeds (None: over ``MOST``) would mark the largest unmarked difference of one
+    metric, if any."""
     for metric in sorted(rows[0]["cells"], key=lambda name: name != "CIDEr"):
         cells = [row["cells"][metric] for row in rows]
-        tested = [(row["label"], cell["comparison"]) for row, cell in zip(rows, cells, strict=True) if _is_tested(cell)]
+        tested = [
+            (row["label"], cell["comparison"])
+            for row, cell in zip(rows, cells, strict=True)
+            if _is_tested(cell)
+        ]
         unmarked = [(label, comparison) for label, comparison in tested if not comparison["mark"]]
         spread = _spread(cells)
         if not unmarked or not spread:
@@ -275,18 +354,26 @@ def seeds_needed(rows: Sequence[dict[str, Any]], *, comparisons: int) -> dict[st
         label, largest = max(unmarked, key=lambda pair: abs(pair[1]["difference"]))
         paired, size = largest["paired"], abs(largest["difference"])
         errors = Errors(size / abs(paired["t"]), paired["images"], spread)
-        seeds = errors.seeds_for(size, SIGNIFICANT / comparisons, more_than=max(cell["n"] for cell in cells))
+        seeds = errors.seeds_for(
+            size, SIGNIFICANT / comparisons, more_than=max(cell["n"] for cell in cells)
+        )
         return {"metric": metric, "row": label, "difference": largest["difference"], "seeds": seeds}
     return None
 
 
-def add_seeds_for_printed(rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int) -> None:
-    """Add to comparisons how many seeds (None: over ``MOST``) would tell a difference of the printed size."""
+def add_seeds_for_printed(
+    rows: Sequence[dict[str, Any]], *, baseline: str, comparisons: int
+) -> None:
+    """Add to comparisons how many seeds (None: over ``MOST``) would tell a difference of the
+    printed size."""
     for metric, base in next(row["cells"] for row in rows if row["id"] == baseline).items():
         cells = [row["cells"][metric] for row in rows]
         spread = _spread(cells)
         for cell in cells:
-            comparison, printed = cell["comparison"], (base["printed_percent"], cell["printed_percent"])
+            comparison, printed = (
+                cell["comparison"],
+                (base["printed_percent"], cell["printed_percent"]),
+            )
             if None in printed or not spread or not _is_tested(cell):
                 continue
             difference, paired = round(printed[1] - printed[0], 6), comparison["paired"]
@@ -297,12 +384,19 @@ def add_seeds_for_printed(rows: Sequence[dict[str, Any]], *, baseline: str, comp
 
 
 def _spread(cells: Iterable[Mapping[str, Any]]) -> float:
-    """Return the variance between runs, which the rows share: that of one row's few runs says little."""
+    """Return the variance between runs, which the rows share: that of one row's few runs says
+    little."""
     runs = [list(cell["values"].values()) for cell in cells if cell["n"] > 1]
     return fmean(variance(values) for values in runs) if runs else 0.0
 
 
 def _is_tested(cell: Mapping[str, Any]) -> bool:
-    """Return whether a cell's comparison has errors over images and over runs (an ensemble is one run)."""
+    """Return whether a cell's comparison has errors over images and over runs (an ensemble is one
+    run)."""
     comparison = cell["comparison"]
-    return bool(comparison and comparison["paired"] and comparison["paired"]["t"] and comparison["welch"]["t"])
+    return bool(
+        comparison
+        and comparison["paired"]
+        and comparison["paired"]["t"]
+        and comparison["welch"]["t"]
+    )

@@ -1,4 +1,5 @@
-"""The scores of a run, of COCO's server and of a table's rows, read from files that `SHA256SUMS` verifies."""
+"""The scores of a run, of COCO's server and of a table's rows, read from files that `SHA256SUMS`
+verifies."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class _Captioned:
 
 @dataclass(frozen=True)
 class Metrics:
-    """``metrics.json`` of a run: corpus scores, their signature, and by metric why there is no score."""
+    """``metrics.json`` of a run: corpus scores, their signature, and by metric why there is no
+    score."""
 
     scores: dict[str, FiniteFloat | None]
     signature: str
@@ -49,7 +51,8 @@ class Metrics:
 
 
 class Answer(Strict):
-    """What the server answered; ``captions_sha256`` is of the captions of test2014 that it was sent."""
+    """What the server answered; ``captions_sha256`` is of the captions of test2014 that it was
+    sent."""
 
     date: date
     captions_sha256: str
@@ -90,32 +93,47 @@ def read_image_scores(folder: Path, split: str) -> dict[str, np.ndarray]:
 
     path = folder / f"scores.{split}.parquet"
     check(path)
-    with reading(path, RecapError, missing="evaluate this run again", damaged="delete it and evaluate this run again"):
+    with reading(
+        path,
+        RecapError,
+        missing="evaluate this run again",
+        damaged="delete it and evaluate this run again",
+    ):
         table = pq.read_table(path, page_checksum_verification=True).sort_by("image_id")
         return {name: table[name].to_numpy() for name in table.column_names}
 
 
 def sent_captions(folder: Path) -> Path:
-    """Return the captions of test2014 in the folder of a submission, whose name is that of the submission."""
+    """Return the captions of test2014 in the folder of a submission, whose name is that of the
+    submission."""
     return folder / results_name(TEST, folder.name)
 
 
 def read_answer(folder: Path) -> Answer | str:
-    """Return what the server answered to a submission, or why there are no scores of the captions as they are."""
+    """Return what the server answered to a submission, or why there are no scores of the captions
+    as they are."""
     path = folder / ANSWER
     if not path.exists():
-        return f"{ALONE}; send it {folder}/{folder.name}.zip and bring its answer in with `recap scores import`"
+        return (
+            f"{ALONE}; send it {folder}/{folder.name}.zip and bring its answer in with `recap "
+            "scores import`"
+        )
     check(path)
     answer: Answer = read_json(path, Answer)
     if sha256_file(sent_captions(folder)) != answer.captions_sha256:
-        return f"the {answer.source}, scored other captions than those of now; send it {folder}/{folder.name}.zip"
+        return (
+            f"the {answer.source}, scored other captions than those of now; send it "
+            f"{folder}/{folder.name}.zip"
+        )
     return answer
 
 
 def not_comparable(first_signature: str, second_signature: str) -> str | None:
     """Return in what two signatures differ that makes scores incomparable; None: they compare."""
     one, two = parse_signature(first_signature), parse_signature(second_signature)
-    key = next((key for key in ("tok", "refs", "images", "split") if one.get(key) != two.get(key)), None)
+    key = next(
+        (key for key in ("tok", "refs", "images", "split") if one.get(key) != two.get(key)), None
+    )
     return key and f"{key} is {one.get(key)!r} in one and {two.get(key)!r} in the other"
 
 
@@ -126,15 +144,23 @@ class RowScores:
     row: Row | OutsideRow
     signature: str = ""  # of the first seed
     signatures: dict[Seed, str] = field(default_factory=dict)
-    values: dict[str, dict[Seed, float]] = field(default_factory=dict)  # column -> seed -> corpus score or number
+    values: dict[str, dict[Seed, float]] = field(
+        default_factory=dict
+    )  # column -> seed -> corpus score or number
     reasons: dict[str, str] = field(default_factory=dict)  # column -> why a run lacks it
-    sources: list[str] = field(default_factory=list)  # who gave the scores that are not this program's
-    images: dict[str, list[np.ndarray]] = field(default_factory=dict)  # metric -> scores [images] of each run
+    sources: list[str] = field(
+        default_factory=list
+    )  # who gave the scores that are not this program's
+    images: dict[str, list[np.ndarray]] = field(
+        default_factory=dict
+    )  # metric -> scores [images] of each run
     image_ids: list[int] = field(default_factory=list)  # sorted
 
     def sample(self, metric: str) -> Sample:
         """Return the scores of a metric, those of images in the order of ``image_ids``."""
-        return Sample(np.mean(self.images[metric], axis=0).tolist(), list(self.values[metric].values()))
+        return Sample(
+            np.mean(self.images[metric], axis=0).tolist(), list(self.values[metric].values())
+        )
 
     def add(self, column: str, seed: Seed, value: float | str) -> None:
         """Add the value of one run, or the reason why there is none."""
@@ -146,14 +172,23 @@ class RowScores:
     def add_metrics(self, columns: Sequence[str], seed: Seed, folder: Path) -> None:
         """Add the metrics of one run from its files."""
         row, metrics = self.row.id, read_metrics(folder)
-        self.signatures[seed], self.signature = metrics.signature, self.signature or metrics.signature
-        _check_signatures(f"{row} (first seed)", self.signature, f"{row} (seed {seed})", metrics.signature)
+        self.signatures[seed], self.signature = (
+            metrics.signature,
+            self.signature or metrics.signature,
+        )
+        _check_signatures(
+            f"{row} (first seed)", self.signature, f"{row} (seed {seed})", metrics.signature
+        )
         images = read_image_scores(folder, metrics.split)
         ids = images["image_id"].tolist()
         if self.image_ids and ids != self.image_ids:
-            raise MetricError(f"{folder}: scored on other image ids than the first seed of row {row!r}")
+            raise MetricError(
+                f"{folder}: scored on other image ids than the first seed of row {row!r}"
+            )
         self.image_ids = ids
-        for column in (each for each in columns if each not in RUN_COLUMNS and each not in server_names()):
+        for column in (
+            each for each in columns if each not in RUN_COLUMNS and each not in server_names()
+        ):
             value = metrics.scores.get(column)
             if value is None:
                 self.add(column, seed, metrics.not_run.get(column, "not in metrics.json"))
@@ -161,7 +196,10 @@ class RowScores:
                 self.add(column, seed, value)
                 self.images.setdefault(column, []).append(images[column])
             else:
-                why = f"metrics.json has {column} but the scores per image do not; evaluate this run again"
+                why = (
+                    f"metrics.json has {column} but the scores per image do not; evaluate this run "
+                    "again"
+                )
                 raise MetricError(f"{folder}: {why}")
 
 
@@ -175,8 +213,9 @@ def collect(
     outside: str | None = None,
 ) -> list[RowScores]:
     """Read the scores of every row, and refuse rows that cannot be compared."""
-    # By path of a scored run: its trainings in their order, and the folder of what COCO's server is sent of it.
-    # `outside` is the table's name in the paths of scored files of captions, whose rows come last; None: without these.
+    # By path of a scored run: its trainings in their order, and the folder of what COCO's server is
+    # sent of it. `outside` is the table's name in the paths of scored files of captions, whose rows
+    # come last; None: without these.
     rows = []
     for row in table.rows:
         scores = RowScores(row)
@@ -190,20 +229,30 @@ def collect(
                 if column in RUN_COLUMNS:
                     scores.add(column, run.seed, _number(column, run, trainings))
                 elif column in server_names():
-                    scores.add(column, run.seed, answer if isinstance(answer, str) else answer.scores[column])
+                    scores.add(
+                        column,
+                        run.seed,
+                        answer if isinstance(answer, str) else answer.scores[column],
+                    )
         rows.append(scores)
     for file_row in table.outside if outside else []:
         scores = RowScores(file_row)
-        scores.add_metrics(table.columns, FILE, scores_root / outside_path(table, str(outside), file_row.id))
+        scores.add_metrics(
+            table.columns, FILE, scores_root / outside_path(table, str(outside), file_row.id)
+        )
         for column in table.columns:
             if column in RUN_COLUMNS or column in server_names():
-                scores.reasons[column] = "rows from outside have no training here, and are not sent to a server"
+                scores.reasons[column] = (
+                    "rows from outside have no training here, and are not sent to a server"
+                )
         rows.append(scores)
     first = rows[0]
     for other in rows[1:]:
         _check_signatures(first.row.id, first.signature, other.row.id, other.signature)
         if other.image_ids != first.image_ids:
-            raise MetricError(f"rows {first.row.id!r} and {other.row.id!r} were scored on different image ids")
+            raise MetricError(
+                f"rows {first.row.id!r} and {other.row.id!r} were scored on different image ids"
+            )
     return rows
 
 
@@ -212,7 +261,10 @@ def _number(column: str, run: Run, trainings: Mapping[str, Sequence[Path]]) -> f
     if run.members:
         return "an ensemble has several trainings"
     if run.path not in trainings:
-        raise MetricError(f"column {column!r} needs the trainings of {run.path}: `trainings` of --spec, below --runs")
+        raise MetricError(
+            f"column {column!r} needs the trainings of {run.path}: `trainings` of --spec, below "
+            "--runs"
+        )
     info = RUN_COLUMNS[column]
     stages = trainings[run.path] if info.all_stages else trainings[run.path][-1:]
     return sum(read_number(stage / info.file, info.key) for stage in stages)
@@ -221,4 +273,6 @@ def _number(column: str, run: Run, trainings: Mapping[str, Sequence[Path]]) -> f
 def _check_signatures(first: str, first_signature: str, second: str, second_signature: str) -> None:
     reason = not_comparable(first_signature, second_signature)
     if reason:
-        raise MetricError(f"{first!r} and {second!r} cannot be compared: {reason}; evaluate both the same way")
+        raise MetricError(
+            f"{first!r} and {second!r} cannot be compared: {reason}; evaluate both the same way"
+        )

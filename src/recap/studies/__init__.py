@@ -1,1 +1,2 @@
-"""Human studies: from test captions to forms that raters fill in, and from their answers to tables."""
+"""Human studies: from test captions to forms that raters fill in, and from their answers to
+tables."""

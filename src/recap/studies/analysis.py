@@ -1,4 +1,7 @@
-"""Statistics of a study: votes or answers, shares with intervals, Pearson's chi-square, agreement; power beforehand."""
+"""Statistics of a study: votes or answers, shares with intervals, Pearson's chi-square, agreement.
+
+Power beforehand.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from recap.studies.responses import Collected
 from recap.studies.sheets import YES_NO, Item, Sheets
 
 LEVEL = 0.95  # of the intervals
-LEAST = 5  # expected answers of each kind, below which the chi-square distribution does not hold (Cochran, 1954)
+# expected answers of each kind, below which the chi-square distribution does not hold (Cochran,
+# 1954)
+LEAST = 5
 DRAWS = 99_999  # random tables
 PEARSON = "chi-square distribution"
 ALPHA, POWER = 0.05, 0.8
@@ -25,14 +30,18 @@ ALPHA, POWER = 0.05, 0.8
 def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
     """Return the statistics of a study as plain values; raters that a rule leaves out do not count.
 
-    ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval), ``test``
-    (chi-square), agreement; and counts of raters.
+    ``blocks``: one per setup (preference) or question, with ``systems`` (counts, share, interval),
+    ``test`` (chi-square), agreement; and counts of raters.
     """
     used = collected.used()
     if not used:
-        rules = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
+        rules = ", ".join(
+            f"{rule} {count}" for rule, count in collected.excluded().items() if count
+        )
         raise DataError(f"study {sheets.name!r}: no rater is left; left out by rule: {rules}")
-    rated: dict[str, list[tuple[Item, str]]] = defaultdict(list)  # setup or question -> items and the answers to them
+    rated: dict[str, list[tuple[Item, str]]] = defaultdict(
+        list
+    )  # setup or question -> items and the answers to them
     for rater in used:
         for number, item in sheets.by_id[rater.sheet].numbered.items():
             for question, answer in rater.answers.get(number, {}).items():
@@ -40,7 +49,9 @@ def analyse(sheets: Sheets, collected: Collected) -> dict[str, Any]:
                     rated[item.setup if sheets.preference else question].append((item, answer))
     columns = sheets.study.setups if sheets.preference else sheets.study.questions
     numbers = _votes if sheets.preference else _answers
-    blocks = [{"id": each.id, "label": each.label, **numbers(sheets, rated[each.id])} for each in columns]
+    blocks = [
+        {"id": each.id, "label": each.label, **numbers(sheets, rated[each.id])} for each in columns
+    ]
     for block, p in zip(blocks, holm([block["test"]["p"] for block in blocks]), strict=True):
         block["test"]["p_holm"] = p
     return {
@@ -66,17 +77,22 @@ def _votes(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
         votes[item.image_id].append(item.systems[int(answer) - 1])
     counts = Counter(vote for image in votes.values() for vote in image)
     return {
-        "systems": {name: {"votes": counts[name], **share(counts[name], len(rated))} for name in systems},
+        "systems": {
+            name: {"votes": counts[name], **share(counts[name], len(rated))} for name in systems
+        },
         "votes": len(rated),
         "images": len(votes),
-        "images_with_equal_captions": len({item.image_id for item, _ in rated if item.equal_captions}),
+        "images_with_equal_captions": len(
+            {item.image_id for item, _ in rated if item.equal_captions}
+        ),
         "test": equal_shares([counts[name] for name in systems]),
         **agreement(list(votes.values()), systems),
     }
 
 
 def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any]:
-    """Return the answers to a question: share of no for each system, and whether the models differ in it."""
+    """Return the answers to a question: share of no for each system, and whether the models differ
+    in it."""
     ratings: dict[tuple[str, int], list[str]] = defaultdict(list)  # (system, image) -> answers
     counts = {system.id: dict.fromkeys(YES_NO, 0) for system in sheets.study.systems}
     for item, answer in rated:
@@ -85,7 +101,9 @@ def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any
         counts[system][answer] += 1
     models = [system.id for system in sheets.study.systems if not system.reference]
     return {
-        "systems": {name: {**own, **share(own["no"], sum(own.values()))} for name, own in counts.items()},
+        "systems": {
+            name: {**own, **share(own["no"], sum(own.values()))} for name, own in counts.items()
+        },
         "images": len({image for _, image in ratings}),
         "test": equal_answers([list(counts[name].values()) for name in models]),
         **agreement(list(ratings.values()), YES_NO),
@@ -93,31 +111,44 @@ def _answers(sheets: Sheets, rated: Sequence[tuple[Item, str]]) -> dict[str, Any
 
 
 def agreement(ratings: Sequence[Sequence[str]], answers: Sequence[str]) -> dict[str, Any]:
-    """Return how far raters agree beyond chance; `ratings` are the answers to each item, one per rater.
+    """Return how far raters agree beyond chance; `ratings` are the answers to each item, one per
+    rater.
 
-    ``fleiss_kappa`` is over ``fleiss_items`` items, those with the largest number of answers (it takes equal numbers);
-    ``krippendorff_alpha`` over all ``items`` with two answers or more. None where an agreement by chance is certain
-    (all answers equal) or no item has two answers.
+    ``fleiss_kappa`` is over ``fleiss_items`` items, those with the largest number of answers (it
+    takes equal numbers); ``krippendorff_alpha`` over all ``items`` with two answers or more. None
+    where an agreement by chance is certain (all answers equal) or no item has two answers.
     """
     import krippendorff
     from statsmodels.stats.inter_rater import fleiss_kappa
 
-    counts = np.array([[list(each).count(answer) for answer in answers] for each in ratings if len(each) > 1])
+    counts = np.array(
+        [[list(each).count(answer) for answer in answers] for each in ratings if len(each) > 1]
+    )
     if not len(counts) or (counts.sum(axis=0) > 0).sum() < 2:
-        return {"fleiss_kappa": None, "fleiss_items": 0, "krippendorff_alpha": None, "items": len(counts)}
+        return {
+            "fleiss_kappa": None,
+            "fleiss_items": 0,
+            "krippendorff_alpha": None,
+            "items": len(counts),
+        }
     sizes = counts.sum(axis=1)
     full = counts[sizes == sizes.max()]  # [items, answers]
     varied = (full.sum(axis=0) > 0).sum() > 1
     return {
         "fleiss_kappa": float(fleiss_kappa(full)) if varied else None,
         "fleiss_items": len(full),
-        "krippendorff_alpha": float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")),
+        "krippendorff_alpha": float(
+            krippendorff.alpha(value_counts=counts, level_of_measurement="nominal")
+        ),
         "items": len(counts),
     }
 
 
 def share(count: int, total: int) -> dict[str, float | None]:
-    """Return a share and its interval at `LEVEL` (Wilson, 1927); None if there is nothing to share."""
+    """Return a share and its interval at `LEVEL` (Wilson, 1927).
+
+    None if there is nothing to share.
+    """
     from statsmodels.stats.proportion import proportion_confint
 
     if total == 0:
@@ -129,9 +160,10 @@ def share(count: int, total: int) -> dict[str, float | None]:
 def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
     """Return Pearson's chi-square test that all systems receive equal shares of the votes.
 
-    ``chi_square`` is the sum over systems of (votes - expected)^2 / expected, with systems - 1 degrees of freedom;
-    ``effect`` is Cohen's w, sqrt(chi_square / votes). With fewer than `LEAST` expected votes ``p`` is the probability,
-    under equal shares, of all votes whose chi-square is as large.
+    ``chi_square`` is the sum over systems of (votes - expected)^2 / expected, with systems - 1
+    degrees of freedom; ``effect`` is Cohen's w, sqrt(chi_square / votes). With fewer than `LEAST`
+    expected votes ``p`` is the probability, under equal shares, of all votes whose chi-square is as
+    large.
     """
     from scipy.stats import chisquare
 
@@ -145,23 +177,31 @@ def equal_shares(counts: Sequence[int]) -> dict[str, Any]:
 
 
 def _multinomial(counts: Sequence[int]) -> float:
-    """Return the share of all ways to cast the votes whose sum of squares, and so chi-square, is as large."""
+    """Return the share of all ways to cast the votes whose sum of squares, and so chi-square, is as
+    large."""
     total = sum(counts)
-    ways = Counter({(0, 0): 1})  # votes cast for the systems so far, and the sum of their squares -> number of ways
+    ways = Counter(
+        {(0, 0): 1}
+    )  # votes cast for the systems so far, and the sum of their squares -> number of ways
     for _ in counts:
         before, ways = ways, Counter[tuple[int, int]]()
         for (cast, squares), number in before.items():
             for votes in range(total - cast + 1):
                 ways[cast + votes, squares + votes**2] += number * math.comb(total - cast, votes)
     least = sum(count**2 for count in counts)
-    return sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least) / len(counts) ** total
+    return (
+        sum(n for (cast, squares), n in ways.items() if cast == total and squares >= least)
+        / len(counts) ** total
+    )
 
 
 def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return Pearson's chi-square test that answers do not depend on the system, without continuity correction.
+    """Return Pearson's chi-square test that answers do not depend on the system, without continuity
+    correction.
 
-    `counts`: per system, of each answer. Where one is expected fewer than `LEAST` times, p of two systems is that of
-    Fisher's exact test, and p of more is the share of random tables with these totals whose chi-square is as large.
+    `counts`: per system, of each answer. Where one is expected fewer than `LEAST` times, p of two
+    systems is that of Fisher's exact test, and p of more is the share of random tables with these
+    totals whose chi-square is as large.
     """
     from scipy.stats import chi2_contingency, fisher_exact, random_table
 
@@ -174,7 +214,9 @@ def equal_answers(counts: Sequence[Sequence[int]]) -> dict[str, Any]:
         p, p_by = fisher_exact(table)[1], "Fisher's exact test"
     elif expected.min() < LEAST:
         sample = random_table(table.sum(1), table.sum(0), seed=0).rvs(DRAWS)
-        larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (1 - 1e-9)  # rounding aside
+        larger = ((sample - expected) ** 2 / expected).sum((1, 2)) >= result.statistic * (
+            1 - 1e-9
+        )  # rounding aside
         p, p_by = (1 + larger.sum()) / (1 + DRAWS), f"{DRAWS:,} random tables"
     return _test(result.statistic, p, result.dof, int(table.sum()), p_by)
 
@@ -189,28 +231,35 @@ def _no_test(reason: str) -> dict[str, Any]:
 
 
 def study_power(study: Study, shares: Sequence[float] = ()) -> str:
-    """Return the power of a study's chi-square test per setup or question, at `ALPHA`, one sentence per line.
+    """Return the power of a study's chi-square test per setup or question, at `ALPHA`, one sentence
+    per line.
 
-    Always the smallest effect found with `POWER` (Cohen's w). With ``shares`` (preference: expected share of the votes
-    of each system; questions: expected share of no of each model) also the power, and the answers that give `POWER`.
+    Always the smallest effect found with `POWER` (Cohen's w). With ``shares`` (preference: expected
+    share of the votes of each system; questions: expected share of no of each model) also the
+    power, and the answers that give `POWER`.
     """
     from statsmodels.stats.power import GofChisquarePower
 
     preference = study.kind == "preference"
     models = sum(preference or not system.reference for system in study.systems)
     answers = study.images * study.raters * (1 if preference else models)
-    # Of questions, a table of models x (no, yes) has as many degrees of freedom as a goodness of fit of as many bins.
+    # Of questions, a table of models x (no, yes) has as many degrees of freedom as a goodness of
+    # fit of as many bins.
     test, design = GofChisquarePower(), {"n_bins": models, "alpha": ALPHA}
     smallest = test.solve_power(effect_size=None, power=POWER, nobs=answers, **design)
     lines = [
-        f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; alpha {ALPHA:g}, "
+        f"{answers} answers per {'setup' if preference else 'question'}, counted as independent; "
+        f"alpha {ALPHA:g}, "
         "Pearson's chi-square.",
         f"Smallest effect found with power {POWER:g}: w = {smallest:.3f}.",
     ]
     if shares:
         effect = _expected_effect(shares, models, preference)
         power = test.power(effect_size=effect, nobs=answers, **design) if effect else ALPHA
-        lines.append(f"Shares {', '.join(f'{share:g}' for share in shares)}: w = {effect:.3f}, power {power:.3f}.")
+        lines.append(
+            f"Shares {', '.join(f'{share:g}' for share in shares)}: w = {effect:.3f}, power "
+            f"{power:.3f}."
+        )
         if effect:
             needed = test.solve_power(effect_size=effect, power=POWER, **design)
             lines.append(f"Power {POWER:g} needs {math.ceil(needed)} answers.")
@@ -218,12 +267,15 @@ def study_power(study: Study, shares: Sequence[float] = ()) -> str:
 
 
 def _expected_effect(shares: Sequence[float], models: int, preference: bool) -> float:
-    """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of the table."""
+    """Return Cohen's w of expected shares: sqrt of the sum of (p1 - p0)^2 / p0 over the cells of
+    the table."""
     if len(shares) != models or any(not 0 <= share <= 1 for share in shares):
         raise ConfigError(f"--shares: give {models} shares from 0 to 1, one for each system")
     if preference:
         if abs(sum(shares) - 1) > 0.005:
-            raise ConfigError(f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1")
+            raise ConfigError(
+                f"--shares: the votes of all systems sum to {sum(shares):g}, not to 1"
+            )
         return math.sqrt(sum((share - 1 / models) ** 2 * models for share in shares))
     mean = sum(shares) / models
     return math.sqrt(np.var(shares) / (mean * (1 - mean))) if 0 < mean < 1 else 0.0

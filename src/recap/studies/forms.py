@@ -1,7 +1,8 @@
-"""Forms: a web page per rater, which needs no other file and prints on paper, and the batch of a crowd platform.
+"""Forms: a web page per rater, which needs no other file and prints on paper, and the batch of a
+crowd platform.
 
-Every text from a data set, a model or a parameter file is escaped, and the page's policy (CSP) lets no script run but
-its own. Systems, setups and right answers are not in the page.
+Every text from a data set, a model or a parameter file is escaped, and the page's policy (CSP) lets
+no script run but its own. Systems, setups and right answers are not in the page.
 """
 
 from __future__ import annotations
@@ -32,13 +33,20 @@ def asset(name: str) -> str:
 
 def _filled(name: str, **shown: Any) -> str:
     """Return a template of the folder, in which each value is escaped."""
-    return environment("html", "recap.studies").get_template(name).render(shown, AGREED=AGREED, EQUAL=EQUAL)
+    return (
+        environment("html", "recap.studies")
+        .get_template(name)
+        .render(shown, AGREED=AGREED, EQUAL=EQUAL)
+    )
 
 
 def _consent(study: Study, *, items: int, form: str) -> list[str]:
-    """Return the paragraphs of the consent text, a template that whoever runs a study completes and answers for."""
+    """Return the paragraphs of the consent text, a template that whoever runs a study completes and
+    answers for."""
     minutes = max(1, -(-items * _SECONDS[study.kind] // 60))
-    text = asset("consent.txt").format(items=items, minutes=minutes, sheet=form, contact=study.contact)
+    text = asset("consent.txt").format(
+        items=items, minutes=minutes, sheet=form, contact=study.contact
+    )
     return text.split("\n\n")
 
 
@@ -47,7 +55,8 @@ def policy() -> str:
     hashes = (hashlib.sha256(asset(name).encode()).digest() for name in ("page.js", "page.css"))
     script, style = (base64.b64encode(digest).decode() for digest in hashes)
     return (
-        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: 'self' file:; "
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src "
+        "data: 'self' file:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
 
@@ -58,25 +67,38 @@ def inside(pictures: dict[str, bytes]) -> Source:
 
 
 def page(sheets: Sheets, sheet: Sheet, source: Source, *, online: bool = False) -> str:
-    """Return the page of one rater, whose answers are sent to the server it came from (online) or saved as a file."""
+    """Return the page of one rater, whose answers are sent to the server it came from (online) or
+    saved as a file."""
     consent = _consent(sheets.study, items=len(sheet.items), form=sheet.id)
-    shown = {"source": source, "online": online, "consent": consent, "policy": policy(), "required": ""}
+    shown = {
+        "source": source,
+        "online": online,
+        "consent": consent,
+        "policy": policy(),
+        "required": "",
+    }
     return _filled("page.html", sheets=sheets, sheet=sheet, **shown)
 
 
 def crowd_files(sheets: Sheets) -> tuple[str, str]:
-    """Return batch and template of a crowd platform: a line per form with its items as HTML, which fill ``${columns}``.
+    """Return batch and template of a crowd platform: a line per form with its items as HTML, which
+    fill ``${columns}``.
 
-    An answer has the name ``<item>.<question>`` (Mechanical Turk, whose form others read, too). Shorter sheets leave
-    the last cells empty.
+    An answer has the name ``<item>.<question>`` (Mechanical Turk, whose form others read, too).
+    Shorter sheets leave the last cells empty.
     """
     longest = max(len(sheet.items) for sheet in sheets.sheets)
     columns = ["sheet", *(f"item_{number}" for number in range(1, longest + 1))]
-    shown = {"sheets": sheets, "source": lambda name: sheets.study.picture_url.replace("{file}", name)}
+    shown = {
+        "sheets": sheets,
+        "source": lambda name: sheets.study.picture_url.replace("{file}", name),
+    }
     rows = [columns]
     for sheet in sheets.sheets:
         items = [
-            _filled("item.html", **shown, sheet=sheet, number=number, item=item, required=" required")
+            _filled(
+                "item.html", **shown, sheet=sheet, number=number, item=item, required=" required"
+            )
             for number, item in sheet.numbered.items()
         ]
         # One line each, in which nothing is a column of the platform.

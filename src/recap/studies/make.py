@@ -1,4 +1,5 @@
-"""Makes a study from test captions: draws images, gives them to raters, adds gold items, writes the forms.
+"""Makes a study from test captions: draws images, gives them to raters, adds gold items, writes the
+forms.
 
 Systems change places by Latin squares; the right answers to gold items are known.
 """
@@ -32,7 +33,9 @@ SPLIT = "test"
 EMPTY = "(empty caption)"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # of a zip; equal pictures give equal bytes
 _READABLE = 0o100644  # a file that all may read
-_CANDIDATES = 200  # captions of other images among which those with the fewest common words are taken
+_CANDIDATES = (
+    200  # captions of other images among which those with the fewest common words are taken
+)
 
 
 def make_study(
@@ -45,10 +48,11 @@ def make_study(
     images: Sequence[Path],
     out: Path,
 ) -> Sheets:
-    """Write the sheets of a study and its forms (`FILES`) into ``out``; equal inputs give equal bytes.
+    """Write the sheets of a study and its forms (`FILES`) into ``out``; equal inputs give equal
+    bytes.
 
-    ``captions``: (setup, system) -> captions of the test split; ``scale``: how the models were trained, for the tables;
-    ``images``: folders or zips with the pictures.
+    ``captions``: (setup, system) -> captions of the test split; ``scale``: how the models were
+    trained, for the tables; ``images``: folders or zips with the pictures.
     """
     study.check_contact()
     data = Corpus.read(corpus)
@@ -78,15 +82,18 @@ def make_study(
         filled.append(Sheet(id=f"{number:03}", items=[items[index] for index in order]))
     sheets = Sheets(name=name, study=study, scale=scale, pictures=pictures, sheets=filled)
     _write(sheets, gold, pictures_of(corpus, images), out)
-    log.info(f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> {out}")
+    log.info(
+        f"study {name}: {counted(len(raters), 'sheet')}, {counted(len(pictures), 'picture')} -> "
+        f"{out}"
+    )
     return sheets
 
 
 def latin_square(size: int) -> list[list[int]]:
     """Return orders of ``0 .. size-1`` in which each number stands equally often at each position.
 
-    Also each number follows each other one equally often (Williams, 1949): of an even size there are ``size`` orders,
-    of an odd one twice as many.
+    Also each number follows each other one equally often (Williams, 1949): of an even size there
+    are ``size`` orders, of an odd one twice as many.
     """
     first = [0] + [(step + 1) // 2 if step % 2 else size - step // 2 for step in range(1, size)]
     square = [[(number + row) % size for number in first] for row in range(size)]
@@ -94,20 +101,26 @@ def latin_square(size: int) -> list[list[int]]:
 
 
 def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
-    """Return the items of each rater, still without captions and pictures; each setup has other ``test_images``.
+    """Return the items of each rater, still without captions and pictures; each setup has other
+    ``test_images``.
 
-    The images are divided into groups of nearly equal size, at most ``study.items``, anew for each of ``study.raters``
-    repetitions. In a preference study one rater sees a group, with the captions of all systems. Else as many raters as
-    there are systems do, each image with another system's caption.
+    The images are divided into groups of nearly equal size, at most ``study.items``, anew for each
+    of ``study.raters`` repetitions. In a preference study one rater sees a group, with the captions
+    of all systems. Else as many raters as there are systems do, each image with another system's
+    caption.
     """
     count = study.images * len(study.setups)
     if count > len(test_images):
         raise DataError(
-            f"the study draws {study.images} other images for each of {len(study.setups)} setups, but the test split "
+            f"the study draws {study.images} other images for each of {len(study.setups)} setups, "
+            "but the test split "
             f"has {len(test_images)}; lower `images`"
         )
     drawn = generator(study.seed, "study", "draw").permutation(len(test_images))[:count]
-    images = [(study.setups[place // study.images].id, test_images[index]) for place, index in enumerate(drawn)]
+    images = [
+        (study.setups[place // study.images].id, test_images[index])
+        for place, index in enumerate(drawn)
+    ]
     systems = [system.id for system in study.systems]
     square = latin_square(len(systems))
     raters = []
@@ -116,15 +129,26 @@ def study_items(study: Study, test_images: Sequence[int]) -> list[list[Item]]:
         for group in np.array_split(random.permutation(count), -(-count // study.items)):
             shown = [images[index] for index in group]
             if study.kind == "preference":
-                # The raters of one image begin at different rows of the square, and so does each rater's next image.
+                # The raters of one image begin at different rows of the square, and so does each
+                # rater's next image.
                 rows = random.permutation(len(square))
-                orders = [square[rows[(place + repetition) % len(square)]] for place in range(len(shown))]
+                orders = [
+                    square[rows[(place + repetition) % len(square)]] for place in range(len(shown))
+                ]
                 chosen = [[systems[number] for number in order] for order in orders]
-                raters.append([_item(setup, image, own) for (setup, image), own in zip(shown, chosen, strict=True)])
+                raters.append(
+                    [
+                        _item(setup, image, own)
+                        for (setup, image), own in zip(shown, chosen, strict=True)
+                    ]
+                )
                 continue
             for shift in range(len(systems)):
                 order = [systems[(place + shift) % len(systems)] for place in range(len(shown))]
-                items = [_item(setup, image, [own]) for (setup, image), own in zip(shown, order, strict=True)]
+                items = [
+                    _item(setup, image, [own])
+                    for (setup, image), own in zip(shown, order, strict=True)
+                ]
                 raters.append([items[place] for place in random.permutation(len(items))])
     return raters
 
@@ -134,24 +158,31 @@ def _item(setup: str, image: int, systems: list[str]) -> Item:
 
 
 def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]) -> list[Item]:
-    """Return the gold items of a study, the same for every rater; their pictures are still to be added.
+    """Return the gold items of a study, the same for every rater; their pictures are still to be
+    added.
 
-    Their images are those with a verified caption, and others that are not ``used`` with captions of the systems.
-    Preference: a caption of the image among captions of other images. Questions: a caption of the image and of another
-    image in turn.
+    Their images are those with a verified caption, and others that are not ``used`` with captions
+    of the systems.
+    Preference: a caption of the image among captions of other images. Questions: a caption of the
+    image and of another image in turn.
     """
     random = generator(study.seed, "study", "gold")
     verified = study.gold.captions
     if unknown := [image for image in verified if image not in references]:
-        raise DataError(f"gold.captions: image {unknown[0]} is not in the test split; name one that is")
+        raise DataError(
+            f"gold.captions: image {unknown[0]} is not in the test split; name one that is"
+        )
     images = sorted(verified)[: study.gold.count]
     free = sorted(references.keys() - used - verified.keys())
     if study.gold.count - len(images) > len(free):
         raise DataError(
-            f"{study.gold.count} gold items need as many images beside those of the study, but the test split has "
+            f"{study.gold.count} gold items need as many images beside those of the study, but the "
+            "test split has "
             f"{len(free)} left; lower `images` or `gold.count`"
         )
-    images += [free[index] for index in random.permutation(len(free))[: study.gold.count - len(images)]]
+    images += [
+        free[index] for index in random.permutation(len(free))[: study.gold.count - len(images)]
+    ]
     items = []
     for place, image in enumerate(images):
         own = plain(verified.get(image, "")) or str(random.choice(references[image]))
@@ -168,14 +199,19 @@ def gold_items(study: Study, references: Mapping[int, list[str]], used: set[int]
     return items
 
 
-def _of_others(image: int, references: Mapping[int, list[str]], count: int, random: np.random.Generator) -> list[str]:
-    """Return captions of other images, each of another one, with the fewest words in common with an image's own."""
+def _of_others(
+    image: int, references: Mapping[int, list[str]], count: int, random: np.random.Generator
+) -> list[str]:
+    """Return captions of other images, each of another one, with the fewest words in common with an
+    image's own."""
     own = {word for caption in references[image] for word in caption.lower().split()}
     others = sorted(set(references) - {image})
     sample = [others[index] for index in random.permutation(len(others))[:_CANDIDATES]]
     captions = [str(random.choice(references[other])) for other in sample]
     if len(captions) < count:
-        raise DataError(f"gold items need captions of {count} other images, but the split has {len(captions)}")
+        raise DataError(
+            f"gold items need captions of {count} other images, but the split has {len(captions)}"
+        )
     common = [len(own & set(caption.lower().split())) for caption in captions]
     return [captions[index] for index in np.argsort(common, kind="stable")[:count]]
 
@@ -183,8 +219,8 @@ def _of_others(image: int, references: Mapping[int, list[str]], count: int, rand
 def _references(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
     """Return the reference captions of each test image as raters see them, each on one line.
 
-    ``raw``: as people wrote them; else the words of the corpus, as models write: capitals and full stops would tell
-    raters which captions are of people.
+    ``raw``: as people wrote them; else the words of the corpus, as models write: capitals and full
+    stops would tell raters which captions are of people.
     """
     texts: dict[int, list[str]] = {}
     if raw:
@@ -197,14 +233,22 @@ def _references(corpus: Corpus, *, raw: bool) -> dict[int, list[str]]:
 
 
 def _captions(
-    study: Study, files: Mapping[tuple[str, str], Path], corpus: Corpus, references: Mapping[int, list[str]]
+    study: Study,
+    files: Mapping[tuple[str, str], Path],
+    corpus: Corpus,
+    references: Mapping[int, list[str]],
 ) -> dict[tuple[str, str], dict[int, str]]:
-    """Return the captions of every setup and system, each on one line; those of people are drawn from references."""
+    """Return the captions of every setup and system, each on one line.
+
+    Those of people are drawn from references.
+    """
     pairs = [(setup.id, system) for setup in study.setups for system in study.systems]
     models = {(setup, system.id) for setup, system in pairs if not system.reference}
     if wrong := sorted(models ^ files.keys()):
         wanted = ", ".join("/".join(pair) for pair in sorted(models))
-        raise DataError(f"--captions {'/'.join(wrong[0])}=FILE: the study needs one file of each of {wanted}")
+        raise DataError(
+            f"--captions {'/'.join(wrong[0])}=FILE: the study needs one file of each of {wanted}"
+        )
     captions = {}
     for setup, system in pairs:
         if system.reference:
@@ -257,7 +301,10 @@ def _gold_text(sheets: Sheets, gold: Sequence[Item]) -> str:
 
 
 def _write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        atomic_path(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for name, content in members:
             info = zipfile.ZipInfo(name, _EARLIEST)
             info.external_attr = _READABLE << 16
@@ -266,5 +313,8 @@ def _write_zip(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
 
 def read_pictures(path: Path, names: Iterable[str]) -> dict[str, bytes]:
     """Return the pictures of ``pictures.zip`` by name."""
-    with reading(path, damaged="rebuild it with `recap study sheets`"), zipfile.ZipFile(path) as archive:
+    with (
+        reading(path, damaged="rebuild it with `recap study sheets`"),
+        zipfile.ZipFile(path) as archive,
+    ):
         return {name: archive.read(name) for name in names}

@@ -1,4 +1,5 @@
-"""Responses of all raters: read from files, validated, without duplicates, with the rule that leaves a rater out."""
+"""Responses of all raters: read from files, validated, without duplicates, with the rule that
+leaves a rater out."""
 
 from __future__ import annotations
 
@@ -95,27 +96,39 @@ class Submission(NamedTuple):
 
     source: str  #: file, and line or form
     values: Any  #: of a `Response`
-    person: str = ""  #: who answered, if the file tells one person from another; never written anywhere
+    person: str = (
+        ""  #: who answered, if the file tells one person from another; never written anywhere
+    )
 
 
 def valid_response(values: Any, sheets: Sheets) -> Response:
-    """Return the response that parsed JSON is; one that does not fit the study, or that answers nothing, is refused."""
+    """Return the response that parsed JSON is.
+
+    One that does not fit the study, or that answers nothing, is refused.
+    """
     try:
         response = Response.model_validate(values)
     except ValidationError as error:
         problem = first_problem(error, Response)
-        raise DataError(f"is no response ({problem}); hand in the file that the form saved") from error
+        raise DataError(
+            f"is no response ({problem}); hand in the file that the form saved"
+        ) from error
     if response.study != sheets.digest:
         raise DataError("is a response to another study, or to an earlier version of this one")
     if response.sheet not in sheets.by_id:
         raise DataError(f"names sheet {response.sheet[:40]!r}, which the study does not have")
     items = sheets.by_id[response.sheet].numbered
     if unknown := sorted((response.answers.keys() | response.seconds) - items.keys()):
-        raise DataError(f"names item {unknown[0][:40]!r}, which sheet {response.sheet} does not have")
+        raise DataError(
+            f"names item {unknown[0][:40]!r}, which sheet {response.sheet} does not have"
+        )
     for number, answers in response.answers.items():
         for question, answer in answers.items():
             if question not in sheets.questions or answer not in sheets.answers(items[number]):
-                raise DataError(f"item {number}, question {question[:40]!r}: {answer[:40]!r} is no answer to choose")
+                raise DataError(
+                    f"item {number}, question {question[:40]!r}: {answer[:40]!r} is no answer to "
+                    "choose"
+                )
     if not response.consent:
         raise DataError("does not say that the rater agreed to take part")
     if response.finished and not any(response.answers.values()):
@@ -126,14 +139,18 @@ def valid_response(values: Any, sheets: Sheets) -> Response:
 def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
     """Yield the responses of files and folders, in the order of their names.
 
-    ``.json``: a page's file. ``.sqlite``: the server's. ``.csv``: a crowd platform's results (``Input.sheet``,
-    ``Answer.<item>.<question>``), or what was typed from paper forms (``sheet,item,question,answer``), which do not
-    name the ``study``.
+    ``.json``: a page's file. ``.sqlite``: the server's. ``.csv``: a crowd platform's results
+    (``Input.sheet``, ``Answer.<item>.<question>``), or what was typed from paper forms
+    (``sheet,item,question,answer``), which do not name the ``study``.
     """
     for path in paths:
         if not path.exists():
             raise MissingData(f"{path}: no such file or folder of responses")
-        files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS) if path.is_dir() else [path]
+        files = (
+            sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
+            if path.is_dir()
+            else [path]
+        )
         if not files:
             raise DataError(f"{path}: holds no responses ({', '.join(ENDINGS)}); put them there")
         for file in files:
@@ -143,11 +160,17 @@ def read_responses(paths: Iterable[Path], study: str) -> Iterator[Submission]:
                 elif file.suffix == ".json":
                     content = parsed(file.read_bytes())
                     if isinstance(content, list):  # of `recap study simulate`
-                        yield from (Submission(f"{file} response {n}", each) for n, each in enumerate(content, start=1))
+                        yield from (
+                            Submission(f"{file} response {n}", each)
+                            for n, each in enumerate(content, start=1)
+                        )
                     else:
                         yield Submission(str(file), content)
                 elif file.suffix == ".sqlite":
-                    yield from (Submission(f"{file} submission {n}", parsed(text)) for n, text in _stored(file))
+                    yield from (
+                        Submission(f"{file} submission {n}", parsed(text))
+                        for n, text in _stored(file)
+                    )
                 else:
                     raise DataError(f"{file}: responses are {', '.join(ENDINGS)} files")
 
@@ -161,53 +184,87 @@ def parsed(content: bytes) -> Any:
 
 
 def _stored(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of the server's submissions, the earliest first; no content of one that is damaged."""
+    """Yield number and content of the server's submissions, the earliest first.
+
+    No content of one that is damaged.
+    """
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = bytes  # a damaged text need not be UTF-8
-        for (number,) in connection.execute("SELECT number FROM submissions ORDER BY number").fetchall():
+        for (number,) in connection.execute(
+            "SELECT number FROM submissions ORDER BY number"
+        ).fetchall():
             content = b""
             with suppress(sqlite3.Error, ValueError, TypeError):
-                query = "SELECT content FROM submissions WHERE number = ? AND typeof(content) = 'text'"
+                query = (
+                    "SELECT content FROM submissions WHERE number = ? AND typeof(content) = 'text'"
+                )
                 (content,) = connection.execute(query, (number,)).fetchone()
             yield number, content
 
 
 def _csv_responses(path: Path, study: str) -> Iterator[Submission]:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [{name: (row[name] or "").strip() for name in row if name} for row in csv.DictReader(file)]
+        rows = [
+            {name: (row[name] or "").strip() for name in row if name}
+            for row in csv.DictReader(file)
+        ]
     names = rows[0].keys() if rows else set()
     common = {"study": study, "consent": True, "finished": True}
     if "Input.sheet" in names:
         for line, row in enumerate(rows, start=2):
-            consent = any(row.get(name, "").lower() in _TRUE for name in ("Answer.consent", "Answer.consent.on"))
+            consent = any(
+                row.get(name, "").lower() in _TRUE
+                for name in ("Answer.consent", "Answer.consent.on")
+            )
             answers: Answers = {}
-            for column, value in row.items():  # a question has one column of values, or one of true and false each
+            for (
+                column,
+                value,
+            ) in row.items():  # a question has one column of values, or one of true and false each
                 match = _CROWD.fullmatch(column)
                 if match and value and (match[3] is None or value.lower() in _TRUE):
                     answers.setdefault(match[1], {})[match[2]] = match[3] or value
-            values = {**common, "sheet": _number(row["Input.sheet"]).zfill(3), "consent": consent, "answers": answers}
+            values = {
+                **common,
+                "sheet": _number(row["Input.sheet"]).zfill(3),
+                "consent": consent,
+                "answers": answers,
+            }
             yield Submission(f"{path} line {line}", values, row.get("WorkerId", ""))
     elif names >= set(_TYPED):  # from paper, whose raters agree by handing it in
         sheets: dict[str, Answers] = {}
         for row in rows:
-            sheet, item, answer = _number(row["sheet"]).zfill(3), _number(row["item"]), _number(row["answer"])
+            sheet, item, answer = (
+                _number(row["sheet"]).zfill(3),
+                _number(row["item"]),
+                _number(row["answer"]),
+            )
             of_item = sheets.setdefault(sheet, {}).setdefault(item, {})
             if of_item.setdefault(row["question"], answer) != answer:
                 of_item[row["question"]] += f" and {answer}"  # is no answer to choose
         for sheet, of_sheet in sheets.items():
-            yield Submission(f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": of_sheet})
+            yield Submission(
+                f"{path} sheet {sheet}", {**common, "sheet": sheet, "answers": of_sheet}
+            )
     else:
-        raise DataError(f"{path}: needs the columns {', '.join(_TYPED)}, or Input.sheet and Answer.<item>.<question>")
+        raise DataError(
+            f"{path}: needs the columns {', '.join(_TYPED)}, or Input.sheet and "
+            "Answer.<item>.<question>"
+        )
 
 
 def _number(text: str) -> str:
-    """Return the number of a sheet, item or answer without what a spreadsheet adds (``2.0``) or a person types."""
+    """Return the number of a sheet, item or answer without what a spreadsheet adds (``2.0``) or a
+    person types."""
     match = _NUMBER.fullmatch(text)
     return match[1] if match else text
 
 
 def simulate(*, sheets: Path, out: Path) -> None:
-    """Write a response per sheet that no person gave, and that says so; equal sheets give equal bytes."""
+    """Write a response per sheet that no person gave, and that says so.
+
+    Equal sheets give equal bytes.
+    """
     forms = read_sheets(sheets)
     responses = [simulated_response(forms, sheet) for sheet in forms.sheets]
     write_json(out, [response.model_dump(mode="json") for response in responses])
@@ -216,7 +273,8 @@ def simulate(*, sheets: Path, out: Path) -> None:
 
 
 def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
-    """Return the answers of one simulated rater: one who clicks at random, or one with the study's probabilities."""
+    """Return the answers of one simulated rater: one who clicks at random, or one with the study's
+    probabilities."""
     simulated = sheets.study.simulated
     random = generator(simulated.seed, "study", "simulated", sheet.id)
     clicker = bool(random.random() < simulated.clickers)
@@ -237,24 +295,30 @@ def simulated_response(sheets: Sheets, sheet: Sheet) -> Response:
         for number, item in sheet.numbered.items()
     }
     seconds = {
-        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1) for number in answers
+        number: round(float(random.uniform(1, 2) if clicker else random.lognormal(2.3, 0.4)), 1)
+        for number in answers
     }
     marks = {"consent": True, "finished": True, "simulated": True}
     return Response(study=sheets.digest, sheet=sheet.id, answers=answers, seconds=seconds, **marks)
 
 
 def import_responses(*, sheets: Path, responses: Sequence[Path], out: Path) -> Collected:
-    """Read, validate and deduplicate responses, apply the exclusion rules, write the result as JSON."""
+    """Read, validate and deduplicate responses, apply the exclusion rules, write the result as
+    JSON."""
     forms = read_sheets(sheets)
     collected = collect(forms, read_responses(responses, forms.digest))
     write_json(out, collected.model_dump(mode="json"))
     checksums.record(out)
     for reason in collected.refused:
         log.warning(f"refused: {reason}")
-    left_out = ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count) or "none"
+    left_out = (
+        ", ".join(f"{rule} {count}" for rule, count in collected.excluded().items() if count)
+        or "none"
+    )
     mark = "SIMULATED responses: " if collected.simulated else ""
     log.info(
-        f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out by rule: {left_out}; "
+        f"{mark}{counted(len(collected.raters), 'rater')}, {len(collected.used())} used, left out "
+        f"by rule: {left_out}; "
         f"{counted(collected.duplicates, 'duplicate')}, {collected.replaced} replaced, "
         f"{collected.ignored} ignored, {len(collected.refused)} refused -> {out}"
     )
@@ -306,20 +370,25 @@ def collect(sheets: Sheets, submissions: Iterable[Submission]) -> Collected:
         people.add(person)
         raters.append(Rater(sheet=sheet, answers=response.answers, wrong_gold=wrong, excluded=rule))
     counts = {"duplicates": duplicates, "replaced": replaced, "ignored": ignored}
-    return Collected(study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts)
+    return Collected(
+        study=sheets.digest, simulated=kinds.pop(), raters=raters, refused=refused, **counts
+    )
 
 
 def _excluded(sheets: Sheets, sheet: Sheet, response: Response) -> tuple[str, int]:
-    """Return the first rule that leaves a rater out, if any, and how many gold items have no right answer."""
+    """Return the first rule that leaves a rater out, if any, and how many gold items have no right
+    answer."""
     rules = sheets.study.exclusions
     rated = [(item, response.answers.get(number, {})) for number, item in sheet.numbered.items()]
     positions = Counter(answer for _, answers in rated for answer in answers.values())
     wrong = sum(not answers.items() >= item.right.items() for item, answers in rated if item.gold)
     broken = {
         "unfinished": not response.finished,
-        "answered": sum(len(answers) == len(sheets.questions) for _, answers in rated) < rules.answered * len(rated),
+        "answered": sum(len(answers) == len(sheets.questions) for _, answers in rated)
+        < rules.answered * len(rated),
         "wrong_gold": wrong > rules.wrong_gold,
-        "seconds": bool(response.seconds) and statistics.median(response.seconds.values()) < rules.seconds,
+        "seconds": bool(response.seconds)
+        and statistics.median(response.seconds.values()) < rules.seconds,
         "same_position": sheets.preference
         and max(positions.values(), default=0) > rules.same_position * positions.total(),
     }

@@ -1,7 +1,9 @@
-"""The collection server: gives each rater the form of their link and stores what is sent, on 127.0.0.1.
+"""The collection server: gives each rater the form of their link and stores what is sent, on
+127.0.0.1.
 
-A link has a secret token, which whoever runs the study hands out. Behind a proxy that adds TLS, and the limits that
-strangers need (docs/guides/studies.md), it serves others; it writes no log of requests, and so no network address.
+A link has a secret token, which whoever runs the study hands out. Behind a proxy that adds TLS, and
+the limits that strangers need (docs/guides/studies.md), it serves others; it writes no log of
+requests, and so no network address.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ REQUEST_SECONDS = 30  # for the body of a request
 LOCKED_SECONDS = 10  # that a response waits for another process to release the file of responses
 MOST_CONNECTIONS = 500  # above, uvicorn answers 503
 STOP_SECONDS = 15  # for requests that have arrived
-BUSY = "Your answers could not be stored. Try again in a minute, or tell the person who gave you the link.\n"
+BUSY = (
+    "Your answers could not be stored. Try again in a minute, or tell the person who gave you the "
+    "link.\n"
+)
 UNKNOWN = "This link is not valid. Ask the person who gave it to you for a new one.\n"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -60,7 +65,10 @@ CREATE TABLE IF NOT EXISTS submissions (
 
 
 class Store:
-    """The SQLite file of the responses, which only its owner may read; `recap study import` takes each sheet's last."""
+    """The SQLite file of the responses, which only its owner may read.
+
+    `recap study import` takes each sheet's last.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,15 +81,22 @@ class Store:
     def add(self, sheet: str, content: str) -> None:
         """Store a submission in place of an equal one; when this returns, it is on the disk."""
         with self._transaction() as connection:
-            connection.execute("DELETE FROM submissions WHERE sheet = ? AND content = ?", (sheet, content))
-            connection.execute("INSERT INTO submissions (sheet, content) VALUES (?, ?)", (sheet, content))
+            connection.execute(
+                "DELETE FROM submissions WHERE sheet = ? AND content = ?", (sheet, content)
+            )
+            connection.execute(
+                "INSERT INTO submissions (sheet, content) VALUES (?, ?)", (sheet, content)
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        # The file is opened for each response, so that one that was removed or replaced meanwhile receives none.
+        # The file is opened for each response, so that one that was removed or replaced meanwhile
+        # receives none.
         file = f"{self.path.absolute().as_uri()}?mode=rw"
         try:
-            opened = sqlite3.connect(file, timeout=LOCKED_SECONDS, isolation_level="IMMEDIATE", uri=True)
+            opened = sqlite3.connect(
+                file, timeout=LOCKED_SECONDS, isolation_level="IMMEDIATE", uri=True
+            )
             with closing(opened) as connection, connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")  # each commit is synced
@@ -93,14 +108,21 @@ class Store:
 
 
 def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
-    """Return token -> sheet; drawn once and stored in a CSV with the links, which only its owner may read."""
+    """Return token -> sheet; drawn once and stored in a CSV with the links, which only its owner
+    may read."""
     tokens = {sheet.id: secrets.token_urlsafe(16) for sheet in sheets.sheets}
     if path.exists():
         again = "remove it, and new links are made, or name another file with --links"
         with reading(path, damaged=again), path.open(encoding="utf-8", newline="") as file:
-            tokens = {line.get("sheet", ""): line.get("token") or "" for line in csv.DictReader(file)}
+            tokens = {
+                line.get("sheet", ""): line.get("token") or "" for line in csv.DictReader(file)
+            }
         distinct = len(set(tokens.values())) == len(tokens)
-        if not distinct or set(tokens) != set(sheets.by_id) or not all(map(_TOKEN.fullmatch, tokens.values())):
+        if (
+            not distinct
+            or set(tokens) != set(sheets.by_id)
+            or not all(map(_TOKEN.fullmatch, tokens.values()))
+        ):
             raise DataError(f"{path}: its links are damaged, or of another study; {again}")
     rows = ([sheet, token, f"{address}/{token}"] for sheet, token in tokens.items())
     write_text(path, csv_text([["sheet", "token", "link"], *rows]))
@@ -111,7 +133,8 @@ def links(sheets: Sheets, path: Path, address: str) -> dict[str, str]:
 def make_app(
     sheets: Sheets, pictures: dict[str, bytes], tokens: Mapping[str, str], store: Store, host: str
 ) -> Starlette:
-    """Return the web application; it answers requests for `LOCAL` and `host`, and refuses those for others."""
+    """Return the web application; it answers requests for `LOCAL` and `host`, and refuses those for
+    others."""
     source = inside(pictures)
 
     def plain(text: str, status: int) -> Response:
@@ -140,13 +163,18 @@ def make_app(
         try:
             # Acknowledged only when it is on the disk.
             await run_in_threadpool(store.add, sheet.id, response.content())
-        except (DataError, asyncio.CancelledError) as error:  # a second Ctrl-C while the file of responses is locked
+        except (
+            DataError,
+            asyncio.CancelledError,
+        ) as error:  # a second Ctrl-C while the file of responses is locked
             log.error(str(error) or "stopped while a response was stored")
             return plain(BUSY, 503)
         return plain("received\n", 200)
 
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, host])]
-    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])], middleware=middleware)
+    return Starlette(
+        routes=[Route("/{path:path}", answer, methods=["GET", "POST"])], middleware=middleware
+    )
 
 
 def public_host(address: str) -> str:

@@ -1,4 +1,5 @@
-"""The sheets of a study: the items of each rater in order, with the key that says which system wrote which caption."""
+"""The sheets of a study: the items of each rater in order, with the key that says which system
+wrote which caption."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from recap.core.hashing import value_hash
 from recap.settings import Study
 from recap.settings.base import Strict
 
-BEST = "best"  # the one question of a preference study; its answer is the number of a caption, from 1
+BEST = (
+    "best"  # the one question of a preference study; its answer is the number of a caption, from 1
+)
 YES_NO = ("no", "yes")
 
 
@@ -60,11 +63,14 @@ class Sheets(Strict):
     scale: str  #: sentence about how the models were trained
     pictures: dict[str, str]  #: file of ``pictures.zip`` -> file of the data set
     sheets: list[Sheet] = Field(min_length=1)  #: one per rater
-    digest: str = ""  #: hash of all that raters see and of the key, by which forms and responses are recognized
+    #: hash of all that raters see and of the key, by which forms and responses are recognized
+    digest: str = ""
 
     @model_validator(mode="after")
     def _set_digest(self) -> Self:
-        digest = value_hash([self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]])
+        digest = value_hash(
+            [self.name, self.questions, [sheet.model_dump(mode="json") for sheet in self.sheets]]
+        )
         if self.digest not in ("", digest):
             raise ValueError("the items were changed after they were made")
         self.digest = digest
@@ -72,7 +78,10 @@ class Sheets(Strict):
 
     @property
     def preference(self) -> bool:
-        """Whether raters choose the best of several captions; else they answer questions about one."""
+        """Whether raters choose the best of several captions.
+
+        Else they answer questions about one.
+        """
         return self.study.kind == "preference"
 
     @property
@@ -84,7 +93,11 @@ class Sheets(Strict):
 
     def answers(self, item: Item) -> list[str]:
         """Return the answers that a question about an item may have."""
-        return [str(number + 1) for number in range(len(item.captions))] if self.preference else list(YES_NO)
+        return (
+            [str(number + 1) for number in range(len(item.captions))]
+            if self.preference
+            else list(YES_NO)
+        )
 
     @cached_property
     def by_id(self) -> dict[str, Sheet]:

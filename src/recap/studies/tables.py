@@ -20,17 +20,21 @@ from recap.tables.text import NONE, Block, Cell, Line, TextTable, number_text, p
 INTERVAL = f"{LEVEL:.0%} interval"
 SIMULATED = "SIMULATED raters: no person answered, and nothing here says anything about the systems"
 _DEPENDENT = (
-    "The tests count answers as independent, as the paper does; answers of one rater, or about one image, are not."
+    "The tests count answers as independent, as the paper does; answers of one rater, or about one "
+    "image, are not."
 )
 
 
 def analyse_study(*, sheets: Path, responses: Path, statistics: Path, out: Path, name: str) -> None:
-    """Write all numbers of a study as JSON, and ``<name>.tex``, ``.csv``, ``.html`` and ``.md`` into ``out``."""
+    """Write all numbers of a study as JSON, and ``<name>.tex``, ``.csv``, ``.html`` and ``.md``
+    into ``out``."""
     forms = read_sheets(sheets)
     numbers = analyse(forms, read_collected(responses, forms))
     write_json(statistics, numbers)
     checksums.record(statistics)
-    paths = write_formats(out / name, study_table(forms, numbers), _csv_table(forms, numbers), name=forms.name)
+    paths = write_formats(
+        out / name, study_table(forms, numbers), _csv_table(forms, numbers), name=forms.name
+    )
     checksums.record(*paths)
     log.info(f"study {forms.name}: {counted(len(numbers['blocks']), 'block')} -> {paths[-1]}")
 
@@ -40,7 +44,9 @@ def study_table(sheets: Sheets, statistics: Mapping[str, Any]) -> TextTable:
     study, blocks = sheets.study, statistics["blocks"]
     columns = study.setups if sheets.preference else study.systems
     labels = [plain(column.label) for column in columns]
-    content = TextTable(plain(study.title), plain(sheets.scale), [(label, label) for label in labels])
+    content = TextTable(
+        plain(study.title), plain(sheets.scale), [(label, label) for label in labels]
+    )
     if statistics["simulated"]:
         content.scale = f"{SIMULATED}. {content.scale}"
     fill = _votes if sheets.preference else _answers
@@ -50,52 +56,80 @@ def study_table(sheets: Sheets, statistics: Mapping[str, Any]) -> TextTable:
         content.notes.append(f"Printed: {plain(study.source)}")
     excluded = [f"{count} {RULES[rule]}" for rule, count in statistics["excluded"].items() if count]
     left_out = f"left out: {', '.join(excluded)}" if excluded else "none left out"
-    used = f"{statistics['used']} {'simulated raters' if statistics['simulated'] else 'raters'} used"
-    content.notes.append(f"{statistics['sheets']} forms, {statistics['raters']} handed in, {used}; {left_out}.")
+    used = (
+        f"{statistics['used']} {'simulated raters' if statistics['simulated'] else 'raters'} used"
+    )
+    content.notes.append(
+        f"{statistics['sheets']} forms, {statistics['raters']} handed in, {used}; {left_out}."
+    )
     content.notes += [plain(study.note)] if study.note else []
     return content
 
 
 def _votes(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block], list[str]]:
-    """Return a block per system: its votes in percent, the interval, and what the paper prints; and notes."""
+    """Return a block per system: its votes in percent, the interval, and what the paper prints.
+
+    And notes.
+    """
     study, table = sheets.study, []
     for place, system in enumerate(study.systems):
         cells = [block["systems"][system.id] for block in blocks]
         lines = [
-            _line("votes, percent", [number_text(cell["share"] and 100 * cell["share"], 1) for cell in cells]),
+            _line(
+                "votes, percent",
+                [number_text(cell["share"] and 100 * cell["share"], 1) for cell in cells],
+            ),
             _line(INTERVAL, [_range(cell, scale=100, digits=1) for cell in cells]),
             _line("votes", [cell["votes"] for cell in cells]),
         ]
         printed = [study.printed.get(block["id"], {}).get("share") for block in blocks]
         if any(printed):
-            lines.append(_line("printed", [number_text(each[place] if each else None, 1) for each in printed]))
+            lines.append(
+                _line(
+                    "printed", [number_text(each[place] if each else None, 1) for each in printed]
+                )
+            )
         table.append(Block(plain(system.label), lines))
     tests = [block["test"] for block in blocks]
     lines = [
-        _line("chi-square against equal shares", [number_text(test["chi_square"], 1) for test in tests]),
+        _line(
+            "chi-square against equal shares",
+            [number_text(test["chi_square"], 1) for test in tests],
+        ),
         _line("p (Holm)", [p_text(test["p_holm"]) for test in tests]),
         _line("Fleiss' kappa", [number_text(block["fleiss_kappa"], 2) for block in blocks]),
-        _line("Krippendorff's alpha", [number_text(block["krippendorff_alpha"], 2) for block in blocks]),
+        _line(
+            "Krippendorff's alpha",
+            [number_text(block["krippendorff_alpha"], 2) for block in blocks],
+        ),
     ]
     degrees = next((test["degrees"] for test in tests if test["degrees"]), None)
     notes = [
-        f"{study.images} test images per column, each on the forms of {study.raters} raters. Test: Pearson chi-square "
+        f"{study.images} test images per column, each on the forms of {study.raters} raters. Test: "
+        "Pearson chi-square "
         f"against equal shares, {degrees} degrees of freedom; p Holm-corrected over the columns."
     ]
     ways = [(plain(block["label"]), block["test"]["p_by"]) for block in blocks]
     if exact := [f"{label} ({p_by})" for label, p_by in ways if p_by not in (None, PEARSON)]:
-        notes.append(f"Too few votes for the chi-square distribution; p from another: {', '.join(exact)}.")
+        notes.append(
+            f"Too few votes for the chi-square distribution; p from another: {', '.join(exact)}."
+        )
     equal = [block["images_with_equal_captions"] for block in blocks]
     if any(equal):
         counts = ", ".join(map(str, equal))
-        notes.append(f"Images with two equal captions, between which a vote is arbitrary: {counts}, by column.")
+        notes.append(
+            f"Images with two equal captions, between which a vote is arbitrary: {counts}, by "
+            "column."
+        )
     return [*table, Block("All systems", lines)], notes
 
 
 def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Block], list[str]]:
     """Return a block per question: counts of no and yes, and the share of no; and notes."""
     study, table = sheets.study, []
-    notes = [f"{study.images} test images, each on the forms of {study.raters} raters for each system."]
+    notes = [
+        f"{study.images} test images, each on the forms of {study.raters} raters for each system."
+    ]
     for number, (question, block) in enumerate(zip(study.questions, blocks, strict=True), start=1):
         cells, test = [block["systems"][system.id] for system in study.systems], block["test"]
         lines = [_line(answer, [cell[answer] for cell in cells]) for answer in ("no", "yes")]
@@ -103,16 +137,25 @@ def _answers(sheets: Sheets, blocks: list[Mapping[str, Any]]) -> tuple[list[Bloc
         lines.append(_line(INTERVAL, [_range(cell, scale=1, digits=2) for cell in cells]))
         for name, digits in {"no": 0, "yes": 0, "no rate": 2}.items():
             if printed := study.printed.get(question.id, {}).get(name):
-                lines.append(_line(f"printed: {name}", [number_text(value, digits) for value in printed]))
+                lines.append(
+                    _line(f"printed: {name}", [number_text(value, digits) for value in printed])
+                )
         table.append(Block(f"Q{number}. {plain(question.text)}", lines))
         note = f"no test ({test['reason']})"
         if test["p"] is not None:
             note = (
-                f"Pearson chi-square of the models' answers {number_text(test['chi_square'], 1)}, {test['degrees']} "
-                f"degrees of freedom, p {p_text(test['p_holm'])} ({test['p_by']}, Holm over the questions)"
+                f"Pearson chi-square of the models' answers {number_text(test['chi_square'], 1)}, "
+                f"{test['degrees']} "
+                f"degrees of freedom, p {p_text(test['p_holm'])} ({test['p_by']}, Holm over the "
+                "questions)"
             )
-        kappa, alpha = (number_text(block[name], 2) for name in ("fleiss_kappa", "krippendorff_alpha"))
-        agreement = f"Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha {alpha}"
+        kappa, alpha = (
+            number_text(block[name], 2) for name in ("fleiss_kappa", "krippendorff_alpha")
+        )
+        agreement = (
+            f"Fleiss' kappa {kappa} ({block['fleiss_items']} captions), Krippendorff's alpha "
+            f"{alpha}"
+        )
         notes.append(f"Q{number}: {note}; {agreement}.")
     return table, notes
 
@@ -123,14 +166,30 @@ def _csv_table(sheets: Sheets, statistics: Mapping[str, Any]) -> str:
     numbers = [*counts, "share", "low", "high"]
     tests = ["chi_square", "degrees", "p", "p_holm", "p_by", "effect"]
     agreement = ["fleiss_kappa", "fleiss_items", "krippendorff_alpha"]
-    rows = [["study", "raters", "block", "system", "label", *numbers, "printed", *tests, *agreement, "raters_used"]]
+    rows = [
+        [
+            "study",
+            "raters",
+            "block",
+            "system",
+            "label",
+            *numbers,
+            "printed",
+            *tests,
+            *agreement,
+            "raters_used",
+        ]
+    ]
     raters = "simulated" if statistics["simulated"] else "people"
     for block in statistics["blocks"]:
         printed = sheets.study.printed.get(block["id"], {}).get(line)
         for place, system in enumerate(sheets.study.systems):
             values = [sheets.name, raters, block["id"], system.id, plain(system.label)]
             values += [block["systems"][system.id][name] for name in numbers]
-            values += [printed[place] if printed else None, *(block["test"][name] for name in tests)]
+            values += [
+                printed[place] if printed else None,
+                *(block["test"][name] for name in tests),
+            ]
             values += [*(block[name] for name in agreement), statistics["used"]]
             rows.append([cell(value) for value in values])
     return csv_text(rows)
@@ -144,4 +203,7 @@ def _range(share: Mapping[str, Any], *, scale: float, digits: int) -> str:
     """Return the interval of a share in the unit of the line above it."""
     if share["low"] is None:
         return NONE
-    return f"{number_text(scale * share['low'], digits)} to {number_text(scale * share['high'], digits)}"
+    return (
+        f"{number_text(scale * share['low'], digits)} to "
+        f"{number_text(scale * share['high'], digits)}"
+    )

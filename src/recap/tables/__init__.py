@@ -1,1 +1,4 @@
-"""Tables of results as one frame and four formats, sample captions and contact sheets; does not import torch."""
+"""Tables of results as one frame and four formats, sample captions and contact sheets.
+
+Does not import torch.
+"""

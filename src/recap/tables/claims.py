@@ -1,4 +1,5 @@
-"""The verdicts on a paper's claims: one line for each in a table, and every comparison behind them."""
+"""The verdicts on a paper's claims: one line for each in a table, and every comparison behind
+them."""
 
 from __future__ import annotations
 
@@ -11,32 +12,71 @@ from recap.core.log import log
 from recap.statistics.claims import HOLDS, NOT_RUN, UNTOLD, Judged, Verdict
 from recap.statistics.comparison import MOST, POWER, SIGNIFICANT
 from recap.tables.formats import write_formats
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, footnote_marks, number_text, p_text, plain
+from recap.tables.text import (
+    NONE,
+    Block,
+    Cell,
+    Line,
+    TextTable,
+    footnote_marks,
+    number_text,
+    p_text,
+    plain,
+)
 
 PAPER = "paper"  # the scale at which nothing is replaced
 _COLUMNS = ["Verdict", "Printed", "Ours", "p (Holm)"]
-_COMPARED = ["Verdict", "Printed", "Ours", "95% interval", "p (Holm)", "Runs", "Power", "Seeds needed"]
+_COMPARED = [
+    "Verdict",
+    "Printed",
+    "Ours",
+    "95% interval",
+    "p (Holm)",
+    "Runs",
+    "Power",
+    "Seeds needed",
+]
 _OF_CLAIM = ("claim", "where", "sentence", "scale", "verdict", "why", "doubt")  # columns of the CSV
-_OF_COMPARISON = ("table", "row", "against", "metric", "comparison", "printed", "difference", "low_uncorrected")
+_OF_COMPARISON = (
+    "table",
+    "row",
+    "against",
+    "metric",
+    "comparison",
+    "printed",
+    "difference",
+    "low_uncorrected",
+)
 _OF_TESTS = ("high_uncorrected", "p_holm", "runs", "power", "seeds", "our_tolerance", "reason")
-_LEGEND = "Printed and ours: row minus the other row, in points; of several comparisons, the one with the largest p."
+_LEGEND = (
+    "Printed and ours: row minus the other row, in points; of several comparisons, the one with "
+    "the largest p."
+)
 _NOTES = [
-    "A comparison holds, or does not, where the tests over images, over runs and over both are all below "
-    f"{SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over the comparisons of the claim. A claim "
+    "A comparison holds, or does not, where the tests over images, over runs and over both are all "
+    "below "
+    f"{SIGNIFICANT:g}: the rule of the daggers in tables, Holm-corrected over the comparisons of "
+    "the claim. A claim "
     "holds if all of its comparisons do, and does not hold if one does not.",
-    "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is corrected over all "
-    f"comparisons of the claim, so it can be above {SIGNIFICANT:g} where the interval is without 0.",
-    "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is ours; no paper gives "
+    "The interval is the widest of the three tests, for this comparison alone (uncorrected); p is "
+    "corrected over all "
+    f"comparisons of the claim, so it can be above {SIGNIFICANT:g} where the interval is without "
+    "0.",
+    "±: points within which a printed score counts as reached, about 1 % of it. The tolerance is "
+    "ours; no paper gives "
     "one.",
-    "A printed number of others counts as exact. It is compared only with scores on its data by its settings, and only "
+    "A printed number of others counts as exact. It is compared only with scores on its data by "
+    "its settings, and only "
     "where the score of a corpus is the mean over its images.",
-    f"Power: chance that so many runs show a difference of the printed size; seeds needed: for a power of "
+    "Power: chance that so many runs show a difference of the printed size; seeds needed: for a "
+    "power of "
     f"{100 * POWER:.0f} %, a rough estimate from the spread seen here.",
 ]
 
 
 def verdict_text(verdict: Verdict, scale: str) -> str:
-    """Return a verdict; scores of another scale than the paper's cannot tell whether a claim about its data holds."""
+    """Return a verdict; scores of another scale than the paper's cannot tell whether a claim about
+    its data holds."""
     if scale == PAPER or not verdict.judged or verdict.verdict == NOT_RUN:
         return verdict.verdict
     if verdict.verdict == UNTOLD:
@@ -46,27 +86,40 @@ def verdict_text(verdict: Verdict, scale: str) -> str:
 
 
 def claim_line(verdict: Verdict, scale: str) -> str:
-    """Return one line about a claim for a terminal: id, verdict, why, its weakest comparison, and the sentence."""
+    """Return one line about a claim for a terminal: id, verdict, why, its weakest comparison, and
+    the sentence."""
     why, printed, tolerance = _why(verdict)
     shown = printed
     if weakest := _weakest(verdict):
         named = zip(_COMPARED[1:], _cells(weakest)[1:], strict=True)
-        numbers = [f"{name[0].lower()}{name[1:]} {each.text}" for name, each in named if each.text != NONE]
-        shown = ", ".join([f"{weakest.check.row} against {plain(weakest.against)}, {weakest.metric}", *numbers])
+        numbers = [
+            f"{name[0].lower()}{name[1:]} {each.text}" for name, each in named if each.text != NONE
+        ]
+        shown = ", ".join(
+            [f"{weakest.check.row} against {plain(weakest.against)}, {weakest.metric}", *numbers]
+        )
     parts = [why, shown, tolerance, f'"{plain(verdict.claim.sentence)}" ({verdict.claim.where})']
     return f"{verdict.claim.id}: {verdict_text(verdict, scale)}: {'; '.join(filter(None, parts))}"
 
 
 def _weakest(verdict: Verdict) -> Judged | None:
-    """Return the comparison with the largest p among those with the claim's verdict, if any has numbers."""
-    alike = [each for each in verdict.judged if each.verdict == verdict.verdict and each.difference is not None]
+    """Return the comparison with the largest p among those with the claim's verdict, if any has
+    numbers."""
+    alike = [
+        each
+        for each in verdict.judged
+        if each.verdict == verdict.verdict and each.difference is not None
+    ]
     return max(alike, key=lambda each: 1.0 if each.p is None else each.p) if alike else None
 
 
 def _why(verdict: Verdict) -> tuple[str, str, str]:
-    """Return why there is this verdict, the claim's own numbers, and our tolerance for a printed score."""
+    """Return why there is this verdict, the claim's own numbers, and our tolerance for a printed
+    score."""
     numbers = ", ".join(f"{number:,.7g}" for number in verdict.claim.printed)
-    within = ", ".join(dict.fromkeys(f"{check.within:g}" for check in verdict.claim.checks if check.within))
+    within = ", ".join(
+        dict.fromkeys(f"{check.within:g}" for check in verdict.claim.checks if check.within)
+    )
     tolerance = f"reached within {within} points (our tolerance)" if within else ""
     return verdict.why, f"printed {numbers}" if numbers else "", tolerance
 
@@ -75,7 +128,10 @@ def _cells(judged: Judged) -> list[Cell]:
     """Return the cells of a comparison."""
     within, interval = judged.check.within, NONE
     if judged.low is not None:
-        interval = f"{number_text(judged.low, 1, signed=True)} to {number_text(judged.high, 1, signed=True)}"
+        interval = (
+            f"{number_text(judged.low, 1, signed=True)} to "
+            f"{number_text(judged.high, 1, signed=True)}"
+        )
     texts = [
         judged.verdict,
         number_text(judged.printed, 1, signed=True) if within is None else f"±{within:g}",
@@ -90,10 +146,17 @@ def _cells(judged: Judged) -> list[Cell]:
 
 
 def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
-    """Return a line for each claim; those that were not run share one. The comparisons are the table's ``more``."""
+    """Return a line for each claim; those that were not run share one.
+
+    The comparisons are the table's ``more``.
+    """
     note = "" if scale == PAPER else f"Scale {scale}: not a reproduction of the paper's numbers."
-    table = TextTable("Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND])
-    more = TextTable("Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES, first=table)
+    table = TextTable(
+        "Claims of the paper", note, [(name, name) for name in _COLUMNS], legend=[_LEGEND]
+    )
+    more = TextTable(
+        "Comparisons", "", [(name, name) for name in _COMPARED], notes=_NOTES, first=table
+    )
     heads = []
     for verdict in verdicts:
         claim, text, weakest = verdict.claim, verdict_text(verdict, scale), _weakest(verdict)
@@ -106,13 +169,19 @@ def claims_table(verdicts: Sequence[Verdict], scale: str) -> TextTable:
         if compared or verdict.verdict == NOT_RUN:
             block = Block(label, [Line(text, [Cell()] * len(_COMPARED), heads[-1].notes)])
             for each in compared:
-                named = f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
+                named = (
+                    f"{each.check.row} against {plain(each.against)}, {each.metric}, {each.table}"
+                )
                 block.lines.append(Line(named, _cells(each)))
             more.blocks.append(block)
-    lines = [head for head, verdict in zip(heads, verdicts, strict=True) if verdict.verdict != NOT_RUN]
+    lines = [
+        head for head, verdict in zip(heads, verdicts, strict=True) if verdict.verdict != NOT_RUN
+    ]
     waiting = [verdict.claim.id for verdict in verdicts if verdict.verdict == NOT_RUN]
     if waiting:
-        lines.append(Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3]))
+        lines.append(
+            Line(f"{len(waiting)} more: {', '.join(waiting)}", [Cell(NOT_RUN), *[Cell()] * 3])
+        )
     table.blocks, table.footnotes = [Block("", lines)], footnote_marks(heads)
     table.more = more if more.blocks else None
     if table.more is None:
@@ -125,10 +194,26 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
     lines: list[list[Any]] = [[*_OF_CLAIM, *_OF_COMPARISON, *_OF_TESTS]]
     for verdict in verdicts:
         claim, shown = verdict.claim, verdict_text(verdict, scale)
-        begin: list[Any] = [claim.id, claim.where, claim.sentence, scale, shown, verdict.why, claim.doubt]
+        begin: list[Any] = [
+            claim.id,
+            claim.where,
+            claim.sentence,
+            scale,
+            shown,
+            verdict.why,
+            claim.doubt,
+        ]
         for each in verdict.judged:
             named = [each.table, each.check.row, each.against, each.metric, each.verdict]
-            numbers = [each.printed, each.difference, each.low, each.high, each.p, each.runs, each.power]
+            numbers = [
+                each.printed,
+                each.difference,
+                each.low,
+                each.high,
+                each.p,
+                each.runs,
+                each.power,
+            ]
             seeds = f"more than {MOST}" if each.seeds == 0 else each.seeds
             lines.append([*begin, *named, *numbers, seeds, each.check.within, each.why])
         if not verdict.judged:
@@ -138,6 +223,8 @@ def claims_csv(verdicts: Sequence[Verdict], scale: str) -> str:
 
 def write_claims(verdicts: Sequence[Verdict], scale: str, out: Path) -> list[Path]:
     """Write ``claims.{tex,csv,html,md}`` into a folder and return the paths."""
-    paths = write_formats(out / "claims", claims_table(verdicts, scale), claims_csv(verdicts, scale), name="claims")
+    paths = write_formats(
+        out / "claims", claims_table(verdicts, scale), claims_csv(verdicts, scale), name="claims"
+    )
     log.info(f"claims: {len(verdicts)} judged -> {out / 'claims.md'}")
     return paths

@@ -1,4 +1,7 @@
-"""Contact sheets of samples and of attention maps: pictures and text side by side; and the colors of all figures."""
+"""Contact sheets of samples and of attention maps: pictures and text side by side.
+
+And the colors of all figures.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ TEXT_COLOR, GREY, BACKGROUND = (20, 20, 20), (110, 110, 110), (255, 255, 255)
 MARGIN = 24
 _FONT_SIZE, _LINE = 15, 20  # pixels: of letters, and from line to line
 
-# Of attention maps, in pixels: edge of a thumbnail, space between two, and blur, which softens the edges of boxes.
+# Of attention maps, in pixels: edge of a thumbnail, space between two, and blur, which softens the
+# edges of boxes.
 _EDGE, _GAP, _BLUR = 132, 10, 5
 _PER_ROW = 10  # words per row
 _SHADE = 0.25  # brightness where the weight is 0
@@ -38,8 +42,11 @@ Styled = tuple[str, str, tuple[int, int, int]]  # text, style (bold or plain), c
 
 
 def colour_of(labels: Iterable[str]) -> dict[str, str]:
-    """Return the color of each label, in the order of the tables' rows, so that a row has one color everywhere."""
-    return {label: COLOURS[index % len(COLOURS)] for index, label in enumerate(dict.fromkeys(labels))}
+    """Return the color of each label, in the order of the tables' rows, so that a row has one color
+    everywhere."""
+    return {
+        label: COLOURS[index % len(COLOURS)] for index, label in enumerate(dict.fromkeys(labels))
+    }
 
 
 def read_photo(source: ImageSource, file: str) -> Image:
@@ -61,7 +68,9 @@ def below(images: Sequence[Image], gap: int = 0) -> Image:
     return _pasted(images, size, [(0, top) for top in tops])
 
 
-def _pasted(images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]) -> Image:
+def _pasted(
+    images: Sequence[Image], size: tuple[int, int], places: Sequence[tuple[int, int]]
+) -> Image:
     from PIL import Image  # part of CLIPScore's digest, and so left where it is
 
     sheet = Image.new("RGB", size, BACKGROUND)
@@ -73,7 +82,9 @@ def _pasted(images: Sequence[Image], size: tuple[int, int], places: Sequence[tup
 def written(lines: Iterable[Styled], width: int) -> Image:
     """Return text as an image of a width, broken where it is too long."""
     letters = int(width / _fonts()["plain"].getlength("m"))  # of equal width
-    broken = [(part, style, color) for text, style, color in lines for part in wrap(plain(text), letters)]
+    broken = [
+        (part, style, color) for text, style, color in lines for part in wrap(plain(text), letters)
+    ]
     image = Pillow.new("RGB", (width, _LINE * len(broken)), BACKGROUND)
     draw = ImageDraw.Draw(image)
     for number, (text, style, color) in enumerate(broken):
@@ -88,12 +99,18 @@ def _fonts() -> dict[str, Any]:
 
     folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     names = {"plain": "DejaVuSansMono.ttf", "bold": "DejaVuSansMono-Bold.ttf"}
-    return {style: ImageFont.truetype(str(folder / file), _FONT_SIZE) for style, file in names.items()}
+    return {
+        style: ImageFont.truetype(str(folder / file), _FONT_SIZE) for style, file in names.items()
+    }
 
 
-def write_sheet(head: Sequence[Styled], cards: Sequence[Image], out: Path, *, columns: int = 1) -> None:
+def write_sheet(
+    head: Sequence[Styled], cards: Sequence[Image], out: Path, *, columns: int = 1
+) -> None:
     """Write a contact sheet as PNG: a heading, and cards of equal width in columns."""
-    rows = [beside(cards[start : start + columns], MARGIN) for start in range(0, len(cards), columns)]
+    rows = [
+        beside(cards[start : start + columns], MARGIN) for start in range(0, len(cards), columns)
+    ]
     width = max(row.width for row in rows)
     sheet = ImageOps.expand(below([written(head, width), *rows], MARGIN), MARGIN, BACKGROUND)
     with atomic_path(out) as temporary:
@@ -119,14 +136,18 @@ class AttentionMap:
 
     label: str  #: of the model
     words: list[str]  #: of the caption, T
-    boxes: list[Box]  #: of the N feature vectors: left, top, right, bottom as fractions of the image
+    boxes: list[
+        Box
+    ]  #: of the N feature vectors: left, top, right, bottom as fractions of the image
     weights: list[list[float]]  #: [T, N], attention of each word over the boxes
 
 
 def grid_boxes(side: int) -> list[Box]:
     """Return the cells of a square grid in raster order."""
     edges = [place / side for place in range(side + 1)]
-    return [(edges[x], edges[y], edges[x + 1], edges[y + 1]) for y in range(side) for x in range(side)]
+    return [
+        (edges[x], edges[y], edges[x + 1], edges[y + 1]) for y in range(side) for x in range(side)
+    ]
 
 
 def write_attention(
@@ -139,27 +160,43 @@ def write_attention(
 ) -> None:
     """Write the figure as PNG: for each image and model a row of thumbnails, one per word.
 
-    ``maps``: image id -> one attention map per model; ``files``: image id -> image file in ``source``.
+    ``maps``: image id -> one attention map per model; ``files``: image id -> image file in
+    ``source``.
     """
     cards = []
     for image, attention in ((image, each) for image, models in maps.items() for each in models):
-        photo = source.open_rgb(files[image]).resize((_EDGE, _EDGE))  # a square, as the backbone's input
+        photo = source.open_rgb(files[image]).resize(
+            (_EDGE, _EDGE)
+        )  # a square, as the backbone's input
         cells = [
-            below([shaded(photo, attention.boxes, weights), written([(word, "plain", TEXT_COLOR)], _EDGE)])
+            below(
+                [
+                    shaded(photo, attention.boxes, weights),
+                    written([(word, "plain", TEXT_COLOR)], _EDGE),
+                ]
+            )
             for word, weights in zip(attention.words, attention.weights, strict=True)
         ]
         blank = Pillow.new("RGB", photo.size, BACKGROUND)
         rows = [cells[start : start + _PER_ROW] for start in range(0, max(1, len(cells)), _PER_ROW)]
-        thumbnails = [beside([blank if number else photo, *row], _GAP) for number, row in enumerate(rows)]
+        thumbnails = [
+            beside([blank if number else photo, *row], _GAP) for number, row in enumerate(rows)
+        ]
         caption = (f"{attention.label}: {' '.join(attention.words)}", "bold", TEXT_COLOR)
-        cards.append(below([written([caption], (_PER_ROW + 1) * (_EDGE + _GAP)), *thumbnails], _GAP))
+        cards.append(
+            below([written([caption], (_PER_ROW + 1) * (_EDGE + _GAP)), *thumbnails], _GAP)
+        )
     write_sheet([(heading, "plain", TEXT_COLOR)], cards, out)
 
 
 def shaded(image: Image, boxes: Sequence[Box], weights: Sequence[float]) -> Image:
-    """Darken an image where weights are low (where boxes overlap, by the larger one) and outline the largest."""
+    """Darken an image where weights are low (where boxes overlap, by the larger one) and outline
+    the largest."""
     top = max(weights) or 1.0
-    pixels = [[round(x * edge) for x, edge in zip(box, (*image.size, *image.size), strict=True)] for box in boxes]
+    pixels = [
+        [round(x * edge) for x, edge in zip(box, (*image.size, *image.size), strict=True)]
+        for box in boxes
+    ]
     light = Pillow.new("L", image.size, round(255 * _SHADE))
     for index in sorted(range(len(boxes)), key=lambda index: weights[index]):
         left, upper, right, lower = pixels[index]

@@ -1,4 +1,5 @@
-"""A table as LaTeX (booktabs), Markdown, HTML and CSV: templates that place and escape, and compute nothing."""
+"""A table as LaTeX (booktabs), Markdown, HTML and CSV: templates that place and escape, and compute
+nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: Path) -> list[Path]:
-    """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,html,md}``; equal statistics give equal bytes.
+    """Write ``<name>.{tex,csv,html,md}`` and ``<name>.paper.{tex,csv,html,md}``; equal statistics
+    give equal bytes.
 
     ``statistics`` is what :func:`recap.statistics.compare.compare_table` made.
     """
@@ -39,7 +41,9 @@ def write_table(*, name: str, table: Table, statistics: Mapping[str, Any], out: 
 
 def write_formats(begin: Path, table: TextTable, csv: str, *, name: str) -> list[Path]:
     """Write a table as ``<begin>.tex``, ``.csv``, ``.html`` and ``.md``, and return the paths."""
-    html = environment("html").get_template("table.html.j2").render(table=table)  # a fragment without other files
+    html = (
+        environment("html").get_template("table.html.j2").render(table=table)
+    )  # a fragment without other files
     texts = {"tex": latex_table(table, name), "csv": csv, "html": html, "md": markdown_table(table)}
     paths = {begin.with_name(f"{begin.name}.{ending}"): text for ending, text in texts.items()}
     for path, text in paths.items():
@@ -56,17 +60,30 @@ def markdown_table(table: TextTable, level: int = 1) -> str:
 def latex_table(table: TextTable, name: str) -> str:
     """Return a table as LaTeX: in the style `paper` as narrow as a column of two where it fits."""
     layouts = [_latex_layout(each) for each in (table, table.more) if each]
-    label = "".join(char if char.isalnum() else "-" for char in name) + ("-paper" if table.style == "paper" else "")
-    return environment("tex").get_template("table.tex.j2").render(layouts=layouts, name=name, label=label)
+    label = "".join(char if char.isalnum() else "-" for char in name) + (
+        "-paper" if table.style == "paper" else ""
+    )
+    return (
+        environment("tex")
+        .get_template("table.tex.j2")
+        .render(layouts=layouts, name=name, label=label)
+    )
 
 
 @cache
 def environment(ending: str, *packages: str) -> Environment:
-    """Return the templates of a format, also those of further packages; whatever they show is escaped for it."""
+    """Return the templates of a format, also those of further packages.
+
+    Whatever they show is escaped for it.
+    """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    escapes: dict[str, Callable[[str], str]] = {"tex": latex_text, "md": markdown_text, "html": escape}
+    escapes: dict[str, Callable[[str], str]] = {
+        "tex": latex_text,
+        "md": markdown_text,
+        "html": escape,
+    }
     escaped = escapes[ending]
     block, value = (("<%", "%>"), ("<<", ">>")) if ending == "tex" else (("{%", "%}"), ("{{", "}}"))
     templates = Environment(
@@ -94,16 +111,23 @@ def markdown_text(text: str) -> str:
 
 
 def _aligned(lines: str) -> str:
-    """Return the lines of a table with equally wide columns: the first to the left, numbers to the right."""
-    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines.splitlines()]
+    """Return the lines of a table with equally wide columns: the first to the left, numbers to the
+    right."""
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines.splitlines()
+    ]
     widths = [max(3, *(len(row[index]) for row in rows)) for index in range(len(rows[0]))]
     padded = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
     lines_out = [f"| {' | '.join(row)} |\n" for row in padded]
-    lines_out[1] = "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), "\n"])
+    lines_out[1] = "|".join(
+        ["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), "\n"]
+    )
     return "".join(lines_out)
 
 
-_SYMBOLS = "±pm ×times →rightarrow ↑uparrow ↓downarrow ≤leq ≥geq ≈approx ΔDelta αalpha βbeta λlambda"
+_SYMBOLS = (
+    "±pm ×times →rightarrow ↑uparrow ↓downarrow ≤leq ≥geq ≈approx ΔDelta αalpha βbeta λlambda"
+)
 _PUNCTUATION = "–—‘’“”…•"
 _T1 = "«»ÐðÞþĐđŊŋĄąĘęĮįŲų"  # what no font of pdfLaTeX has but in the encoding T1
 _LACKING = "ĦħĸĿŀŉŦŧſ"  # Latin letters that no font of pdfLaTeX has
@@ -124,21 +148,42 @@ _SPECIAL = {
     **{pair[0]: rf"$\{pair[1:]}$" for pair in _SYMBOLS.split()},
 }
 # Combining characters, each with its accent, which every encoding has.
-_MARKS = "\u0300` \u0301' \u0302^ \u0303~ \u0304= \u0306u \u0307. \u0308\" \u030ar \u030bH \u030cv \u0323d \u0327c"
+_MARKS = (
+    "\u0300` \u0301' \u0302^ \u0303~ \u0304= \u0306u \u0307. \u0308\" \u030ar \u030bH \u030cv "
+    "\u0323d \u0327c"
+)
 _ACCENTS = {pair[0]: pair[1] for pair in _MARKS.split()}
 
-_COLUMN, _PAGE_WIDTH = 219.0, 455.0  # points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
-_SIZES = (8.0, 7.5, 7.0, 6.5, 6.0)  # of numbers; spreads and printed numbers are three quarters as large
+_COLUMN, _PAGE_WIDTH = (
+    219.0,
+    455.0,
+)  # points: the narrowest column of two in use, and its page (ACL; CVPR 237, 497)
+_SIZES = (
+    8.0,
+    7.5,
+    7.0,
+    6.5,
+    6.0,
+)  # of numbers; spreads and printed numbers are three quarters as large
 _GAP, _WIDE_GAP = 4.0, 9.0  # between two columns: at least, and where there is room
-# Widths in Times, in thousandths of the size; other characters are as wide as a lower-case letter on average.
-_WIDTHS = {**dict.fromkeys("ijltfrI .,:;'|[]/-", 290), **dict.fromkeys("mwMW%@", 790), **dict.fromkeys("()", 360)}
+# Widths in Times, in thousandths of the size; other characters are as wide as a lower-case letter
+# on average.
+_WIDTHS = {
+    **dict.fromkeys("ijltfrI .,:;'|[]/-", 290),
+    **dict.fromkeys("mwMW%@", 790),
+    **dict.fromkeys("()", 360),
+}
 _WIDTHS |= {"±": 580, "+": 560, "†": 560}
 _LABEL = 60  # characters of a label; a longer one is set in several lines
-_PAGE_HEIGHT = 640  # points of the lowest page of the venues whose styles are tried, in an article of 11 points
+# points of the lowest page of the venues whose styles are tried, in an article of 11 points
+_PAGE_HEIGHT = 640
 
 
 def latex_text(text: str) -> str:
-    """Return text as LaTeX that sets with any font; a letter that it lacks is `{[}U+0127]`, a leading minus is one."""
+    """Return text as LaTeX that sets with any font.
+
+    A letter that it lacks is `{[}U+0127]`, a leading minus is one.
+    """
     body = "".join(map(_latex_char, unicodedata.normalize("NFC", plain(text))))
     return re.sub(r"^-(?=\d)", "$-$", body)
 
@@ -152,14 +197,21 @@ def _latex_char(char: str) -> str:
     base, accents = decomposed[0], decomposed[1:]
     if not (base.isascii() and _ACCENTS.keys() >= set(accents)):
         return f"{{[}}U+{ord(char):04X}]"
-    return "".join(rf"\{_ACCENTS[accent]}{{" for accent in reversed(accents)) + latex_text(base) + "}" * len(accents)
+    return (
+        "".join(rf"\{_ACCENTS[accent]}{{" for accent in reversed(accents))
+        + latex_text(base)
+        + "}" * len(accents)
+    )
 
 
 def _latex_layout(table: TextTable) -> dict[str, Any]:
-    """Return what the template needs beside a table: environment, sizes in points, parts of a cell, and floats."""
+    """Return what the template needs beside a table: environment, sizes in points, parts of a cell,
+    and floats."""
     in_column = [("table", _COLUMN, size) for size in _SIZES[:3]] if table.style == "paper" else []
     choices = [*in_column, *(("table*", _PAGE_WIDTH, size) for size in _SIZES)]
-    environment, width, size = next((each for each in choices if width_of(table, each[2]) <= each[1]), choices[-1])
+    environment, width, size = next(
+        (each for each in choices if width_of(table, each[2]) <= each[1]), choices[-1]
+    )
     # Room that is left goes between the columns; a twentieth stays, as widths are rough.
     room = max(0.0, 0.95 * width - width_of(table, size))
     cells = [cell for line in table.lines for cell in line.cells]
@@ -177,13 +229,18 @@ def _latex_layout(table: TextTable) -> dict[str, Any]:
 
 def width_of(table: TextTable, size: float) -> float:
     """Return about how many points wide the lines are, in Times of a size."""
-    labels = [_text_width(line.label, size) + _text_width(table.marks(*line.notes), 0.7 * size) for line in table.lines]
+    labels = [
+        _text_width(line.label, size) + _text_width(table.marks(*line.notes), 0.7 * size)
+        for line in table.lines
+    ]
     total = min(max(labels), _PAGE_WIDTH / 2)
     for index, (short, _) in enumerate(table.columns):
         cells = [line.cells[index] for line in table.lines]
         means = max(_text_width(cell.text, size) for cell in cells)
         texts = [
-            f"±{cell.sd}" * bool(cell.sd) + "†" * cell.dagger + f" ({cell.printed})" * bool(cell.printed)
+            f"±{cell.sd}" * bool(cell.sd)
+            + "†" * cell.dagger
+            + f" ({cell.printed})" * bool(cell.printed)
             for cell in cells
         ]
         beside = max(_text_width(text, 0.75 * size) for text in texts)
@@ -192,7 +249,10 @@ def width_of(table: TextTable, size: float) -> float:
 
 
 def _text_width(text: str, size: float) -> float:
-    widths = (_WIDTHS.get(char, 500 if char.isdigit() else 680 if char.isupper() else 470) for char in text)
+    widths = (
+        _WIDTHS.get(char, 500 if char.isdigit() else 680 if char.isupper() else 470)
+        for char in text
+    )
     return sum(widths) * size / 1000
 
 

@@ -1,6 +1,7 @@
 """The one model of a result table: its rows with a cell for each column, on the scale of tables.
 
-Every number, mark and reason that a format shows is computed here or in the statistics, and nowhere else.
+Every number, mark and reason that a format shows is computed here or in the statistics, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _WHERE_ANY = ("seeds_for_printed", "printed_p", "doubt", "reason", "signature", 
 class Frame:
     """A table: its settings, the statistics that it is from, and its rows.
 
-    A row is that of the statistics with its ``part`` of the table (`PRINTED` or `OURS`), with ``not_run``, the one
-    reason why it has no number of ours, and with ``cells``: for each column a line of the CSV, and in ``notes`` the
-    footnotes of its values by their names.
+    A row is that of the statistics with its ``part`` of the table (`PRINTED` or `OURS`), with
+    ``not_run``, the one reason why it has no number of ours, and with ``cells``: for each column a
+    line of the CSV, and in ``notes`` the footnotes of its values by their names.
     """
 
     table: Table
@@ -66,7 +67,8 @@ def table_frame(table: Table, statistics: Mapping[str, Any]) -> Frame:
     expected = (ids, list(table.columns), table.baseline)
     if expected != (made, statistics["columns"], statistics["baseline"]):
         raise RecapError(
-            f"the statistics of table {statistics['table']!r} were made for other rows or columns; delete the "
+            f"the statistics of table {statistics['table']!r} were made for other rows or columns; "
+            "delete the "
             "statistics and run the workflow again"
         )
     rows = [
@@ -82,11 +84,15 @@ def table_frame(table: Table, statistics: Mapping[str, Any]) -> Frame:
         for row in statistics.get(part, [])
     ]
     for place, column in enumerate(table.columns):
-        _mark_best([row["cells"][place] for row in rows if row["part"] in ("rows", "selected")], column)
+        _mark_best(
+            [row["cells"][place] for row in rows if row["part"] in ("rows", "selected")], column
+        )
     return Frame(table, statistics, rows)
 
 
-def _cell(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+def _cell(
+    part: str, row: Mapping[str, Any], column: str, statistics: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return one column of one row."""
     info, ours = column_info(column), part in OURS
 
@@ -94,7 +100,11 @@ def _cell(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[st
         return None if value is None else round(info.scale * value, 9)  # 57, not 56.99999999999999
 
     cell = row["cells"][column] if ours else {"printed_percent": row["printed"].get(column)}
-    comparison, values, printed = cell.get("comparison") or {}, cell.get("values", {}), cell["printed_percent"]
+    comparison, values, printed = (
+        cell.get("comparison") or {},
+        cell.get("values", {}),
+        cell["printed_percent"],
+    )
     seeds = comparison.get("seeds_for_printed") or {}
     notes = _footnotes(row, column, cell, tested=bool(statistics["family"]["made"]))
     line = {
@@ -122,28 +132,42 @@ def _cell(part: str, row: Mapping[str, Any], column: str, statistics: Mapping[st
     }
     for key, names in _TESTS.items():
         test = comparison.get(key) or {}
-        line |= {f"{key}_{name}": scaled(test.get(name)) if name in _SCALED else test.get(name) for name in names}
+        line |= {
+            f"{key}_{name}": scaled(test.get(name)) if name in _SCALED else test.get(name)
+            for name in names
+        }
     line |= {
         "seeds_for_printed": str(seeds["seeds"] or f">{MOST}") if seeds.get("difference") else None,
         "printed_p": row["printed_p"].get(column),
         "doubt": notes.get("printed") or notes.get("row"),
-        "reason": _reasons(part, row, [cell, comparison, *(comparison.get(key) or {} for key in _TESTS)]),
+        "reason": _reasons(
+            part, row, [cell, comparison, *(comparison.get(key) or {} for key in _TESTS)]
+        ),
         "signature": " ; ".join(sorted(set(row["signatures"].values()))) if ours else None,
         "notes": notes,
     }
     for other in statistics["rows"] if part == "quoted" else []:
-        mean = other["cells"][column]["mean"] if other["as_printed"] else None  # other data or settings do not compare
-        difference = None if mean is None or printed is None else round(info.scale * mean - printed, 9)
+        mean = (
+            other["cells"][column]["mean"] if other["as_printed"] else None
+        )  # other data or settings do not compare
+        difference = (
+            None if mean is None or printed is None else round(info.scale * mean - printed, 9)
+        )
         line[f"difference_of_{other['id']}"] = difference
     return line
 
 
-def _footnotes(row: Mapping[str, Any], column: str, cell: Mapping[str, Any], *, tested: bool) -> dict[str, str]:
-    """Return why a cell lacks its mean, difference or p, and what is to say of the print: name of a value -> text."""
+def _footnotes(
+    row: Mapping[str, Any], column: str, cell: Mapping[str, Any], *, tested: bool
+) -> dict[str, str]:
+    """Return why a cell lacks its mean, difference or p, and what is to say of the print: name of a
+    value -> text."""
     name, reason, notes = heading(column), plain(cell.get("reason") or ""), dict[str, str]()
     not_run = "mean" in cell and cell["mean"] is None
     if reason or not_run:
-        notes["mean"] = f"{name} was not run: {reason}." if not_run else f"Not all seeds have {name}: {reason}."
+        notes["mean"] = (
+            f"{name} was not run: {reason}." if not_run else f"Not all seeds have {name}: {reason}."
+        )
     if column in row["doubt"]:
         notes["printed"] = f"Doubt about the printed {name}: {ended(row['doubt'][column])}"
     if WHOLE_ROW in row["doubt"]:
@@ -170,19 +194,29 @@ def _not_run(part: str, row: Mapping[str, Any]) -> str | None:
 
 
 def _reasons(part: str, row: Mapping[str, Any], tested: list[Mapping[str, Any]]) -> str | None:
-    """Return, for the CSV, why numbers are missing, and where a row that is not trained here is from."""
+    """Return, for the CSV, why numbers are missing, and where a row that is not trained here is
+    from."""
     reasons = [each.get("reason") for each in tested]
     if part == "outside":
         reasons.insert(0, f"{from_outside(row)}: {row['captions']}")
     elif part in PRINTED:
-        reasons.insert(0, f"own, not run: {row['reason']}" if "reason" in row else "printed in the paper, not run")
+        reasons.insert(
+            0,
+            f"own, not run: {row['reason']}"
+            if "reason" in row
+            else "printed in the paper, not run",
+        )
     return "; ".join(dict.fromkeys(filter(None, reasons))) or None
 
 
 def _explained(units: list[str]) -> str:
-    """Return which tests explain a printed p: those that need a usual spread to give it for the printed gain."""
+    """Return which tests explain a printed p: those that need a usual spread to give it for the
+    printed gain."""
     if not units:
-        return f"No t-test over {', '.join(P_UNITS.values())} explains this printed p: each needs an unusual spread."
+        return (
+            f"No t-test over {', '.join(P_UNITS.values())} explains this printed p: each needs an "
+            "unusual spread."
+        )
     tests = " or over ".join(P_UNITS[unit] for unit in units)
     return f"A t-test over {tests} explains this printed p: it gives it at a usual spread."
 
@@ -193,7 +227,8 @@ def from_outside(row: Mapping[str, Any]) -> str:
 
 
 def _mark_best(cells: list[dict[str, Any]], column: str) -> None:
-    """Mark the best mean of a column, and what rounds to it, where two rows or more have one, of two runs or more."""
+    """Mark the best mean of a column, and what rounds to it, where two rows or more have one, of
+    two runs or more."""
     info, scored = column_info(column), [cell for cell in cells if cell["mean"] is not None]
     rows = [cell for cell in scored if cell["part"] == "rows"]
     if column in RUN_COLUMNS or len(rows) < 2 or min(cell["n"] for cell in rows) < 2:

@@ -1,4 +1,5 @@
-"""The sentences of a result table: what marks mean, where numbers are from, and what the tests say."""
+"""The sentences of a result table: what marks mean, where numbers are from, and what the tests
+say."""
 
 from __future__ import annotations
 
@@ -14,10 +15,13 @@ from recap.tables.text import ended, plain
 
 Statistics = Mapping[str, Any]
 
-NO_RUNS = "One file has no training runs: p generalizes over images only, and no difference is marked."
+NO_RUNS = (
+    "One file has no training runs: p generalizes over images only, and no difference is marked."
+)
 SEEDS_LINE = "seeds for the printed difference"
 SERVER = (
-    "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 references; a row with "
+    "c5 and c40: scores of COCO's server on the 40,775 images of test2014, with 5 and with 40 "
+    "references; a row with "
     "such scores says on which day the server gave them."
 )
 _MAIN = "CIDEr"  # whose differences to quoted rows are listed; the CSV has those of all columns
@@ -26,26 +30,41 @@ _IN_FULL = {"images", "split", "len", "lp", "recap"}
 
 
 def legend(frame: Frame, *, beside: bool) -> list[str]:
-    """Return what parentheses, bold and daggers mean, for the head; ``beside``: printed numbers are in our cells."""
+    """Return what parentheses, bold and daggers mean, for the head; ``beside``: printed numbers are
+    in our cells."""
     statistics, cells = frame.statistics, frame.cells
     sentences = []
-    if beside and any(cell["printed"] is not None and cell["part"] in ("rows", "outside") for cell in cells):
-        scale = "another scale, so they do not compare" if frame.table.short_scale else "the paper's own scale"
+    if beside and any(
+        cell["printed"] is not None and cell["part"] in ("rows", "outside") for cell in cells
+    ):
+        scale = (
+            "another scale, so they do not compare"
+            if frame.table.short_scale
+            else "the paper's own scale"
+        )
         sentences.append(f"In parentheses: what the paper prints; ours were made at {scale}.")
     if any(cell["best"] for cell in cells):
         sentences.append("Bold: best mean of the rows that were run.")
     against = baseline_label(statistics)
     if any(cell["mark"] for cell in cells):
-        sentences.append(f"†: differs from {against} (p < {SIGNIFICANT:g} over images, runs and both; Holm).")
+        sentences.append(
+            f"†: differs from {against} (p < {SIGNIFICANT:g} over images, runs and both; Holm)."
+        )
     elif len(statistics["seeds"]) > 1 and statistics["family"]["made"]:
         sentences.append(f"No difference from {against} is significant over both images and runs.")
-    lower = [heading(column) for column in statistics["columns"] if column_info(column).higher_is_better is False]
+    lower = [
+        heading(column)
+        for column in statistics["columns"]
+        if column_info(column).higher_is_better is False
+    ]
     return [*sentences, *([f"Lower is better: {', '.join(lower)}."] if lower else [])]
 
 
 def baseline_label(statistics: Statistics) -> str:
     """Return the label of the row that the others are compared with."""
-    return next(plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"])
+    return next(
+        plain(row["label"]) for row in statistics["rows"] if row["id"] == statistics["baseline"]
+    )
 
 
 def scored_here(row: Statistics) -> str:
@@ -54,18 +73,28 @@ def scored_here(row: Statistics) -> str:
 
 
 def short_note(frame: Frame, names: Mapping[str, str]) -> str:
-    """Return one line on units, seeds, images and how scores were made, and which names are short."""
+    """Return one line on units, seeds, images and how scores were made, and which names are
+    short."""
     statistics = frame.statistics
     seeds = ", ".join(map(str, statistics["seeds"]))
     spread = f"One seed ({seeds}): no spread, and no difference is marked"
     if len(statistics["seeds"]) > 1:
         single = any(cell["n"] == 1 for cell in frame.cells)
-        spread = f"Mean ± standard deviation over seeds {seeds}{'; without ±: one run' if single else ''}"
+        spread = (
+            "Mean ± standard deviation over seeds "
+            f"{seeds}{'; without ±: one run' if single else ''}"
+        )
     unscaled = _unscaled(statistics)
     units = f"Percent, but for {', '.join(unscaled)}" if unscaled else "Percent"
-    signatures = [parse_signature(text) for row in statistics["rows"] for text in row["signatures"].values()]
+    signatures = [
+        parse_signature(text) for row in statistics["rows"] for text in row["signatures"].values()
+    ]
     first = signatures[0] if signatures else {}
-    agreed = {key: value for key, value in first.items() if all(one.get(key) == value for one in signatures)}
+    agreed = {
+        key: value
+        for key, value in first.items()
+        if all(one.get(key) == value for one in signatures)
+    }
     made = ", ".join(f"{key} {value}" for key, value in agreed.items() if key not in _IN_FULL)
     parts = [spread, f"{statistics['images']} test images", made]
     short = ", ".join(f"{letter} {name}" for letter, name in names.items())
@@ -91,18 +120,24 @@ def full_notes(frame: Frame) -> Iterator[str]:
         yield SERVER
     outside: dict[str, list[str]] = {}
     for row in statistics.get("outside", []):
-        outside.setdefault(scored_here(row), []).append(f"{plain(row['label'])} ({plain(row['captions'])})")
+        outside.setdefault(scored_here(row), []).append(
+            f"{plain(row['label'])} ({plain(row['captions'])})"
+        )
     yield from (f"{kind}: {', '.join(rows)}. {NO_RUNS}" for kind, rows in outside.items())
     if unscaled := _unscaled(statistics):
         yield f"Not in percent: {', '.join(unscaled)}."
     yield from _on_printed(frame, statistics)
-    yield from (f"Doubt about the printed table: {ended(text)}" for text in statistics.get("doubts", []))
+    yield from (
+        f"Doubt about the printed table: {ended(text)}" for text in statistics.get("doubts", [])
+    )
     if statistics["family"]["made"]:
         yield from (_on_p(statistics), *filter(None, [_on_power(statistics)]))
     if any(cell["seeds_for_printed"] for cell in frame.cells):
         yield (
-            f"{SEEDS_LINE.capitalize()}: so many would tell a difference from {baseline_label(statistics)} of the "
-            f"printed size ({100 * POWER:.0f} % power; a rough estimate from the spread over images and runs here)."
+            f"{SEEDS_LINE.capitalize()}: so many would tell a difference from "
+            f"{baseline_label(statistics)} of the "
+            f"printed size ({100 * POWER:.0f} % power; a rough estimate from the spread over "
+            "images and runs here)."
         )
 
 
@@ -111,60 +146,90 @@ def _unscaled(statistics: Statistics) -> list[str]:
 
 
 def _on_printed(frame: Frame, statistics: Statistics) -> Iterator[str]:
-    """Yield what printed numbers were measured on, why there is no difference to them, and those to quoted rows."""
+    """Yield what printed numbers were measured on, why there is no difference to them, and those to
+    quoted rows."""
     rows = [
-        row for row in statistics["rows"] if any(cell["printed_percent"] is not None for cell in row["cells"].values())
+        row
+        for row in statistics["rows"]
+        if any(cell["printed_percent"] is not None for cell in row["cells"].values())
     ]
     others = [plain(row["label"]) for row in rows if not row["as_printed"]]
     sentence = "Printed: quoted from the paper"
     if statistics["printed_on"] is None and rows:
-        missing = "the table does not say that its data set and settings are the paper's (`printed_on`)"
+        missing = (
+            "the table does not say that its data set and settings are the paper's (`printed_on`)"
+        )
         sentence += f"; {missing}, so no difference to them is shown"
     else:
-        sentence += ", measured " + (f"on {statistics['printed_on']}" if statistics["printed_on"] else "there")
+        sentence += ", measured " + (
+            f"on {statistics['printed_on']}" if statistics["printed_on"] else "there"
+        )
         if others and len(others) == len(rows):
             sentence += "; our data set or settings are others, so no difference to them is shown"
         elif others:
-            sentence += f"; no difference to them where our data set or settings are others: {', '.join(others)}"
+            sentence += (
+                "; no difference to them where our data set or settings are others: "
+                f"{', '.join(others)}"
+            )
     if rows or statistics["quoted"] or statistics["not_run"]:
         yield f"{sentence}."
     quoted = [cell for cell in frame.cells if cell["part"] == "quoted" and cell["metric"] == _MAIN]
     compared = []
     for row in statistics["rows"]:
         differences = [(cell["label"], cell[f"difference_of_{row['id']}"]) for cell in quoted]
-        if listed := ", ".join(f"{label} {value:+.1f}" for label, value in differences if value is not None):
-            compared.append(f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}.")
+        if listed := ", ".join(
+            f"{label} {value:+.1f}" for label, value in differences if value is not None
+        ):
+            compared.append(
+                f"{_MAIN} of {plain(row['label'])} minus that of quoted rows: {listed}."
+            )
     yield from (*compared, *(["Quoted numbers are compared without a test."] if compared else []))
 
 
 def _on_p(statistics: Statistics) -> str:
     """Return what the p-values of a table test."""
     against = f"p: two-sided against {baseline_label(statistics)}"
-    bleu = ", BLEU as sentence-level BLEU" if any("BLEU" in column for column in statistics["columns"]) else ""
+    bleu = (
+        ", BLEU as sentence-level BLEU"
+        if any("BLEU" in column for column in statistics["columns"])
+        else ""
+    )
     images = f"Images: paired t over images{bleu}"
     if statistics["family"]["units"] == ["images"]:
         units = (
-            f"{images}: with one seed, p generalizes over images only, not over training runs: other runs may reverse "
+            f"{images}: with one seed, p generalizes over images only, not over training runs: "
+            "other runs may reverse "
             "a difference."
         )
     else:
         units = (
-            f"{images}, generalizes over images for these training runs. Runs: Welch over the runs, generalizes over "
-            "training runs for these images. Both: the largest p of these two and of the joint test (min F'), which "
+            f"{images}, generalizes over images for these training runs. Runs: Welch over the "
+            "runs, generalizes over "
+            "training runs for these images. Both: the largest p of these two and of the joint "
+            "test (min F'), which "
             "takes images and runs as random."
         )
     more = "Wilcoxon tests, intervals and effect sizes are in the CSV."
-    return f"{against}, of each kind Holm-corrected over the comparisons of this table. {units} {more}"
+    return (
+        f"{against}, of each kind Holm-corrected over the comparisons of this table. {units} {more}"
+    )
 
 
 def _on_power(statistics: Statistics) -> str:
-    """Return how many seeds it takes until a difference is marked; nothing where that cannot be told."""
+    """Return how many seeds it takes until a difference is marked.
+
+    Nothing where that cannot be told.
+    """
     family, seeds = statistics["family"], len(statistics["seeds"])
     if seeds == 1:
-        two, five = (f"{least_difference(count, comparisons=family['made']):.0f}" for count in (2, 5))
+        two, five = (
+            f"{least_difference(count, comparisons=family['made']):.0f}" for count in (2, 5)
+        )
         return (
-            "With one seed no difference is marked. In this table two seeds would only find a difference of about "
-            f"{two} standard deviations between runs, five seeds one of {five} ({100 * POWER:.0f} % power, Welch)."
+            "With one seed no difference is marked. In this table two seeds would only find a "
+            "difference of about "
+            f"{two} standard deviations between runs, five seeds one of {five} ({100 * POWER:.0f} "
+            "% power, Welch)."
         )
     opening = "Two seeds mark only very large differences. " if seeds == 2 else ""
     if family["power"] is None:
@@ -174,8 +239,12 @@ def _on_power(statistics: Statistics) -> str:
     shown = f"{family['power']['metric']} {difference} of {plain(family['power']['row'])}"
     needed = family["power"]["seeds"]
     if needed is None:
-        return f"{opening}Even {MOST} seeds would not mark {shown}, with the spread over images and runs seen here."
+        return (
+            f"{opening}Even {MOST} seeds would not mark {shown}, with the spread over images and "
+            "runs seen here."
+        )
     return (
-        f"{opening}To mark {shown} would take about {needed} seeds ({100 * POWER:.0f} % power; a rough estimate from "
+        f"{opening}To mark {shown} would take about {needed} seeds ({100 * POWER:.0f} % power; a "
+        "rough estimate from "
         "the spread over images and runs seen here)."
     )

@@ -1,4 +1,5 @@
-"""Sample captions of a table's rows beside the references: a random sample, and some with given phrases."""
+"""Sample captions of a table's rows beside the references: a random sample, and some with given
+phrases."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ _DARKER = 0.7  # of the color of a line, as text on white
 
 @dataclass(frozen=True)
 class RowCaption:
-    """A row's label, its caption of one image (first seed), and the caption's CIDEr in percent, where it was scored."""
+    """A row's label, its caption of one image (first seed), and the caption's CIDEr in percent,
+    where it was scored."""
 
     label: str
     text: str
@@ -44,7 +46,8 @@ class RowCaption:
 
 @dataclass(frozen=True)
 class Sample:
-    """One image: its file, the captions of all rows, its references, and the phrase that it was chosen for, if any."""
+    """One image: its file, the captions of all rows, its references, and the phrase that it was
+    chosen for, if any."""
 
     image_id: int
     file: str
@@ -54,7 +57,9 @@ class Sample:
 
     def heading(self) -> str:
         """Return which image this is and what it shows."""
-        return f"image {self.image_id}" + (f", an example of \u201c{self.phrase}\u201d" if self.phrase else "")
+        return f"image {self.image_id}" + (
+            f", an example of \u201c{self.phrase}\u201d" if self.phrase else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -91,24 +96,31 @@ def write_samples(
     out: Path,
     count: int,
 ) -> list[Sample]:
-    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text as ``.md``."""
+    """Write ``<name>_captions.png`` (images, captions of every row, references) and the same text
+    as ``.md``."""
     samples = choose_samples(name, table, seeds, corpus_path, scores_root, count)
     source = pictures_of(corpus_path, image_roots)
     photos = [sheet.read_photo(source, sample.file) for sample in samples]
     figure = out / f"{name}_captions.png"
     draw_samples(samples, photos, figure, title=table.title, scale=table.scale)
-    write_text(figure.with_suffix(".md"), _samples_markdown(samples, table=table, figure=figure.name))
+    write_text(
+        figure.with_suffix(".md"), _samples_markdown(samples, table=table, figure=figure.name)
+    )
     return samples
 
 
-def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str) -> None:
+def draw_samples(
+    samples: Sequence[Sample], photos: Sequence[Image], out: Path, *, title: str, scale: str
+) -> None:
     """Write the contact sheet: cards in two columns (one where there are at most two samples)."""
     colours = sheet.colour_of(caption.label for sample in samples for caption in sample.captions)
     cards = []
     for number, (sample, photo) in enumerate(zip(samples, photos, strict=True), start=1):
         lines = [(f"{number}. {sample.heading()}", "plain", sheet.GREY)]
         for caption in sample.captions:
-            red, green, blue = (round(_DARKER * part) for part in getrgb(colours[caption.label])[:3])
+            red, green, blue = (
+                round(_DARKER * part) for part in getrgb(colours[caption.label])[:3]
+            )
             lines.append((caption.heading(), "bold", (red, green, blue)))
             lines.append((caption.text or EMPTY, "plain", sheet.TEXT_COLOR))
         lines += [(f"· {reference}", "plain", sheet.GREY) for reference in sample.references]
@@ -121,25 +133,42 @@ def draw_samples(samples: Sequence[Sample], photos: Sequence[Image], out: Path, 
 def choose_samples(
     name: str, table: Table, seeds: Sequence[int], corpus_path: Path, scores_root: Path, count: int
 ) -> list[Sample]:
-    """Take the table's images, draw ``count`` others and one for each phrase, and look up the captions of every row."""
+    """Take the table's images, draw ``count`` others and one for each phrase, and look up the
+    captions of every row."""
     folders = {row.id: (row.label, row_runs(row, list(seeds))[0].path) for row in table.rows}
-    folders |= {row.id: (f"{row.label} (from outside)", outside_path(table, name, row.id)) for row in table.outside}
+    folders |= {
+        row.id: (f"{row.label} (from outside)", outside_path(table, name, row.id))
+        for row in table.outside
+    }
     scored = {row: ScoredCaptions.read(scores_root / path) for row, (_, path) in folders.items()}
     split = next(iter(scored.values())).split
     corpus = Corpus.read(corpus_path)
     references, files = corpus.captions(split), corpus.files()
     for row_id, each in scored.items():
         if set(each.captions) != set(references):
-            raise MetricError(f"the captions of row {row_id!r} are not those of the split {split!r} of {corpus_path}")
+            raise MetricError(
+                f"the captions of row {row_id!r} are not those of the split {split!r} of "
+                f"{corpus_path}"
+            )
     if missing := [image for image in table.image_ids if image not in references]:
-        raise MetricError(f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image {missing[0]}")
+        raise MetricError(
+            f"table {name!r}: image_ids: the split {split!r} of {corpus_path} lacks image "
+            f"{missing[0]}"
+        )
     ids = sorted(references)
     # The table's name and the first seed decide the draws, which are the same on every run.
-    drawn = generator(seeds[0], "samples", name).choice(len(ids), size=min(count, len(ids)), replace=False)
+    drawn = generator(seeds[0], "samples", name).choice(
+        len(ids), size=min(count, len(ids)), replace=False
+    )
     named = [*table.image_ids, *_with_references(table.image_captions, references, name)]
-    chosen: list[tuple[int, str | None]] = [(i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn)])]
+    chosen: list[tuple[int, str | None]] = [
+        (i, None) for i in dict.fromkeys([*named, *(ids[at] for at in drawn)])
+    ]
     if table.examples:
-        random, captions = generator(seeds[0], "examples", name), scored[table.examples.row].captions
+        random, captions = (
+            generator(seeds[0], "examples", name),
+            scored[table.examples.row].captions,
+        )
         for phrase in table.examples.phrases:
             words = re.compile(rf"\b{re.escape(phrase)}\b")
             saying = sorted(image_id for image_id, text in captions.items() if words.search(text))
@@ -148,22 +177,36 @@ def choose_samples(
     samples = []
     for image, example in chosen:
         of_rows = [
-            RowCaption(plain(label), plain(scored[row].captions[image]), scored[row].scores.get("CIDEr", {}).get(image))
+            RowCaption(
+                plain(label),
+                plain(scored[row].captions[image]),
+                scored[row].scores.get("CIDEr", {}).get(image),
+            )
             for row, (label, _) in folders.items()
         ]
-        samples.append(Sample(image, files[image], of_rows, list(map(plain, references[image])), example))
+        samples.append(
+            Sample(image, files[image], of_rows, list(map(plain, references[image])), example)
+        )
     return samples
 
 
-def _with_references(captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str) -> list[int]:
-    """Return the images that have one of the captions as a reference, in the order of the captions."""
+def _with_references(
+    captions: Sequence[str], references: Mapping[int, Sequence[str]], table: str
+) -> list[int]:
+    """Return the images that have one of the captions as a reference, in the order of the
+    captions."""
     if not captions:
         return []
-    image_of = {" ".join(tokenize(text)): image for image, texts in references.items() for text in texts}
+    image_of = {
+        " ".join(tokenize(text)): image for image, texts in references.items() for text in texts
+    }
     images = {text: image_of.get(" ".join(tokenize(text))) for text in captions}
     for text, image in images.items():
         if image is None:  # print and data set may spell it differently
-            log.warning(f"table {table!r}: image_captions: no image of the test split has the reference {text!r}")
+            log.warning(
+                f"table {table!r}: image_captions: no image of the test split has the reference "
+                f"{text!r}"
+            )
     return [image for image in images.values() if image is not None]
 
 
@@ -174,15 +217,24 @@ def _samples_markdown(samples: Sequence[Sample], *, table: Table, figure: str) -
     lines += ["A random sample of test images; captions of the first seed.", ""]
     if table.examples:
         label = next(row.label for row in table.rows if row.id == table.examples.row)
-        missing = [phrase for phrase in table.examples.phrases if phrase not in {sample.phrase for sample in samples}]
+        missing = [
+            phrase
+            for phrase in table.examples.phrases
+            if phrase not in {sample.phrase for sample in samples}
+        ]
         unsaid = f" No caption of it says {', '.join(missing)}." if missing else ""
-        said = f"Then one image for each phrase that a caption of {label} says, drawn among these.{unsaid}"
+        said = (
+            f"Then one image for each phrase that a caption of {label} says, drawn among "
+            f"these.{unsaid}"
+        )
         lines += [_markdown(said), ""]
     lines += [f"![contact sheet]({figure})", ""]
     for number, sample in enumerate(samples, start=1):
         lines += [f"## {number}. {_markdown(sample.heading())}: {_markdown(sample.file)}", ""]
         for caption in sample.captions:
-            lines.append(f"- **{_markdown(caption.heading())}**: {_markdown(caption.text) or EMPTY}")
+            lines.append(
+                f"- **{_markdown(caption.heading())}**: {_markdown(caption.text) or EMPTY}"
+            )
         lines += [f"- reference: {_markdown(text)}" for text in sample.references]
         lines.append("")
     return "\n".join(lines)

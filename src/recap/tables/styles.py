@@ -1,4 +1,5 @@
-"""Two styles of a table's frame: `full`, a block for each row with every test, and `paper`, one line for each row."""
+"""Two styles of a table's frame: `full`, a block for each row with every test, and `paper`, one
+line for each row."""
 
 from __future__ import annotations
 
@@ -13,7 +14,18 @@ from recap.settings.tables import RUN_COLUMNS, column_info, heading
 from recap.statistics.comparison import UNITS
 from recap.tables import notes
 from recap.tables.frame import PRINTED, Frame, from_outside
-from recap.tables.text import NONE, Block, Cell, Line, TextTable, ended, footnote_marks, number_text, p_text, plain
+from recap.tables.text import (
+    NONE,
+    Block,
+    Cell,
+    Line,
+    TextTable,
+    ended,
+    footnote_marks,
+    number_text,
+    p_text,
+    plain,
+)
 
 PRINTED_PART, OWN_PART = "Printed in the paper, not run here", "Run here"
 _SHORT = {"METEOR": "M", "ROUGE-L": "R", "CIDEr": "C", "SPICE": "S"}
@@ -23,7 +35,13 @@ def _ours(cell: Mapping[str, Any], **beside: str) -> Cell:
     """Return the cell of a mean of ours."""
     digits = column_info(cell["metric"]).digits
     sd = "" if cell["sd"] is None else number_text(cell["sd"], digits)
-    return Cell(number_text(cell["mean"], digits), sd, best=bool(cell["best"]), dagger=bool(cell["mark"]), **beside)
+    return Cell(
+        number_text(cell["mean"], digits),
+        sd,
+        best=bool(cell["best"]),
+        dagger=bool(cell["mark"]),
+        **beside,
+    )
 
 
 def _printed(cell: Mapping[str, Any], sd: str = "") -> Cell:
@@ -35,8 +53,8 @@ def _printed(cell: Mapping[str, Any], sd: str = "") -> Cell:
 def paper_table(frame: Frame) -> TextTable:
     """Return one line for each row: ours with its spread, and the printed number beside it.
 
-    Rows of which only the paper's numbers are shown stand in a part of their own. At another scale than the print's
-    they are left out, unless the table sets `quoted_at_scales`.
+    Rows of which only the paper's numbers are shown stand in a part of their own. At another scale
+    than the print's they are left out, unless the table sets `quoted_at_scales`.
     """
     settings = frame.table
     names = [(_short_name(column), heading(column)) for column in settings.columns]
@@ -45,12 +63,22 @@ def paper_table(frame: Frame) -> TextTable:
     ours = Block(OWN_PART, [_paper_line(row) for row in frame.rows if row["part"] not in PRINTED])
     table.legend = notes.legend(frame, beside=True)
     if quoted and settings.short_scale and not settings.quoted_at_scales:
-        table.legend.append(f"Rows that the paper prints and that were not run ({len(quoted)}) are in the full table.")
+        table.legend.append(
+            f"Rows that the paper prints and that were not run ({len(quoted)}) are in the full "
+            "table."
+        )
         quoted = []
-    table.blocks = [Block(PRINTED_PART, list(map(_paper_line, quoted))), ours] if quoted else [replace(ours, label="")]
+    table.blocks = (
+        [Block(PRINTED_PART, list(map(_paper_line, quoted))), ours]
+        if quoted
+        else [replace(ours, label="")]
+    )
     table.footnotes = footnote_marks(table.lines)
     letters = {"B": "BLEU"} if any("BLEU-" in column for column in settings.columns) else {}
-    short = {column.rpartition(".")[2] if column in server_names() else column for column in settings.columns}
+    short = {
+        column.rpartition(".")[2] if column in server_names() else column
+        for column in settings.columns
+    }
     letters |= {letter: column for column, letter in _SHORT.items() if column in short}
     table.notes = [notes.short_note(frame, letters)]
     return table
@@ -83,13 +111,23 @@ def _paper_line(row: Mapping[str, Any]) -> Line:
     elif scorers:
         note = f"Scored by {scorers}."
         tag, source = f"scored by {scorers}", f"run, scored by {scorers}"
-    return Line(row["label"], texts, (cells[0]["notes"].get("row", ""), row["note"], note), tag, source, printed)
+    return Line(
+        row["label"],
+        texts,
+        (cells[0]["notes"].get("row", ""), row["note"], note),
+        tag,
+        source,
+        printed,
+    )
 
 
 def paper_csv(table: TextTable) -> str:
-    """Return the numbers as they are shown: one line per row, with the name of each metric in full."""
+    """Return the numbers as they are shown: one line per row, with the name of each metric in
+    full."""
     head = ["row", "source", "scale"]
-    head += [f"{name}{part}" for _, name in table.columns for part in ("", " sd", " mark", " printed")]
+    head += [
+        f"{name}{part}" for _, name in table.columns for part in ("", " sd", " mark", " printed")
+    ]
     records = [head + ["doubt"] * bool(table.footnotes)]
     for line in table.lines:
         record = [line.label, line.source, "" if line.printed else table.scale]
@@ -103,7 +141,8 @@ def paper_csv(table: TextTable) -> str:
 
 
 def full_table(frame: Frame) -> TextTable:
-    """Return a block for each row with a line for each kind of number: ours, printed, differences, and every test."""
+    """Return a block for each row with a line for each kind of number: ours, printed, differences,
+    and every test."""
     names = [(heading(column), heading(column)) for column in frame.table.columns]
     table = TextTable(plain(frame.table.title), plain(frame.table.scale), names)
     table.blocks = [_block(row, frame.statistics["family"]["units"]) for row in frame.rows]
@@ -114,18 +153,32 @@ def full_table(frame: Frame) -> TextTable:
     for row in [*frame.statistics["rows"], *frame.statistics.get("outside", [])]:
         for text in sorted(set(row["signatures"].values())):
             rows.setdefault(text, []).append(row["id"])
-    table.signatures = list(rows) if len(rows) == 1 else [f"{text} ({', '.join(ids)})" for text, ids in rows.items()]
+    table.signatures = (
+        list(rows)
+        if len(rows) == 1
+        else [f"{text} ({', '.join(ids)})" for text, ids in rows.items()]
+    )
     return table
 
 
 def _block(row: Mapping[str, Any], units: Sequence[str]) -> Block:
     """Return the lines of a row that say anything."""
     cells, outside = row["cells"], row["part"] == "outside"
-    origin = {"quoted": " (printed, not run)", "not_run": " (own, not run)", "outside": f" ({from_outside(row)})"}
-    label = row["label"] + (" (baseline)" if row["id"] == cells[0]["baseline"] else origin.get(row["part"], ""))
+    origin = {
+        "quoted": " (printed, not run)",
+        "not_run": " (own, not run)",
+        "outside": f" ({from_outside(row)})",
+    }
+    label = row["label"] + (
+        " (baseline)" if row["id"] == cells[0]["baseline"] else origin.get(row["part"], "")
+    )
     lines = []
     if row["not_run"]:
-        lines.append(Line("ours: not run", [Cell()] * len(cells), (f"Own, not run: {ended(row['not_run'])}",)))
+        lines.append(
+            Line(
+                "ours: not run", [Cell()] * len(cells), (f"Own, not run: {ended(row['not_run'])}",)
+            )
+        )
     elif row["part"] not in PRINTED:
         lines.append(_line_of_ours(row))
     spreads = ["" if cell["printed_sd"] is None else f"{cell['printed_sd']:g}" for cell in cells]
@@ -135,13 +188,23 @@ def _block(row: Mapping[str, Any], units: Sequence[str]) -> Block:
         "difference_to_printed": "ours minus printed",
         "difference": "minus baseline" if outside else "ours minus baseline",
         "printed_p": "p, printed",
-        **{f"{UNITS[unit]}_p_holm": f"p, {unit} (Holm)" for unit in (["images"] if outside else units)},
+        **{
+            f"{UNITS[unit]}_p_holm": f"p, {unit} (Holm)"
+            for unit in (["images"] if outside else units)
+        },
         "seeds_for_printed": notes.SEEDS_LINE,
     }
     for key, kind in kinds.items():
         if key == "printed_p" or not row["not_run"]:
-            compared.append(Line(kind, [Cell(_shown(cell, key), note=cell["notes"].get(key, "")) for cell in cells]))
-    return Block(label, lines + [line for line in compared if any(cell != Cell() for cell in line.cells)])
+            compared.append(
+                Line(
+                    kind,
+                    [Cell(_shown(cell, key), note=cell["notes"].get(key, "")) for cell in cells],
+                )
+            )
+    return Block(
+        label, lines + [line for line in compared if any(cell != Cell() for cell in line.cells)]
+    )
 
 
 def _shown(cell: Mapping[str, Any], key: str) -> str:
@@ -155,7 +218,8 @@ def _shown(cell: Mapping[str, Any], key: str) -> str:
 
 
 def _line_of_ours(row: Mapping[str, Any]) -> Line:
-    """Return the line of our means, with the number of runs where it is not the same in all columns."""
+    """Return the line of our means, with the number of runs where it is not the same in all
+    columns."""
     cells = row["cells"]
     texts = [_ours(cell, note=cell["notes"].get("mean", "")) for cell in cells]
     counts = {cell["n"] for cell in cells if cell["n"]}

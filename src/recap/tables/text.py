@@ -1,4 +1,7 @@
-"""What a table says as text, the same for every format: cells, lines, blocks and footnotes; and text on one line."""
+"""What a table says as text, the same for every format: cells, lines, blocks and footnotes.
+
+And text on one line.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One line: a cell per column, the texts of footnotes about the line, and where its numbers are from."""
+    """One line: a cell per column, the texts of footnotes about the line, and where its numbers are
+    from."""
 
     label: str
     cells: Sequence[Cell]
@@ -60,8 +64,14 @@ class Line:
 def footnote_marks(lines: Iterable[Line]) -> dict[str, str]:
     """Return text of a footnote -> its mark, in the order of lines, those of cells first."""
     texts = [text for line in lines for text in (*(cell.note for cell in line.cells), *line.notes)]
-    marks = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))
-    return dict(zip(dict.fromkeys(filter(None, texts)), marks, strict=False))  # a, b, ..., z, aa, ab, ...
+    marks = (
+        "".join(letters)
+        for length in count(1)
+        for letters in product(ascii_lowercase, repeat=length)
+    )
+    return dict(
+        zip(dict.fromkeys(filter(None, texts)), marks, strict=False)
+    )  # a, b, ..., z, aa, ab, ...
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from recap.runs.inputs import ReadsImages, batch_tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>); missing captions are all padding.
+    """B images and their captions, tokens [B, C, T + 1] (<bos>, words, <eos>); missing captions are
+    all padding.
 
-    The shard of a process that gets no image has no streams, and so has a batch of texts, each the caption of its id.
+    The shard of a process that gets no image has no streams, and so has a batch of texts, each the
+    caption of its id.
     """
 
     image_ids: list[int]
@@ -30,7 +32,8 @@ class Batch:
 
     @classmethod
     def of(cls, image_ids: list[int], images: Images, tokens: Tensor) -> Batch:
-        """Return a batch with its index, which is asked on the CPU, so that no step waits for it."""
+        """Return a batch with its index, which is asked on the CPU, so that no step waits for
+        it."""
         return cls(image_ids, images, tokens, PackedIndex(tokens[..., 1:] != PAD))
 
     def to(self, device: torch.device) -> Batch:
@@ -40,7 +43,9 @@ class Batch:
 
     def pinned(self) -> Batch:
         """Return the batch in memory that a GPU copies from while the CPU goes on."""
-        return Batch(self.image_ids, self.images.pinned(), self.tokens.pin_memory(), self.index.pinned())
+        return Batch(
+            self.image_ids, self.images.pinned(), self.tokens.pin_memory(), self.index.pinned()
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -48,11 +53,15 @@ class CaptionBatches:
     """Reads captions and, where there are any, features."""
 
     features: ReadsImages | None
-    captions: Mapping[int, list[list[int]]]  # image id -> token ids of each, without <bos> and <eos>
+    captions: Mapping[
+        int, list[list[int]]
+    ]  # image id -> token ids of each, without <bos> and <eos>
     images_per_batch: int
     seed: int  # of the shuffling
     label: str = "order"  # of the shuffling, beside the seed
-    pin: bool = False  # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
+    pin: bool = (
+        False  # the thread that reads batches pins their tensors, so that `to` a GPU does not wait
+    )
 
     def __post_init__(self) -> None:
         self.captions = self._captions = CaptionIds.of(self.captions)
@@ -60,19 +69,29 @@ class CaptionBatches:
         self._cut: list[list[int]] | None = None
 
     def __len__(self) -> int:
-        return -(-len(self._images) // self.images_per_batch) if self._cut is None else len(self._cut)
+        return (
+            -(-len(self._images) // self.images_per_batch) if self._cut is None else len(self._cut)
+        )
 
     def cut(self, steps: int, *, one_batch: bool) -> None:
-        """Have one epoch of so many batches: the first of all epochs in their order, or the first again and again."""
+        """Have one epoch of so many batches: the first of all epochs in their order, or the first
+        again and again."""
         epochs = range(-(-steps // len(self)))
-        self._cut = [self.order(0)[0]] * steps if one_batch else [b for e in epochs for b in self.order(e)][:steps]
+        self._cut = (
+            [self.order(0)[0]] * steps
+            if one_batch
+            else [b for e in epochs for b in self.order(e)][:steps]
+        )
 
     def order(self, epoch: int) -> list[list[int]]:
         """Return the image ids of each batch of an epoch."""
         if self._cut is not None:
             return self._cut
         shuffled = generator(self.seed, self.label, epoch).permutation(self._images).tolist()
-        return [shuffled[i : i + self.images_per_batch] for i in range(0, len(shuffled), self.images_per_batch)]
+        return [
+            shuffled[i : i + self.images_per_batch]
+            for i in range(0, len(shuffled), self.images_per_batch)
+        ]
 
     def batch(self, image_ids: Sequence[int]) -> Batch:
         """Read one batch; of no images it is empty."""
@@ -83,5 +102,8 @@ class CaptionBatches:
         return batch.pinned() if self.pin else batch
 
     def read(self, batches: Iterable[Sequence[int]]) -> Generator[Batch]:
-        """Read batches one ahead of their use, in a thread; close it to end the thread before all are read."""
+        """Read batches one ahead of their use, in a thread.
+
+        Close it to end the thread before all are read.
+        """
         return prefetch(self.batch(image_ids) for image_ids in batches)

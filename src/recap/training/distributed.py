@@ -1,7 +1,9 @@
-"""Data-parallel training over processes that torchrun started: ``torchrun --nproc-per-node 2 -m recap train ...``.
+"""Data-parallel training over processes that torchrun started: ``torchrun --nproc-per-node 2 -m
+recap train ...``.
 
-Each process takes its shard of every global batch. Losses are means over the tokens of the global batch, so without
-dropout the numbers are those of one process; with dropout each process draws its own masks.
+Each process takes its shard of every global batch. Losses are means over the tokens of the global
+batch, so without dropout the numbers are those of one process; with dropout each process draws its
+own masks.
 """
 
 from __future__ import annotations
@@ -52,18 +54,24 @@ class Group:
         return box[0]
 
     def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its sum over all processes; a process without a batch adds zeros."""
+        """Replace every gradient by its sum over all processes.
+
+        A process without a batch adds zeros.
+        """
         if self.size == 1:
             return
         parameters = [parameter for parameter in parameters if parameter.requires_grad]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
-        for parameter, piece in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        for parameter, piece in zip(
+            parameters, flat.split([p.numel() for p in parameters]), strict=True
+        ):
             parameter.grad = piece.view_as(parameter)
 
     def random_states(self) -> dict[str, Tensor]:
-        """Return the random states of all processes, [size, bytes], of their CPU and of a GPU that they use."""
+        """Return the random states of all processes, [size, bytes], of their CPU and of a GPU that
+        they use."""
         states = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             states["cuda"] = torch.cuda.get_rng_state(self.device)

@@ -1,4 +1,7 @@
-"""Trains a small GPT-2 on texts without pictures, for captioners that begin with its weights; resumes exactly."""
+"""Trains a small GPT-2 on texts without pictures, for captioners that begin with its weights.
+
+Resumes exactly.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,20 @@ PERPLEXITY = Metric("perplexity", "perplexity", sign=-1)
 
 
 def pretrain_language_model(
-    *, spec: Settings, corpus: Path, vocabulary: Path, inputs: Path, device: str, threads: int, state: Path, out: Path
+    *,
+    spec: Settings,
+    corpus: Path,
+    vocabulary: Path,
+    inputs: Path,
+    device: str,
+    threads: int,
+    state: Path,
+    out: Path,
 ) -> None:
-    """Train a language model on texts without the data set's captions; write its weights, and beside them a report."""
+    """Train a language model on texts without the data set's captions.
+
+    Write its weights, and beside them a report.
+    """
     torch.set_num_threads(threads)
     words, group = load_vocabulary(vocabulary), Group(device=select_device(device))
     texts = texts_outside(spec, corpus=corpus, inputs=inputs)
@@ -58,11 +72,15 @@ def pretrain_language_model(
     )
     trained = len(ids) - spec.validation_texts
     log.info(
-        f"{NAME}: {trained} training and {spec.validation_texts} validation texts of {texts.read} that were read; "
-        f"{texts.in_corpus} were left out because the data set has them, duplicates and empty ones, too"
+        f"{NAME}: {trained} training and {spec.validation_texts} validation texts of {texts.read} "
+        "that were read; "
+        f"{texts.in_corpus} were left out because the data set has them, duplicates and empty "
+        "ones, too"
     )
     torch.manual_seed(derived_seed(spec.seed, "weights"))
-    sizes = spec.model_dump(include={"d_model", "heads", "d_feed_forward", "layers", "positions", "dropout"})
+    sizes = spec.model_dump(
+        include={"d_model", "heads", "d_feed_forward", "layers", "positions", "dropout"}
+    )
     model = LanguageModel(vocabulary_size=len(words), **sizes).to(group.device)
     stage = CrossEntropy(
         epochs=spec.epochs,
@@ -82,18 +100,25 @@ def pretrain_language_model(
         return Logged(losses.mean(), len(losses))
 
     places = range(spec.validation_texts)
-    parts = [places[first : first + spec.texts_per_batch] for first in places[:: spec.texts_per_batch]]
+    parts = [
+        places[first : first + spec.texts_per_batch] for first in places[:: spec.texts_per_batch]
+    ]
 
     @torch.no_grad()
     def perplexity() -> float:
         """Return exp of the mean cross-entropy of a token of the validation texts."""
         model.eval()
-        losses = [token_losses(model, batch.tokens.to(group.device)) for batch in map(validation.batch, parts)]
+        losses = [
+            token_losses(model, batch.tokens.to(group.device))
+            for batch in map(validation.batch, parts)
+        ]
         return math.exp(torch.cat(losses).double().mean().item())
 
     with exclusive(state / "lock", wait_seconds=60.0, what=f"the state folder {state}"):
         loop = Training(
-            step=OptimizerStep(model=model, objective=objective, stage=stage, d_model=spec.d_model, group=group),
+            step=OptimizerStep(
+                model=model, objective=objective, stage=stage, d_model=spec.d_model, group=group
+            ),
             state=state,
             batches=training,
             validate=perplexity,
@@ -119,7 +144,9 @@ def pretrain_language_model(
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "vocabulary_hash": words.hash,
             "perplexity": -loop.progress.best,
-            "history": [{key: line[key] for key in ("epoch", "loss", "perplexity")} for line in history],
+            "history": [
+                {key: line[key] for key in ("epoch", "loss", "perplexity")} for line in history
+            ],
         },
     )
     checksums.record(report)

@@ -1,4 +1,5 @@
-"""The training loop: one plain loop for captioners and language models that resumes bit for bit after a kill."""
+"""The training loop: one plain loop for captioners and language models that resumes bit for bit
+after a kill."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ from recap.settings.recipes import warn_of_short_training
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group
 from recap.training.objectives import Logged
-from recap.training.optim import WeightAverage, build_optimizer, clip_gradients, learning_rate, plateaus
+from recap.training.optim import (
+    WeightAverage,
+    build_optimizer,
+    clip_gradients,
+    learning_rate,
+    plateaus,
+)
 
 STATE, BEST = "last.pt", "best.safetensors"
 SAVED = "the state is saved, and the same command continues from here"
@@ -36,7 +43,8 @@ Objective = Callable[[Batch, int], Logged]  # batch, epoch from 0 -> loss and nu
 
 
 class Metric(NamedTuple):
-    """What a validation measures: its name, its column of the history, and -1 where lower is better."""
+    """What a validation measures: its name, its column of the history, and -1 where lower is
+    better."""
 
     name: str
     column: str
@@ -66,27 +74,41 @@ class OptimizerStep:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def __call__(self, batch: Batch, progress: Counters, *, steps: int) -> dict[str, float]:
-        """Do the step after `progress` with this process's shard; return means over all processes, the loss first."""
+        """Do the step after `progress` with this process's shard.
+
+        Return means over all processes, the loss first.
+        """
         at = {"step": progress.step + 1, "epoch": progress.epoch, "lr_drops": progress.lr_drops}
         rate = learning_rate(self.stage.schedule, **at, d_model=self.d_model, steps=steps)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         try:
             logged, loss, weight = or_plain(
-                self.model, lambda: self._gradients(batch, progress.epoch), alone=self.group.size == 1
+                self.model,
+                lambda: self._gradients(batch, progress.epoch),
+                alone=self.group.size == 1,
             )
         except NonFiniteLogits as error:
-            raise self._lost(str(error), [batch.image_ids[index] for index in error.images]) from error
+            raise self._lost(
+                str(error), [batch.image_ids[index] for index in error.images]
+            ) from error
         except RuntimeError as error:
-            if progress.step or self.stage.precision != "bf16" or isinstance(error, torch.OutOfMemoryError):
+            if (
+                progress.step
+                or self.stage.precision != "bf16"
+                or isinstance(error, torch.OutOfMemoryError)
+            ):
                 raise
             raise TrainingError(
-                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in the recipe"
+                f"the first step fails in bf16 ({first_line(error)}); set `precision: float32` in "
+                "the recipe"
             ) from error
         self.group.all_reduce_gradients(self.model.parameters())
         norm = clip_gradients(self.model.parameters(), self.stage)
         # The only wait for a GPU: all is queued, so it is never without work before this.
-        scalars = {name: number for name, number in logged.numbers.items() if isinstance(number, Tensor)}
+        scalars = {
+            name: number for name, number in logged.numbers.items() if isinstance(number, Tensor)
+        }
         read = torch.stack([number.detach().double() for number in (loss, norm, *scalars.values())])
         value, size, *others = read.tolist()
         for name, number in (("loss", value), ("gradient's norm", size)):
@@ -94,17 +116,26 @@ class OptimizerStep:
                 raise self._lost(f"the {name} of step {at['step']} is {number}", batch.image_ids)
         self.optimizer.step()
 
-        numbers: dict[str, Any] = {"loss": value, **logged.numbers, **dict(zip(scalars, others, strict=True))}
+        numbers: dict[str, Any] = {
+            "loss": value,
+            **logged.numbers,
+            **dict(zip(scalars, others, strict=True)),
+        }
         if self.group.size == 1:
             return numbers
-        if self._logged is None:  # the main process has images in every batch, so it knows all names
+        if (
+            self._logged is None
+        ):  # the main process has images in every batch, so it knows all names
             self._logged = self.group.of_main(list(numbers))
         means = self.group.all_reduce_sum(*(weight * numbers.get(key, 0.0) for key in self._logged))
         return dict(zip(self._logged, means, strict=True))
 
     def _gradients(self, batch: Batch, epoch: int) -> tuple[Logged, Tensor, float]:
-        """Leave the batch's gradients; return what is logged, the loss, and what this process's shard weighs."""
-        self.optimizer.zero_grad(set_to_none=True)  # before the graphs of a compiled pass write over gradients
+        """Leave the batch's gradients; return what is logged, the loss, and what this process's
+        shard weighs."""
+        self.optimizer.zero_grad(
+            set_to_none=True
+        )  # before the graphs of a compiled pass write over gradients
         if not batch.image_ids:  # a shard without images weighs nothing
             nothing = torch.zeros((), device=self.group.device)
             self.group.all_reduce_sum(0, 0)
@@ -113,7 +144,9 @@ class OptimizerStep:
             logged = self.objective(batch.to(self.group.device), epoch)
         num_tokens, num_added = self.group.all_reduce_sum(logged.num_tokens, logged.num_added)
         weight = logged.num_tokens / num_tokens
-        loss = logged.loss * weight  # the mean over the tokens of all processes; one alone multiplies by 1
+        loss = (
+            logged.loss * weight
+        )  # the mean over the tokens of all processes; one alone multiplies by 1
         if logged.added is not None:
             loss = loss + logged.added * (logged.num_added / num_added)
         loss.backward()
@@ -121,7 +154,8 @@ class OptimizerStep:
 
     def _lost(self, reason: str, images: list[int]) -> TrainingError:
         return TrainingError(
-            f"{reason} (images {', '.join(map(str, images))}), and the step is not taken; lower the learning rate (now "
+            f"{reason} (images {', '.join(map(str, images))}), and the step is not taken; lower "
+            "the learning rate (now "
             f"{self.rate:.3g}) or clip the gradient"
         )
 
@@ -134,12 +168,15 @@ class Training:
     state: Path  # folder of the state and of the best weights
     batches: CaptionBatches
     validate: Callable[[], float]  # returns this process's part of the validation's metric
-    identity: dict[str, Any]  # settings, inputs, source: all that a training depends on, as plain values
+    identity: dict[
+        str, Any
+    ]  # settings, inputs, source: all that a training depends on, as plain values
     name: str
     metric: Metric = CIDER_D
     checkpoint_minutes: float = 5.0
     keep_state: bool = False
-    trained: bool = False  # the weights that the stage begins with are a candidate for the best, as those of an epoch
+    # the weights that the stage begins with are a candidate for the best, as those of an epoch
+    trained: bool = False
 
     def __post_init__(self) -> None:
         step, decay = self.step, self.step.stage.weight_average
@@ -154,25 +191,37 @@ class Training:
         return self.state / BEST
 
     def run(self) -> Counters:
-        """Train to the end, continuing a killed run of the same training if there is one, and return the counters."""
+        """Train to the end, continuing a killed run of the same training if there is one, and
+        return the counters."""
         self._resume()
         self._since = time.monotonic()
-        warn_of_short_training(self.name, self.stage.schedule, self.stage.epochs * len(self.batches))
+        warn_of_short_training(
+            self.name, self.stage.schedule, self.stage.epochs * len(self.batches)
+        )
         progress, patience = self.progress, self.stage.patience or math.inf
         with self._stop:
             if self.trained and progress.best_epoch < 0:  # kept until an epoch beats it
                 score = self._score()
                 seconds = self._seconds()
-                progress.history.append({"epoch": 0, "step": 0, self.metric.column: score, "seconds": seconds})
-                log.info(f"{self.name}, before the first step: validation {self.metric.name} {score:.4f}")
+                progress.history.append(
+                    {"epoch": 0, "step": 0, self.metric.column: score, "seconds": seconds}
+                )
+                log.info(
+                    f"{self.name}, before the first step: validation {self.metric.name} {score:.4f}"
+                )
                 self._keep(score, 0)
                 self._save()
             while progress.epoch < self.stage.epochs and progress.epochs_since_best < patience:
                 self._epoch()
             epoch, score = self._scores[-1]
-            if not self.trained and len(self._scores) > 1 and {each for _, each in self._scores} == {score}:
+            if (
+                not self.trained
+                and len(self._scores) > 1
+                and {each for _, each in self._scores} == {score}
+            ):
                 log.warning(
-                    f"{self.name}: all validations gave {self.metric.name} {score:.4f} and could choose no epoch, so "
+                    f"{self.name}: all validations gave {self.metric.name} {score:.4f} and could "
+                    "choose no epoch, so "
                     "the last one is kept"
                 )
                 self._keep(score, epoch)
@@ -180,9 +229,13 @@ class Training:
         return progress
 
     def _epoch(self) -> None:
-        """Train what is left of an epoch; validate if it is time, keep the best weights, write history, save."""
+        """Train what is left of an epoch; validate if it is time, keep the best weights, write
+        history, save."""
         progress, epochs, done = self.progress, self.stage.epochs, self.progress.epoch + 1
-        todo = [self.group.shard(images) for images in self.batches.order(progress.epoch)[progress.batch :]]
+        todo = [
+            self.group.shard(images)
+            for images in self.batches.order(progress.epoch)[progress.batch :]
+        ]
         name, saved = f"{self.name}, epoch {done}/{epochs}", time.monotonic()
         with closing(self.batches.read(todo)) as reading:
             for batch in progress_bar(reading, name=name, unit="batches", total=len(todo)):
@@ -213,7 +266,11 @@ class Training:
             }
         )
         logged = ", ".join(f"{key} {value:.4f}" for key, value in means.items())
-        left = f"; about {duration(progress.seconds * (epochs - done) / done)} left" if done < epochs else ""
+        left = (
+            f"; about {duration(progress.seconds * (epochs - done) / done)} left"
+            if done < epochs
+            else ""
+        )
         validated = "" if score is None else f", validation {self.metric.name} {score:.4f}"
         log.info(f"{name}: {logged}{validated}{left}")
         if score is not None:
@@ -226,14 +283,21 @@ class Training:
         self._save()
 
     def _score(self) -> float:
-        """Validate. A signal ends this at once: nothing changes or is drawn here, so the state is as it was before."""
+        """Validate.
+
+        A signal ends this at once: nothing changes or is drawn here, so the state is as it was
+        before.
+        """
         random_states = self.group.random_states()
         try:
             with self._stop.interruptible(), self._kept_weights():
-                (score,) = self.group.all_reduce_sum(or_plain(self.model, self.validate, alone=self.group.size == 1))
+                (score,) = self.group.all_reduce_sum(
+                    or_plain(self.model, self.validate, alone=self.group.size == 1)
+                )
         except NonFiniteLogits as error:
             raise TrainingError(
-                f"{self.name}: {error} after step {self.progress.step}; lower the learning rate (now "
+                f"{self.name}: {error} after step {self.progress.step}; lower the learning rate "
+                "(now "
                 f"{self.step.rate:.3g}) or clip the gradient"
             ) from error
         except BaseException:
@@ -247,7 +311,11 @@ class Training:
     def _scores(self) -> list[tuple[int, float]]:
         """Epoch and score of each validation."""
         scores = ((line["epoch"], line[self.metric.column]) for line in self.progress.history)
-        return [(int(epoch), score) for epoch, score in scores if epoch is not None and score is not None]
+        return [
+            (int(epoch), score)
+            for epoch, score in scores
+            if epoch is not None and score is not None
+        ]
 
     def _keep(self, score: float, epoch: int) -> None:
         """Keep these weights as the best."""
@@ -267,7 +335,8 @@ class Training:
         return self.progress.seconds
 
     def _save(self, random_states: dict[str, Tensor] | None = None) -> None:
-        """Save the full state; with the random states of all processes at hand, without a word to the others."""
+        """Save the full state; with the random states of all processes at hand, without a word to
+        the others."""
         self._seconds()
         states = self.group.random_states() if random_states is None else random_states
         if self.group.is_main:
@@ -285,18 +354,23 @@ class Training:
             self.group.barrier()
 
     def _resume(self) -> None:
-        """Continue from the state that this very training left, or one that had fewer epochs where these do not matter.
+        """Continue from the state that this very training left, or one that had fewer epochs where
+        these do not matter.
 
-        The state of another training is set aside with its best weights, or refused if `keep_state` says so.
+        The state of another training is set aside with its best weights, or refused if `keep_state`
+        says so.
         """
         saved = load_state(self.state)
         if saved is None:
             return
-        if saved["identity"] != self.identity and not has_more_epochs(saved["identity"], self.identity):
+        if saved["identity"] != self.identity and not has_more_epochs(
+            saved["identity"], self.identity
+        ):
             path, reason = self.state / STATE, listed(differences(saved["identity"], self.identity))
             if self.keep_state:
                 raise TrainingError(
-                    f"{path}: the state of another training ({reason}), and keep_state refuses to start over; undo "
+                    f"{path}: the state of another training ({reason}), and keep_state refuses to "
+                    "start over; undo "
                     "what differs, or move the folder away"
                 )
             self.group.barrier()  # until all processes have read it
@@ -305,7 +379,8 @@ class Training:
                     if (self.state / name).exists():
                         (self.state / name).replace(self.state / f"previous.{name}")
                 log.warning(
-                    f"{path}: the state of another training ({reason}), which starts over; the old state is kept as "
+                    f"{path}: the state of another training ({reason}), which starts over; the old "
+                    "state is kept as "
                     f"previous.{STATE} until the next one is"
                 )
             return
@@ -318,7 +393,10 @@ class Training:
             for mine, average in zip(self.average.averages, saved["average"], strict=True):
                 mine.copy_(average)
         self.progress = Counters(**saved["counters"])
-        log.info(f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch {self.progress.batch + 1}")
+        log.info(
+            f"{self.name}: continuing at epoch {self.progress.epoch + 1}, batch "
+            f"{self.progress.batch + 1}"
+        )
 
 
 def load_state(folder: Path) -> dict[str, Any] | None:
@@ -327,13 +405,17 @@ def load_state(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        with zipfile.ZipFile(path) as file:  # its members carry a CRC each, at which torch does not look
+        with zipfile.ZipFile(
+            path
+        ) as file:  # its members carry a CRC each, at which torch does not look
             member = file.testzip()
         if member is not None:
             raise zipfile.BadZipFile(f"bad CRC-32 of {member}")
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = first_line(error) if isinstance(error, zipfile.BadZipFile) else type(error).__name__
+        reason = (
+            first_line(error) if isinstance(error, zipfile.BadZipFile) else type(error).__name__
+        )
         raise TrainingError(f"{path}: is damaged ({reason}); delete it to start over") from error
     return state
 
@@ -341,7 +423,8 @@ def load_state(folder: Path) -> dict[str, Any] | None:
 def has_more_epochs(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether two trainings differ only in more epochs, before which nothing changes.
 
-    A cosine depends on the number of epochs; a last epoch that was validated out of turn may have dropped the rate.
+    A cosine depends on the number of epochs; a last epoch that was validated out of turn may have
+    dropped the rate.
     """
     before, after = (identity["settings"].get("stage_settings", {}) for identity in (old, new))
     raised = {**old["settings"], "stage_settings": {**before, "epochs": after.get("epochs")}}

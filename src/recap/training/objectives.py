@@ -1,4 +1,5 @@
-"""The losses of a training: cross-entropy of reference captions, and self-critical sequence training."""
+"""The losses of a training: cross-entropy of reference captions, and self-critical sequence
+training."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class Logged:
 
     loss: Tensor  #: scalar, the mean over `num_tokens` tokens, or positions of captions
     num_tokens: int  #: what the loss and the numbers weigh where several processes share a batch
-    #: means to log, by name (columns of history.csv); a stage logs the same names in every step. Scalars on a GPU stay
-    #: there until the step is queued.
+    #: means to log, by name (columns of history.csv); a stage logs the same names in every step.
+    #: Scalars on a GPU stay there until the step is queued.
     numbers: dict[str, float | Tensor] = field(default_factory=dict)
     #: scalar that is added to the loss, the mean over `num_added` other tokens; None for nothing
     added: Tensor | None = None
@@ -42,8 +43,9 @@ class Logged:
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     """Mean cross-entropy over R tokens: scores [R, V], token ids [R].
 
-    With smoothing s the target puts 1 - s on the token and s / (V - 1) on each other one, and the target's own
-    entropy is subtracted (the KL form of the captioning code bases), so a perfect model has loss 0.
+    With smoothing s the target puts 1 - s on the token and s / (V - 1) on each other one, and the
+    target's own entropy is subtracted (the KL form of the captioning code bases), so a perfect
+    model has loss 0.
     """
     log_probabilities = logits.log_softmax(-1)
     correct = log_probabilities.gather(-1, targets[:, None])[:, 0]
@@ -57,14 +59,18 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
 
 @fixed_weights()
 def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float) -> Tensor:
-    """Replace tokens of captions [B, C, T], each with probability `rate`, by draws from the model (scheduled sampling).
+    """Replace tokens of captions [B, C, T], each with probability `rate`, by draws from the model
+    (scheduled sampling).
 
-    Token t is drawn after the tokens before it, replaced ones among them; the loss is taken in one teacher-forced pass
-    over all. Released code draws on the way, so that a token is drawn under the dropout masks it is trained under.
+    Token t is drawn after the tokens before it, replaced ones among them; the loss is taken in one
+    teacher-forced pass over all. Released code draws on the way, so that a token is drawn under the
+    dropout masks it is trained under.
     """
     step = with_banned_tokens(model.step, BANNED)
     batch, captions, length = inputs.shape
-    state = model.start(memory).reorder(torch.zeros(batch, captions, dtype=torch.long, device=inputs.device))
+    state = model.start(memory).reorder(
+        torch.zeros(batch, captions, dtype=torch.long, device=inputs.device)
+    )
     tokens = [inputs[..., 0]]
     for position in range(1, length):
         log_probabilities, state = step(tokens[-1], state)
@@ -75,7 +81,8 @@ def sampled_inputs(model: Captioner, memory: Memory, inputs: Tensor, rate: float
 
 
 def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
-    """Cut captions [B, C, T + 1] of byte pairs to as many tokens as the one with the most words would have as words.
+    """Cut captions [B, C, T + 1] of byte pairs to as many tokens as the one with the most words
+    would have as words.
 
     `begins_word` [V] is True for pieces that begin a word after the first.
     """
@@ -85,13 +92,24 @@ def truncated_to_words(tokens: Tensor, begins_word: Tensor) -> Tensor:
 
 
 class CrossEntropyObjective:
-    """Teacher forcing with dropout, the first stage; `truncate_to_words` asks the vocabulary which pieces begin one."""
+    """Teacher forcing with dropout, the first stage.
 
-    def __init__(self, model: Captioner, stage: CrossEntropy, vocabulary: AnyVocabulary | None = None) -> None:
-        self.model, self.smoothing, self.sampling = model, stage.label_smoothing, stage.scheduled_sampling
+    `truncate_to_words` asks the vocabulary which pieces begin one.
+    """
+
+    def __init__(
+        self, model: Captioner, stage: CrossEntropy, vocabulary: AnyVocabulary | None = None
+    ) -> None:
+        self.model, self.smoothing, self.sampling = (
+            model,
+            stage.label_smoothing,
+            stage.scheduled_sampling,
+        )
         begins = getattr(vocabulary, "begins_word", None) if stage.truncate_to_words else None
         if stage.truncate_to_words and begins is None:
-            raise ConfigError("xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out")
+            raise ConfigError(
+                "xe.truncate_to_words: the vocabulary has words, not byte pairs; leave it out"
+            )
         self.begins_word = None if begins is None else torch.tensor(begins)
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
@@ -108,27 +126,32 @@ class CrossEntropyObjective:
             inputs = sampled_inputs(self.model, memory, inputs, rate)
         hidden = self.model.decode_words(inputs, index, memory)  # [R, D]
         logits = self.model.logits(hidden)  # [R, V]
-        return Logged(smoothed_cross_entropy(logits.float(), index.pack(targets), self.smoothing), len(hidden))
+        return Logged(
+            smoothed_cross_entropy(logits.float(), index.pack(targets), self.smoothing), len(hidden)
+        )
 
 
 @torch.no_grad()
 def policy_numbers(log_probabilities: Tensor, tokens: Tensor) -> dict[str, float | Tensor]:
-    """Return means per token, in nats: the log-probability of tokens [R] and the entropy of their distributions [R, V].
+    """Return means per token, in nats: the log-probability of tokens [R] and the entropy of their
+    distributions [R, V].
 
-    A log-probability of samples that keeps falling, or an entropy that runs to 0, comes hundreds of steps before the
-    reward breaks down.
+    A log-probability of samples that keeps falling, or an entropy that runs to 0, comes hundreds of
+    steps before the reward breaks down.
     """
     chosen = log_probabilities.gather(-1, tokens[:, None])
     # What is banned has log-probability -inf and adds 0.
-    entropy = -(log_probabilities.exp() * log_probabilities.clamp(min=torch.finfo(torch.float32).min)).sum(-1)
+    entropy = -(
+        log_probabilities.exp() * log_probabilities.clamp(min=torch.finfo(torch.float32).min)
+    ).sum(-1)
     return {"log_probability": chosen.mean(), "entropy": entropy.mean()}
 
 
 def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -> Tensor:
     """Reward minus baseline, [B, S].
 
-    The baseline is the reward [B] of what the model finds by search, or the mean over the image's other captions, or
-    with `own` over all of them: that is (S - 1) / S times the former.
+    The baseline is the reward [B] of what the model finds by search, or the mean over the image's
+    other captions, or with `own` over all of them: that is (S - 1) / S times the former.
     """
     if baseline is not None:
         return rewards - baseline[:, None]
@@ -138,27 +161,36 @@ def advantages(rewards: Tensor, baseline: Tensor | None, *, own: bool = False) -
     return rewards - others
 
 
-def policy_loss(log_probabilities: Tensor, index: PackedIndex, advantage: Tensor, count: int) -> Tensor:
-    """Sum over the tokens of the index of -advantage [B, S] * log-probability [B, S, T], divided by a count."""
+def policy_loss(
+    log_probabilities: Tensor, index: PackedIndex, advantage: Tensor, count: int
+) -> Tensor:
+    """Sum over the tokens of the index of -advantage [B, S] * log-probability [B, S, T], divided by
+    a count."""
     weighted = -(advantage[..., None] * log_probabilities)
     return index.pack(weighted).sum() / count
 
 
 def of_tokens(policy: Tensor, sampled: Tensor, index: PackedIndex) -> Tensor:
-    """Log-probability [B, S, T] of each sampled token, 0 at padding; the policy [R, V] has rows of tokens alone."""
+    """Log-probability [B, S, T] of each sampled token, 0 at padding.
+
+    The policy [R, V] has rows of tokens alone.
+    """
     tokens = policy.gather(-1, index.pack(sampled)[:, None])[:, 0]
     return index.unpack(tokens)
 
 
 class SelfCriticalObjective:
-    """Self-critical sequence training (Rennie et al. 2017), the second stage: REINFORCE on sampled captions' CIDEr-D.
+    """Self-critical sequence training (Rennie et al. 2017), the second stage: REINFORCE on sampled
+    captions' CIDEr-D.
 
-    Captions are drawn without a graph and with caches, then scored in one teacher-forced pass that has the gradient.
-    Both passes run without dropout, so that the gradient is that of the policy that drew the captions. With `dropout`,
-    as in released code, images are encoded and captions are scored under dropout.
+    Captions are drawn without a graph and with caches, then scored in one teacher-forced pass that
+    has the gradient. Both passes run without dropout, so that the gradient is that of the policy
+    that drew the captions. With `dropout`, as in released code, images are encoded and captions are
+    scored under dropout.
 
-    `references`: token ids of the training captions by image, without <bos> and <eos>; a sampled caption has at most
-    `max_length` tokens, the end token among them. Rewards count words of byte pairs if the vocabulary is given.
+    `references`: token ids of the training captions by image, without <bos> and <eos>; a sampled
+    caption has at most `max_length` tokens, the end token among them. Rewards count words of byte
+    pairs if the vocabulary is given.
     """
 
     def __init__(
@@ -171,17 +203,23 @@ class SelfCriticalObjective:
         vocabulary: AnyVocabulary | None = None,
     ) -> None:
         self.model, self.stage, self.max_length = model, stage, max_length
-        captions, self.units = caption_units(references, vocabulary if stage.units == "words" else None)
+        captions, self.units = caption_units(
+            references, vocabulary if stage.units == "words" else None
+        )
         ended = captions.ended(EOS) if stage.reward_end_token else captions
         frequencies = DocumentFrequencies.of(ended, document=stage.document)
-        self.scorers: list[tuple[float, CiderD | Bleu4]] = [(stage.cider_d, CiderD(ended, frequencies=frequencies))]
+        self.scorers: list[tuple[float, CiderD | Bleu4]] = [
+            (stage.cider_d, CiderD(ended, frequencies=frequencies))
+        ]
         self.scorers += [(stage.bleu4, Bleu4(ended))] if stage.bleu4 else []
 
     def __call__(self, batch: Batch, epoch: int = 0) -> Logged:
         """Sample, reward, and return the policy loss with the batch's reward statistics."""
         stage, model = self.stage, self.model
         model.train(stage.dropout)
-        memory = model.encode(batch.images)  # once: what is scored saw the image as what was drawn did
+        memory = model.encode(
+            batch.images
+        )  # once: what is scored saw the image as what was drawn did
         model.eval()
         with fixed_weights():
             sampled, greedy = self.draw(memory)  # [B, S, T]
@@ -190,16 +228,23 @@ class SelfCriticalObjective:
         index = PackedIndex(sampled != PAD)
         num_tokens = len(index.rows)  # known by now: no wait for the pass below
         model.train(stage.dropout)
-        advantage = advantages(rewards, baseline, own=stage.baseline == "mean").to(batch.images.device)
+        advantage = advantages(rewards, baseline, own=stage.baseline == "mean").to(
+            batch.images.device
+        )
         policy = self.policy(memory, sampled, index)
         log_probabilities = of_tokens(policy, sampled, index)
         captions = advantage.numel()
         count = num_tokens if stage.loss_over == "tokens" else captions * self.max_length
         loss = policy_loss(log_probabilities, index, advantage.to(log_probabilities.dtype), count)
-        numbers: dict[str, float | Tensor] = {"reward": rewards.mean().item(), "reward_sd": rewards.std().item()}
+        numbers: dict[str, float | Tensor] = {
+            "reward": rewards.mean().item(),
+            "reward_sd": rewards.std().item(),
+        }
         numbers |= policy_numbers(policy.detach(), index.pack(sampled))
         if baseline is not None:
-            numbers["reward_greedy" if stage.baseline == "greedy" else "reward_beam"] = baseline.mean().item()
+            numbers["reward_greedy" if stage.baseline == "greedy" else "reward_beam"] = (
+                baseline.mean().item()
+            )
         numbers["length"] = num_tokens / captions
         if not stage.cross_entropy:
             return Logged(loss, count, numbers)
@@ -208,8 +253,13 @@ class SelfCriticalObjective:
         added = cross_entropy(logits.float(), batch.index.pack(targets))
         return Logged(loss, count, numbers, stage.cross_entropy * added, len(logits))
 
-    def baseline(self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None) -> Tensor | None:
-        """Return the reward [B] of the greedy caption, or the mean over the beams; None for a mean of samples."""
+    def baseline(
+        self, image_ids: list[int], memory: Memory, rewards: Tensor, greedy: Tensor | None
+    ) -> Tensor | None:
+        """Return the reward [B] of the greedy caption, or the mean over the beams.
+
+        None for a mean of samples.
+        """
         if greedy is not None:
             return self.reward(image_ids, greedy)[:, 0]
         if self.stage.baseline != "mean_of_beam":
@@ -219,7 +269,8 @@ class SelfCriticalObjective:
         return rewards.mean(1)
 
     def draw(self, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """Draw S captions per image, [B, S, T], T the longest, and the greedy one [B, 1, max_length] if it is used."""
+        """Draw S captions per image, [B, S, T], T the longest, and the greedy one [B, 1,
+        max_length] if it is used."""
         greedy, samples = self.stage.baseline == "greedy", self.stage.samples
         if self.stage.sampling == "beam":
             tokens, best = self.search(memory, samples), self.search(memory, 1) if greedy else None
@@ -244,15 +295,21 @@ class SelfCriticalObjective:
 
     def batch(self, memory: Memory) -> DecodingBatch:
         """Return what a search begins with."""
-        return DecodingBatch(len(memory.values), BOS, EOS, PAD, memory.values.device, is_compiled(self.model))
+        return DecodingBatch(
+            len(memory.values), BOS, EOS, PAD, memory.values.device, is_compiled(self.model)
+        )
 
     def reward(self, image_ids: list[int], tokens: Tensor) -> Tensor:
         """Reward of captions [B, S, T] -> [B, S] float64 on the CPU."""
         drop = {PAD} if self.stage.reward_end_token else {PAD, EOS}
-        rows = ([token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist())
+        rows = (
+            [token for token in row if token not in drop] for row in tokens.flatten(0, 1).tolist()
+        )
         captions = list(map(self.units, rows))
         owners = [image for image in image_ids for _ in range(tokens.shape[1])]
-        parts = [weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight]
+        parts = [
+            weight * scorer.score(owners, captions) for weight, scorer in self.scorers if weight
+        ]
         rewards = torch.from_numpy(sum(parts[1:], parts[0]))
         lost = (~torch.isfinite(rewards)).nonzero()
         if len(lost):
@@ -260,12 +317,16 @@ class SelfCriticalObjective:
         return rewards.unflatten(0, tuple(tokens.shape[:2]))
 
     def policy(self, memory: Memory, sampled: Tensor, index: PackedIndex) -> Tensor:
-        """Log-probabilities [R, V] of what may stand at each of R sampled tokens, whose positions are the index."""
+        """Log-probabilities [R, V] of what may stand at each of R sampled tokens, whose positions
+        are the index."""
         start = torch.full_like(sampled[..., :1], BOS)
         inputs = torch.cat([start, sampled[..., :-1]], -1)
         hidden = self.model.decode_words(inputs, index, memory)
         allowed = ban_tokens(self.model.logits(hidden).float(), BANNED)  # [R, V]
         if self.stage.top_p < 1:  # the policy is the nucleus
             chosen = index.pack(sampled)[:, None]
-            allowed = within(allowed, nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True))
+            allowed = within(
+                allowed,
+                nucleus(allowed.detach(), self.stage.top_p).isfinite().scatter(-1, chosen, True),
+            )
         return allowed

@@ -14,28 +14,38 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from recap.nn.fast import fast
 from recap.settings.recipes import Schedule, Stage
 
-BETTER = 1e-4  # part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
-TRUSTED_LENGTH = 5.0  # of the average behind RAdam's second moment, rho_t: the update is rectified above it
+# part of the best score by which a score must be above it to end a plateau, as torch's `threshold`
+BETTER = 1e-4
+TRUSTED_LENGTH = (
+    5.0  # of the average behind RAdam's second moment, rho_t: the update is rectified above it
+)
 OUTWEIGHS = 2.0**60  # E of `RAdam`: a power of two, so that the quotient has the bits of m
 
 
-def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int) -> float:
+def learning_rate(
+    schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d_model: int, steps: int
+) -> float:
     """Return the rate of one step.
 
     noam:     factor * D^-0.5 * min(step^-0.5, step * warmup^-1.5)   (Vaswani et al. 2017, Eq. 3)
     step:     learning_rate * factor^(epoch // step_size)
     plateau:  learning_rate * factor^lr_drops
-    step_then_plateau: learning_rate * factor^(min(epoch, plateau_from - 1) // step_size) * plateau_factor^lr_drops
+    step_then_plateau: learning_rate * factor^(min(epoch, plateau_from - 1) // step_size) *
+    plateau_factor^lr_drops
     cosine:   learning_rate * (1 + cos(pi * (step - 1) / steps)) / 2
     table:    the entry of the last epoch that is not after this one
     constant: learning_rate
     All but noam rise linearly over the first `warmup` steps. Steps count from 1, epochs from 0.
     """
     if schedule.kind == "noam":
-        return float(schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5))
+        return float(
+            schedule.factor * d_model**-0.5 * min(step**-0.5, step * schedule.warmup**-1.5)
+        )
     warm = min(1.0, step / schedule.warmup) if schedule.warmup else 1.0
     if schedule.kind == "table":
-        return float(warm * schedule.table[max(start for start in schedule.table if start <= epoch)])
+        return float(
+            warm * schedule.table[max(start for start in schedule.table if start <= epoch)]
+        )
     rate = warm * schedule.learning_rate
     if schedule.kind == "step":
         return float(rate * schedule.factor ** (epoch // schedule.step_size))
@@ -50,7 +60,8 @@ def learning_rate(schedule: Schedule, *, step: int, epoch: int, lr_drops: int, d
 
 
 def plateaus(schedule: Schedule, scores: Iterable[tuple[int, float]]) -> int:
-    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and validation."""
+    """Return how many plateaus were met, as torch's ReduceLROnPlateau counts, by epoch (from 1) and
+    validation."""
     if schedule.kind != "plateau" and schedule.kind != "step_then_plateau":
         return 0
     # Epochs of the step decay do not count.
@@ -81,15 +92,17 @@ def build_optimizer(parameters: Iterable[nn.Parameter], stage: Stage) -> torch.o
 
 
 class RAdam(torch.optim.Adam):
-    """Rectified Adam (Liu et al. 2020), equal to torch's up to rounding, in one pass over weights and moments.
+    """Rectified Adam (Liu et al. 2020), equal to torch's up to rounding, in one pass over weights
+    and moments.
 
-    A step of RAdam is one of Adam with another rate and epsilon. With bias corrections c1, c2 of the moments m, v and
-    the rectification r:
+    A step of RAdam is one of Adam with another rate and epsilon. With bias corrections c1, c2 of
+    the moments m, v and the rectification r:
 
         RAdam, once v is trusted    lr r (m / c1) sqrt(c2) / (sqrt(v) + eps)
         before (the first steps)    lr (m / c1)
         Adam                        lr' (m / c1) / (sqrt(v / c2) + eps')    lr' = lr r,  eps' = eps / sqrt(c2)
-                                                                            or lr' = lr E,  eps' = E, which outweighs v
+                                                                            or lr' = lr E,  eps' =
+                                                                            E, which outweighs v
 
     torch's RAdam makes about ten passes. The state dict holds each group's `steps`.
     """
@@ -106,7 +119,9 @@ class RAdam(torch.optim.Adam):
             if length <= TRUSTED_LENGTH:
                 group["lr"], group["eps"] = group["lr"] * OUTWEIGHS, OUTWEIGHS
             else:
-                rectification = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+                rectification = (
+                    (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
+                )
                 group["lr"] *= math.sqrt(rectification)
                 group["eps"] /= math.sqrt(correction)
         try:
@@ -122,18 +137,23 @@ def clip_gradients(parameters: Iterable[nn.Parameter], stage: Stage) -> Tensor:
     if stage.clip_norm is not None:
         norm = nn.utils.clip_grad_norm_(parameters, stage.clip_norm)
     else:
-        norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        norm = nn.utils.get_total_norm(
+            [parameter.grad for parameter in parameters if parameter.grad is not None]
+        )
     if stage.clip_value is not None:
-        # On a CPU one pass over a gradient, where `foreach` takes two; on a GPU few launches, of many tensors each.
+        # On a CPU one pass over a gradient, where `foreach` takes two; on a GPU few launches, of
+        # many tensors each.
         on_cpu = all(parameter.device.type == "cpu" for parameter in parameters)
         nn.utils.clip_grad_value_(parameters, stage.clip_value, foreach=False if on_cpu else None)
     return norm
 
 
 class WeightAverage:
-    """An exponential moving average of parameters: smoother than the last step, and better on little data.
+    """An exponential moving average of parameters: smoother than the last step, and better on
+    little data.
 
-    After step t: average = d * average + (1 - d) * weights, with d = min(decay, (1 + t) / (10 + t)).
+    After step t: average = d * average + (1 - d) * weights, with d = min(decay, (1 + t) / (10 +
+    t)).
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], decay: float) -> None:
@@ -144,7 +164,9 @@ class WeightAverage:
     def update(self, step: int) -> None:
         """Take in the weights after a step, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        get_ema_multi_avg_fn(decay)(self.averages, [parameter.detach() for parameter in self.parameters], step)
+        get_ema_multi_avg_fn(decay)(
+            self.averages, [parameter.detach() for parameter in self.parameters], step
+        )
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

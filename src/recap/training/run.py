@@ -27,8 +27,22 @@ from recap.models.compiled import compile_passes, is_compiled
 from recap.nn.fast import fast
 from recap.plan.source import TRAINING, job_code
 from recap.runs.folder import check_inputs, load_weights, write_run
-from recap.runs.inputs import FeatureSources, GpuFeatures, ReadsImages, check_vectors, pretrained_file, split_captions
-from recap.settings import CrossEntropy, DecodingSettings, Execution, ExecutionFile, SelfCritical, Stage
+from recap.runs.inputs import (
+    FeatureSources,
+    GpuFeatures,
+    ReadsImages,
+    check_vectors,
+    pretrained_file,
+    split_captions,
+)
+from recap.settings import (
+    CrossEntropy,
+    DecodingSettings,
+    Execution,
+    ExecutionFile,
+    SelfCritical,
+    Stage,
+)
 from recap.settings.recipes import RunSpec
 from recap.training.batches import Batch, CaptionBatches
 from recap.training.distributed import Group, init_group
@@ -54,10 +68,12 @@ def train(
     init: Path | None,  # a run folder whose weights are the start (scst: the xe run)
     weights: Path | None = None,  # pretrained weights of a part of the model
 ) -> list[int] | None:
-    """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and `training.json` into `out`.
+    """Train one stage and write `config.yaml`, `model.safetensors`, `history.csv` and
+    `training.json` into `out`.
 
-    A training that the execution cuts short starts anew, validates few images, and its `config.yaml` says that it was
-    short; images that it has seen or was validated with are returned.
+    A training that the execution cuts short starts anew, validates few images, and its
+    `config.yaml` says that it was short; images that it has seen or was validated with are
+    returned.
     """
     group = init_group(select_device(execution.device))
     on_gpu = group.device.type == "cuda"
@@ -77,8 +93,14 @@ def train(
         torch.manual_seed(derived_seed(spec.seed, "weights", spec.stage))
 
         # What is read: captions of the images as token ids, and their features.
-        weights = None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
-        words, sources, chosen = load_vocabulary(vocabulary), FeatureSources(features), read_subset(subset)
+        weights = (
+            None if init else pretrained_file(spec.model_settings.pretrained_weights(), weights)
+        )
+        words, sources, chosen = (
+            load_vocabulary(vocabulary),
+            FeatureSources(features),
+            read_subset(subset),
+        )
         if group.is_main:  # one of several processes says it
             check_vectors(spec.model_settings, features[0])
             if init is not None:
@@ -94,7 +116,9 @@ def train(
             "features_made_by": sources.made_by,
             "init_sha256": sha256_file(init / "model.safetensors") if init else None,
         }
-        if weights is not None:  # named only where there are some, so that finished runs of other models stay valid
+        if (
+            weights is not None
+        ):  # named only where there are some, so that finished runs of other models stay valid
             hashes["weights_sha256"] = sha256_file(weights)
         del table, chosen  # the training needs their memory
 
@@ -122,7 +146,9 @@ def train(
         else:
             assert isinstance(stage, CrossEntropy)
             if stage.truncate_to_words and group.size > 1:
-                raise ConfigError("xe.truncate_to_words: looks at the whole batch; train with one process")
+                raise ConfigError(
+                    "xe.truncate_to_words: looks at the whole batch; train with one process"
+                )
             objective = CrossEntropyObjective(model, stage, words)
         resident = on_gpu and execution.features_in_memory
         batches = CaptionBatches(
@@ -133,9 +159,12 @@ def train(
             pin=on_gpu and not resident,
         )
 
-        # All that the weights depend on. Whoever started torchrun by hand may have asked for other processes than the
-        # spec has; without fast paths dropout draws other random numbers.
-        source, settings = job_code(TRAINING, spec.model_settings.kind), spec.model_dump(mode="json")
+        # All that the weights depend on. Whoever started torchrun by hand may have asked for other
+        # processes than the spec has; without fast paths dropout draws other random numbers.
+        source, settings = (
+            job_code(TRAINING, spec.model_settings.kind),
+            spec.model_dump(mode="json"),
+        )
         if group.size > 1:
             settings["processes"] = group.size
         if not fast():
@@ -173,8 +202,10 @@ def train(
         if group.is_main:
             if counters.best_epoch == 0:  # self-critical training can break a model
                 log.warning(
-                    f"{name}: no epoch was better than the weights it began with (validation CIDEr-D "
-                    f"{counters.best:.4f}), so these are its result; lower the learning rate, or try other samples"
+                    f"{name}: no epoch was better than the weights it began with (validation "
+                    "CIDEr-D "
+                    f"{counters.best:.4f}), so these are its result; lower the learning rate, or "
+                    "try other samples"
                 )
             write_run(
                 out,
@@ -186,7 +217,10 @@ def train(
                 device=group.device,
             )
             if cut:
-                log.info(f"{name}: loss {losses[0]:.4f} at step 1, {losses[-1]:.4f} at step {len(losses)}")
+                log.info(
+                    f"{name}: loss {losses[0]:.4f} at step 1, {losses[-1]:.4f} at step "
+                    f"{len(losses)}"
+                )
         group.destroy()
     if not cut:
         return None
@@ -195,11 +229,14 @@ def train(
 
 def with_stage(spec: RunSpec, **changes: Any) -> RunSpec:
     """Return a spec with other settings of its stage."""
-    return spec.model_copy(update={"stage_settings": spec.stage_settings.model_copy(update=changes)})
+    return spec.model_copy(
+        update={"stage_settings": spec.stage_settings.model_copy(update=changes)}
+    )
 
 
 def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
-    """Return the spec with a precision that is known: that of the first of several processes, and of a saved state."""
+    """Return the spec with a precision that is known: that of the first of several processes, and
+    of a saved state."""
     if spec.stage_settings.precision != "auto":
         return spec
     chosen = "auto"
@@ -207,7 +244,11 @@ def with_precision(spec: RunSpec, group: Group, state: Path) -> RunSpec:
         path, settings = state / PRECISION, spec.model_dump(mode="json")
         noted = read_json(path) if path.exists() else {}
         # A training that continues on another processor keeps what it began with.
-        chosen = noted["chosen"] if noted.get("spec") == settings else precision_here("auto", group.device)
+        chosen = (
+            noted["chosen"]
+            if noted.get("spec") == settings
+            else precision_here("auto", group.device)
+        )
         write_json(path, {"spec": settings, "chosen": chosen})
     (chosen,) = group.of_main([chosen])
     return with_stage(spec, precision=chosen)
@@ -223,9 +264,13 @@ def validator(
     group: Group,
     name: str,
 ) -> Callable[[], float]:
-    """Return a function that decodes this process's validation images: their CIDEr-D over the count of all images."""
+    """Return a function that decodes this process's validation images: their CIDEr-D over the count
+    of all images."""
     if len(references) == 1:
-        log.warning(f"{name}: CIDEr-D of one validation image is always 0 and can choose no epoch; give more images")
+        log.warning(
+            f"{name}: CIDEr-D of one validation image is always 0 and can choose no epoch; give "
+            "more images"
+        )
     scored, units = caption_units(references, vocabulary)
     scorer, images = CiderD(scored), group.shard(sorted(references))
     decoding = DecodingSettings(beam=stage.validation_beam, max_length=max_length)

@@ -1,7 +1,9 @@
-"""Torch's dispatch with a GPU that computes nothing: notes what waits for it, and what its process says to others.
+"""Torch's dispatch with a GPU that computes nothing: notes what waits for it, and what its process
+says to others.
 
-Tensors on the CPU are real and computed as ever; those on the GPU are torch's fake tensors, with a shape, a type and a
-device. What depends on their numbers is invented here, and noted as a wait with its place in the source.
+Tensors on the CPU are real and computed as ever; those on the GPU are torch's fake tensors, with a
+shape, a type and a device. What depends on their numbers is invented here, and noted as a wait with
+its place in the source.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ COPIES = ("_to_copy", "copy_")
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "conv2d", "linear", "matmul")
 WORD = 3  # a token that ends no caption
 NUMBER = 2  # tokens of the longest caption, where one is read
-FAKE = FakeTensorMode(allow_non_fake_inputs=True)  # one, because tensors that are kept pass between scenes
+FAKE = FakeTensorMode(
+    allow_non_fake_inputs=True
+)  # one, because tensors that are kept pass between scenes
 
 
 class OnAnotherDevice(Exception):
@@ -36,7 +40,8 @@ class OnAnotherDevice(Exception):
 
 @dataclass
 class Played:
-    """What happened: waits and the beginnings of backward passes in order, types of products, and collectives."""
+    """What happened: waits and the beginnings of backward passes in order, types of products, and
+    collectives."""
 
     events: list[dict] = field(default_factory=list)
     products: dict[str, int] = field(default_factory=dict)
@@ -73,7 +78,9 @@ class PlayedGpu(TorchDispatchMode):
         if name == "nonzero":
             self.note("length")
             return self._indices(rows_left(args[0]), args[0].dim())
-        if name in ("index", "index_put_", "index_put") and any(is_mask(index) for index in args[1]):
+        if name in ("index", "index_put_", "index_put") and any(
+            is_mask(index) for index in args[1]
+        ):
             self.note("length")
             args = (args[0], self._without_masks(args[1]), *args[2:])
         result = FAKE.dispatch(func, types, args, kwargs)
@@ -83,7 +90,10 @@ class PlayedGpu(TorchDispatchMode):
         return result
 
     def note(self, kind):
-        """Note a wait of a kind, or that a backward pass begins; not what a model waits for while it is moved."""
+        """Note a wait of a kind, or that a backward pass begins.
+
+        Not what a model waits for while it is moved.
+        """
         if self.moving:
             return
         file, function, line = place()
@@ -97,7 +107,9 @@ class PlayedGpu(TorchDispatchMode):
         return filled(tensor.shape, lambda: self._answer(tensor.dtype))
 
     def _answer(self, dtype):
-        if dtype == torch.bool:  # of each two flags the first is False: no NaN; every second time an image leaves
+        if (
+            dtype == torch.bool
+        ):  # of each two flags the first is False: no NaN; every second time an image leaves
             self._flags += 1
             return self._flags % 4 == 0
         return 1.0 if dtype.is_floating_point else WORD
@@ -109,14 +121,17 @@ class PlayedGpu(TorchDispatchMode):
         return 1.0 if tensor.is_floating_point() else NUMBER
 
     def _copied(self, func, args, kwargs):
-        """Copy: to the CPU this is a wait, and from it too, but for pinned memory that is not waited for."""
+        """Copy: to the CPU this is a wait, and from it too, but for pinned memory that is not
+        waited for."""
         to_gpu = torch.device(kwargs.get("device") or args[0].device).type == "cuda"
         source = args[1] if len(args) > 1 else args[0]  # `copy_` has a target before it
         kind = kwargs.get("dtype") or source.dtype
         if is_fake(source) and not to_gpu:
             self.note("read")
             return torch.zeros(source.shape, dtype=kind)
-        if not is_fake(source) and not (hasattr(source, "played_as_pinned") and kwargs.get("non_blocking")):
+        if not is_fake(source) and not (
+            hasattr(source, "played_as_pinned") and kwargs.get("non_blocking")
+        ):
             self.note("copy")
         with FAKE:
             if is_fake(args[0]):
@@ -142,7 +157,9 @@ class PlayedGpu(TorchDispatchMode):
 
     def _collective(self, name, args):
         tensors = [leaf for leaf in tree_flatten(args)[0] if isinstance(leaf, Tensor)]
-        shapes = [f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in tensors]
+        shapes = [
+            f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in tensors
+        ]
         self.say(name.removeprefix("c10d::"), *shapes)
         if name == "c10d::allreduce_" and hasattr(tensors[0], "known"):
             tensors[0].known = 2 * tensors[0].known  # as if the other process had the same numbers
@@ -159,7 +176,8 @@ def is_mask(index):
 
 
 def rows_left(mask):
-    """All but one: of the images of a batch one leaves at a time, which is what indexing by their mask gives."""
+    """All but one: of the images of a batch one leaves at a time, which is what indexing by their
+    mask gives."""
     return mask.numel() - 1
 
 
@@ -204,8 +222,13 @@ def playing():
         return copy
 
     changes = [
-        # Fake tensors have address 0, by which products of one loop would be taken for those of one weight.
-        (Tensor, "data_ptr", lambda self: self.untyped_storage()._cdata if is_fake(self) else address(self)),
+        # Fake tensors have address 0, by which products of one loop would be taken for those of one
+        # weight.
+        (
+            Tensor,
+            "data_ptr",
+            lambda self: self.untyped_storage()._cdata if is_fake(self) else address(self),
+        ),
         (FakeTensor, "tolist", lambda self: gpu.listed(self)),
         (Tensor, "backward", marked_backward),
         (torch, "tensor", made_on_device),
@@ -221,7 +244,11 @@ def playing():
         (torch, "save", lambda *_: None),  # fake tensors have no bytes
         # Objects go to others as bytes, which fake tensors have not.
         (dist, "all_gather_object", gathered(gpu)),
-        (dist, "broadcast_object_list", lambda box, **_: gpu.say("broadcast_object_list", str(len(box)))),
+        (
+            dist,
+            "broadcast_object_list",
+            lambda box, **_: gpu.say("broadcast_object_list", str(len(box))),
+        ),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     foreach = _foreach_utils._foreach_supported_types
@@ -250,7 +277,8 @@ def gathered(gpu):
 
 
 def moved(gpu):
-    """Return what stands for `nn.Module._apply`, which cannot exchange real parameters for fake ones."""
+    """Return what stands for `nn.Module._apply`, which cannot exchange real parameters for fake
+    ones."""
 
     def apply(module, change, recurse=True):
         gpu.moving, made = True, {}  # one that two modules share stays one

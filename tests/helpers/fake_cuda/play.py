@@ -1,6 +1,8 @@
-"""Plays trainings, searches and extractions on a GPU that computes nothing, and writes down what happened.
+"""Plays trainings, searches and extractions on a GPU that computes nothing, and writes down what
+happened.
 
-Run in a process of its own with the guard preloaded. Argument: the file to write, JSON: name of a scene -> `Played`.
+Run in a process of its own with the guard preloaded. Argument: the file to write, JSON: name of a
+scene -> `Played`.
 """
 
 from __future__ import annotations
@@ -41,9 +43,14 @@ IDS = [0, 1, 2, 3, 4]
 WORDS = 6
 USUAL = {"epochs": 1, "learning_rate": 0.01, "images_per_batch": 5}
 STAGES = {
-    "cross-entropy": CrossEntropy(**USUAL, optimizer="adam", clip_norm=1.0, label_smoothing=0.1, weight_average=0.9),
+    "cross-entropy": CrossEntropy(
+        **USUAL, optimizer="adam", clip_norm=1.0, label_smoothing=0.1, weight_average=0.9
+    ),
     "cross-entropy in bf16": CrossEntropy(
-        **USUAL, optimizer="radam", precision="bf16", scheduled_sampling={"interval": 1, "increment": 0.3}
+        **USUAL,
+        optimizer="radam",
+        precision="bf16",
+        scheduled_sampling={"interval": 1, "increment": 0.3},
     ),
     "self-critical": SelfCritical(**USUAL, optimizer="adamw", clip_norm=1.0, baseline="greedy"),
     "self-critical in bf16": SelfCritical(
@@ -67,7 +74,11 @@ def trained(stage, config, *, checkpointing=False, change=lambda loop: None):
 def shallow(kind):
     """Return a kind's example with one layer where it has two."""
     example = MODELS.classes()[kind].example()
-    layers = {name: 1 for name in ("encoder_layers", "decoder_layers", "refiner_layers") if getattr(example, name, 0)}
+    layers = {
+        name: 1
+        for name in ("encoder_layers", "decoder_layers", "refiner_layers")
+        if getattr(example, name, 0)
+    }
     return type(example).model_validate({**example.model_dump(), **layers})
 
 
@@ -93,7 +104,9 @@ def sampled(config):
 def ensemble(kinds):
     configs = [shallow(kind) for kind in kinds]
     models = Ensemble([model_of(config) for config in configs])
-    search = DecodingSettings(beam=3, max_length=WORDS, length_penalty=0.5, rules={"no_repeated_ngram": 2})
+    search = DecodingSettings(
+        beam=3, max_length=WORDS, length_penalty=0.5, rules={"no_repeated_ngram": 2}
+    )
     decode_candidates(models, RandomStore(configs[0]), IDS, search, device=GPU, name="played")
 
 
@@ -102,7 +115,9 @@ def cut_to_words(config):
 
     def with_byte_pairs(loop):
         stage = CrossEntropy(**USUAL, truncate_to_words=True)
-        loop.step.objective = CrossEntropyObjective(loop.model, stage, SimpleNamespace(begins_word=[True] * V))
+        loop.step.objective = CrossEntropyObjective(
+            loop.model, stage, SimpleNamespace(begins_word=[True] * V)
+        )
 
     trained(STAGES["cross-entropy"], config, change=with_byte_pairs)
 
@@ -115,7 +130,8 @@ def grid(backbone):
 
 
 def of_two_processes(rank):
-    """Train one epoch as one of two processes, validate and save; the second has no image in the last batch.
+    """Train one epoch as one of two processes, validate and save; the second has no image in the
+    last batch.
 
     Neither knows what the other says, so that none may save when its own clock says so.
     """
@@ -148,20 +164,26 @@ def scenes():
     for kind in MODELS.classes():
         config = shallow(kind)
         for name, stage in STAGES.items():
-            result[f"{name}, {kind}"] = partial(trained, stage, config, checkpointing="bf16" in name)
+            result[f"{name}, {kind}"] = partial(
+                trained, stage, config, checkpointing="bf16" in name
+            )
     for rank in (0, 1):
         result[f"process {rank} of two"] = partial(of_two_processes, rank)
     transformer = shallow("transformer")
     result["beam search"] = partial(decoded, transformer, 3)
     result["greedy search"] = partial(decoded, transformer, 1)
     result["samples"] = partial(sampled, transformer)
-    result["search that sets captions aside"] = partial(decoded, transformer, 3, finished="set_aside")
+    result["search that sets captions aside"] = partial(
+        decoded, transformer, 3, finished="set_aside"
+    )
     result["cross-entropy, cut to words"] = partial(cut_to_words, transformer)
     result["ensemble"] = partial(ensemble, ("transformer", "xlan"))
     for backbone in ("test_resnet", "test_vit"):
         result[f"grid, {backbone}"] = partial(grid, backbone)
     result["fault: copied to the CPU"] = partial(wrong, lambda loss: loss.cpu().to(GPU))
-    result["fault: made without a device"] = partial(wrong, lambda loss: (loss + torch.zeros(3)).mean())
+    result["fault: made without a device"] = partial(
+        wrong, lambda loss: (loss + torch.zeros(3)).mean()
+    )
     result["fault: a number read"] = partial(wrong, lambda loss: loss * loss.item())
     return result
 

@@ -20,5 +20,7 @@ class Words(Metric):
 
     def score(self, captions: Captions) -> Result:
         """Count the words."""
-        counts = {image: float(len(text.split())) for image, text in captions.tokenized.hypotheses.items()}
+        counts = {
+            image: float(len(text.split())) for image, text in captions.tokenized.hypotheses.items()
+        }
         return Result({"Words": fmean(counts.values())}, {"Words": counts})

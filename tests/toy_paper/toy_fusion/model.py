@@ -1,4 +1,5 @@
-"""A toy captioner of cells, and of regions with their boxes: h_t = tanh(e_t + mean(e_1 .. e_t) + image)."""
+"""A toy captioner of cells, and of regions with their boxes: h_t = tanh(e_t + mean(e_1 .. e_t) +
+image)."""
 
 from __future__ import annotations
 
@@ -41,16 +42,25 @@ class ToyFusion(Captioner[GlobalMemory, ToyState]):
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
         """Both streams."""
         if not set(STREAMS) <= inputs.sizes.keys():
-            raise ConfigError(f"toy_fusion needs the streams grid and region, not {', '.join(inputs.sizes)}")
+            raise ConfigError(
+                f"toy_fusion needs the streams grid and region, not {', '.join(inputs.sizes)}"
+            )
         return STREAMS
 
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> projected cells, and the sum of both means."""
         grid, region = (images[name] for name in STREAMS)
         assert region.boxes is not None and region.sizes is not None
-        boxes = region.boxes / region.sizes.repeat(1, 2)[:, None]  # [B, N, 4], fractions of the image
-        cells, regions = self.cells(grid.values), self.regions(torch.cat([region.values, boxes], -1))
-        return GlobalMemory(cells, grid.mask, masked_mean(cells, grid.mask) + masked_mean(regions, region.mask))
+        boxes = (
+            region.boxes / region.sizes.repeat(1, 2)[:, None]
+        )  # [B, N, 4], fractions of the image
+        cells, regions = (
+            self.cells(grid.values),
+            self.regions(torch.cat([region.values, boxes], -1)),
+        )
+        return GlobalMemory(
+            cells, grid.mask, masked_mean(cells, grid.mask) + masked_mean(regions, region.mask)
+        )
 
     def decode(self, tokens: Tensor, memory: GlobalMemory) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D]."""

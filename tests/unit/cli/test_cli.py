@@ -45,11 +45,15 @@ COMMANDS = {parser.prog: parser for parser in leaves(build_parser())}
 
 
 def run(*words, **options):
-    return subprocess.run([sys.executable, "-m", "recap", *words], capture_output=True, text=True, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "recap", *words], capture_output=True, text=True, **options
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_option_is_explained_and_its_examples_can_be_parsed(name, tmp_path, monkeypatch):
+def test_every_command_and_option_is_explained_and_its_examples_can_be_parsed(
+    name, tmp_path, monkeypatch
+):
     parser = COMMANDS[name]
     assert parser.description and not [action.dest for action in parser._actions if not action.help]
     monkeypatch.chdir(tmp_path)
@@ -66,7 +70,9 @@ def test_the_help_of_a_command_with_a_spec_lists_its_keys():
     for name in [name for name, parser in COMMANDS.items() if "--spec" in parser.format_usage()]:
         keys = COMMANDS[name].format_help().split("keys of --spec:")[1]
         assert len(keys.splitlines()) > 1
-    wanted = "dataset subset features model recipe seed stage model_settings stage_settings processes"
+    wanted = (
+        "dataset subset features model recipe seed stage model_settings stage_settings processes"
+    )
     keys = COMMANDS["recap train"].format_help().split("keys of --spec:")[1]
     output = {line.split()[0] for line in keys.splitlines() if line}
     assert output == {*wanted.split(), "CrossEntropyRun:", "SelfCriticalRun:"}
@@ -85,7 +91,10 @@ def test_the_version_and_the_bare_command(capsys):
     "words, sentence",
     [
         ("trian", "recap: command 'trian' is unknown; did you mean 'train'?"),
-        ("data card --corpsu x", "recap data card: there is no option --corpsu; did you mean '--corpus'?"),
+        (
+            "data card --corpsu x",
+            "recap data card: there is no option --corpsu; did you mean '--corpus'?",
+        ),
         ("train --spec no.json", "recap train: argument --spec: no.json: cannot be read"),
         ("params list --params none", "none: there is no such folder"),
         (f"data vocabulary --spec {'[' * 100_000}", "--spec: nested too deeply"),
@@ -109,7 +118,9 @@ def filled(name, spec, folder):
     return words
 
 
-WITH_SPEC = [name for name, p in COMMANDS.items() if any(a.dest == "spec" and a.required for a in p._actions)]
+WITH_SPEC = [
+    name for name, p in COMMANDS.items() if any(a.dest == "spec" and a.required for a in p._actions)
+]
 
 
 @pytest.mark.parametrize("name", WITH_SPEC)
@@ -123,11 +134,15 @@ def test_a_spec_that_is_empty_or_nonsense_is_one_sentence(capsys, tmp_path, name
 
 @cache
 def complete_specs():
-    """Return every spec of a run that the parameters of this repository can ask for, as the workflow passes it."""
+    """Return every spec of a run that the parameters of this repository can ask for, as the
+    workflow passes it."""
     specs = []
     for params in (ROOT / "params", ROOT / "tests" / "workflow" / "params"):
         models, recipes = (
-            [load_named(params, section, name).model_dump(mode="json") for name in names(params, section)]
+            [
+                load_named(params, section, name).model_dump(mode="json")
+                for name in names(params, section)
+            ]
             for section in ("models", "recipes")
         )
         stages = [(stage, recipe[stage]) for recipe in recipes for stage in ("xe", "scst")]
@@ -151,34 +166,62 @@ def test_a_complete_spec_comes_back_byte_for_byte():
         assert yaml.safe_dump(again) == yaml.safe_dump(passed)
 
 
-@pytest.mark.parametrize("out, named", [("/proc/no/out.json", "/proc/no"), ("file/out.json", "file"), (".", ".")])
+@pytest.mark.parametrize(
+    "out, named", [("/proc/no/out.json", "/proc/no"), ("file/out.json", "file"), (".", ".")]
+)
 def test_an_output_that_cannot_be_made_is_one_sentence(capsys, tmp_path, monkeypatch, out, named):
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
-    words = ["run-step", "recap.report.figures:write_summary", "--spec", '{"rows": {}}', "--scores", "."]
+    words = [
+        "run-step",
+        "recap.report.figures:write_summary",
+        "--spec",
+        '{"rows": {}}',
+        "--scores",
+        ".",
+    ]
     sentence = refused(capsys, *words, "--out", out)
     assert sentence.startswith(f"recap: {named}")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_training_hears_at_once_of_a_wrong_spec_and_of_an_output_that_cannot_be_made(capsys, tmp_path):
-    words = [f"--{option}={tmp_path}/x" for option in ("corpus", "vocabulary", "subset", "features", "state")]
+def test_training_hears_at_once_of_a_wrong_spec_and_of_an_output_that_cannot_be_made(
+    capsys, tmp_path
+):
+    words = [
+        f"--{option}={tmp_path}/x"
+        for option in ("corpus", "vocabulary", "subset", "features", "state")
+    ]
     words += ["--out", "/proc/no/run"]
     spec = json.dumps(complete_specs()[0])
     assert refused(capsys, "train", "--spec", spec, *words).startswith("recap: /proc/no")
-    assert "'kind'" in refused(capsys, "train", "--spec", '{"stage": "xe", "kind": "nonsense"}', *words)
+    assert "'kind'" in refused(
+        capsys, "train", "--spec", '{"stage": "xe", "kind": "nonsense"}', *words
+    )
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_of_reports_is_printed_table_by_table_with_its_samples(tmp_path, capsys):
-    for name in ("tables/b.md", "tables/a.md", "tables/a.paper.md", "figures/a_captions.md", "figures/c_captions.md"):
+    for name in (
+        "tables/b.md",
+        "tables/a.md",
+        "tables/a.paper.md",
+        "figures/a_captions.md",
+        "figures/c_captions.md",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     main(["report", "show", str(tmp_path)])
-    assert capsys.readouterr().out.split() == ["tables/a.md", "figures/a_captions.md", "tables/b.md"]
+    assert capsys.readouterr().out.split() == [
+        "tables/a.md",
+        "figures/a_captions.md",
+        "tables/b.md",
+    ]
 
 
-@pytest.mark.skipif(not sys.executable.isascii(), reason="Python itself does not start there from such a folder")
+@pytest.mark.skipif(
+    not sys.executable.isascii(), reason="Python itself does not start there from such a folder"
+)
 def test_a_report_is_printed_where_the_terminal_knows_no_letters(tmp_path):
     report = tmp_path / "table.md"
     report.write_text("CIDEr 5.1 ± 0.2 ↑\n", encoding="utf-8")
@@ -212,15 +255,22 @@ def test_ctrl_c_is_one_line(tmp_path):
 
 
 def test_help_is_quick_because_it_imports_nothing_heavy():
-    code = "import sys; from recap.cli import build_parser; build_parser().format_help(); print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    code = (
+        "import sys; from recap.cli import build_parser; build_parser().format_help(); "
+        "print(*sys.modules)"
+    )
+    modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not {"torch", "numpy", "pandas", "pydantic", "yaml", "tqdm", "h5py"} & set(modules)
 
 
 def called(commands):
     """Yield the commands that a function of another room runs."""
     for each in commands:
-        yield from called(each.commands) if isinstance(each, Group) else [each] if each.calls else []
+        yield from (
+            called(each.commands) if isinstance(each, Group) else [each] if each.calls else []
+        )
 
 
 @pytest.mark.parametrize("each", [*called(COMMANDS_AND_GROUPS)], ids=lambda each: each.name)
@@ -228,7 +278,9 @@ def test_a_command_without_a_body_gives_its_function_the_options_that_it_takes(e
     inspect.signature(resolve(each.calls)).bind(**inspect.signature(each.function).parameters)
 
 
-STEPS = re.findall(r"run-step (\S+)(.*?)(?:\n\n|\n\t)", "\n".join(file.read_text() for file in RULES), re.DOTALL)
+STEPS = re.findall(
+    r"run-step (\S+)(.*?)(?:\n\n|\n\t)", "\n".join(file.read_text() for file in RULES), re.DOTALL
+)
 
 
 @pytest.mark.parametrize(("target", "words"), STEPS, ids=[target for target, _ in STEPS])
@@ -246,7 +298,17 @@ def test_a_step_takes_empty_lists_numbers_and_arguments_of_a_spec(tmp_path, monk
 
     taken = []
     monkeypatch.setattr("recap.settings.kinds.resolve", lambda target: stand_in)
-    main(["run-step", "recap.cli.steps:table", "--files", "--number", "3", "--spec", '{"more": {"a": "b"}}'])
+    main(
+        [
+            "run-step",
+            "recap.cli.steps:table",
+            "--files",
+            "--number",
+            "3",
+            "--spec",
+            '{"more": {"a": "b"}}',
+        ]
+    )
     assert taken == [(3, [], {"a": Path("b")})]
 
 
@@ -266,4 +328,6 @@ def test_a_spec_is_a_file_standard_input_or_the_object_itself(tmp_path, monkeypa
 )
 def test_train_wants_a_spec_with_its_files_or_a_row(capsys, words, named):
     spec = json.dumps(complete_specs()[0])
-    assert named in refused(capsys, "train", *(spec if word == "{}" else word for word in words.split()))
+    assert named in refused(
+        capsys, "train", *(spec if word == "{}" else word for word in words.split())
+    )

@@ -1,4 +1,5 @@
-"""What is found on a machine is told with its version, what is not with what is lost and how to get it."""
+"""What is found on a machine is told with its version, what is not with what is lost and how to get
+it."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +22,16 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     every = doctor.examine(Path())
     lacking = {each.name: each for each in every if each.version is None}
     assert "recap[slurm]" in lacking["snakemake-executor-plugin-slurm"].get
-    assert {"LaTeX", "browser", "Slurm", "Java", "SPICE's models", "detectron2", "torch", "tagger"} <= set(lacking)
+    assert {
+        "LaTeX",
+        "browser",
+        "Slurm",
+        "Java",
+        "SPICE's models",
+        "detectron2",
+        "torch",
+        "tagger",
+    } <= set(lacking)
     assert all(each.without and each.get for each in lacking.values())
     page = doctor.report(every)
     assert all(each.without in page and f"get it: {each.get}" in page for each in lacking.values())
@@ -47,12 +57,18 @@ def test_a_program_that_cannot_say_its_version_is_not_there(tmp_path, monkeypatc
 def test_the_command_prints_what_is_here_and_wants_a_folder(capsys, tmp_path):
     page = printed(capsys, "doctor", "--folder", tmp_path)
     assert page.startswith("Here:\n") and version("torch") in page and f"GiB in {tmp_path}" in page
-    assert str(tmp_path / "none") in refused_command(capsys, "doctor", "--folder", tmp_path / "none")
+    assert str(tmp_path / "none") in refused_command(
+        capsys, "doctor", "--folder", tmp_path / "none"
+    )
 
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_no_tagger_is_loaded_to_know_whether_one_is_installed(installed, monkeypatch):
     monkeypatch.setattr(tokenizer, "tag", lambda *_: pytest.fail("a tagger was loaded"))
     monkeypatch.setattr(doctor, "_installed", lambda name: "1" if installed else None)
-    (here,) = [each.version for each in doctor.plan_tools(named_plan(PARAMS, "demo")) if each.name == "tagger"]
+    (here,) = [
+        each.version
+        for each in doctor.plan_tools(named_plan(PARAMS, "demo"))
+        if each.name == "tagger"
+    ]
     assert bool(here) == installed

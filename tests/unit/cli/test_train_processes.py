@@ -11,8 +11,15 @@ from recap.core.errors import ConfigError
 from recap.settings.params import validate
 from recap.settings.recipes import ExecutionFile, RunSpec
 
-SPEC = {**dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "tiny"), "stage": "xe", "seed": 1}
-SPEC |= {"stage_settings": {"epochs": 1, "learning_rate": 0.1}, "model_settings": {"kind": "transformer"}}
+SPEC = {
+    **dict.fromkeys(("dataset", "subset", "features", "model", "recipe"), "tiny"),
+    "stage": "xe",
+    "seed": 1,
+}
+SPEC |= {
+    "stage_settings": {"epochs": 1, "learning_rate": 0.1},
+    "model_settings": {"kind": "transformer"},
+}
 
 
 @pytest.fixture

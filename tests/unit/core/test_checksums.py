@@ -44,7 +44,8 @@ def test_jobs_that_finish_together_lose_no_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["", "x" * 64 + "  a", "0" * 64 + " a", *("0" * 64 + "  " + name for name in ("", *NAMES))]
+    "line",
+    ["", "x" * 64 + "  a", "0" * 64 + " a", *("0" * 64 + "  " + name for name in ("", *NAMES))],
 )
 def test_a_damaged_list_is_refused(tmp_path, line):
     (tmp_path / checksums.NAME).write_text(line + "\n")

@@ -33,7 +33,9 @@ with exclusive(Path(sys.argv[1]), wait_seconds=0, what="it"):
 
 
 def hold(path, seconds):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout.readline() == "held\n"
     return holder
 
@@ -42,18 +44,26 @@ def test_the_second_waits_says_so_and_goes_on_when_the_first_ends(tmp_path, caps
     holder = hold(tmp_path / "deep" / "lock", 2)
     with exclusive(tmp_path / "deep" / "lock", wait_seconds=20, what="the store"):
         assert holder.wait(5) == 0
-    assert "the store is in use by another process: waiting for it, at most 20 s" in capsys.readouterr().err
+    assert (
+        "the store is in use by another process: waiting for it, at most 20 s"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_wait_ends_in_one_sentence(tmp_path):
     holder = hold(tmp_path / "lock", 30)
     start = time.monotonic()
-    with refused(InUse, "the folder"), exclusive(tmp_path / "lock", wait_seconds=0.3, what="the folder"):
+    with (
+        refused(InUse, "the folder"),
+        exclusive(tmp_path / "lock", wait_seconds=0.3, what="the folder"),
+    ):
         pass
     assert time.monotonic() - start < 5
     holder.kill()
     holder.wait()
-    with exclusive(tmp_path / "lock", wait_seconds=0, what="the folder"):  # a lock dies with its process
+    with exclusive(
+        tmp_path / "lock", wait_seconds=0, what="the folder"
+    ):  # a lock dies with its process
         pass
 
 

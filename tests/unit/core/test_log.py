@@ -1,4 +1,5 @@
-"""Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by a library call."""
+"""Messages: plain lines for a person, lines with times in a file, progress, and nothing printed by
+a library call."""
 
 import re
 import sys
@@ -53,7 +54,8 @@ def test_messages_of_a_run_begin_with_its_label_and_paths_stay(capsys):
     configure()
     log.info("acf+heads=2@demo seed 1 xe, epoch 2/5")
     assert capsys.readouterr().err == (
-        "ACF seed 1 xe, epoch 1/5\nruns/acf+heads=2@demo/seed-1: taken\nacf+heads=2@demo seed 1 xe, epoch 2/5\n"
+        "ACF seed 1 xe, epoch 1/5\nruns/acf+heads=2@demo/seed-1: taken\nacf+heads=2@demo seed 1 "
+        "xe, epoch 2/5\n"
     )
 
 
@@ -86,7 +88,14 @@ def test_a_command_writes_its_own_words_and_its_error_into_its_log(tmp_path, mon
 
 def test_times_are_words_of_two_units():
     seconds = (0.4, 45, 59.6, 200, 7500, 273_600)
-    assert [*map(duration, seconds)] == ["0 s", "45 s", "1 min", "3 min 20 s", "2 h 5 min", "3 d 4 h"]
+    assert [*map(duration, seconds)] == [
+        "0 s",
+        "45 s",
+        "1 min",
+        "3 min 20 s",
+        "2 h 5 min",
+        "3 d 4 h",
+    ]
 
 
 @pytest.fixture
@@ -102,7 +111,9 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(clock, capsys):
     for _ in progress(range(1000), name="{zodiac}@demo seed 2", unit="batches"):
         clock[0] += 1
     lines = capsys.readouterr().err.splitlines()
-    assert 25 < len(lines) < 40 and lines[0] == "{zodiac}@demo seed 2: 30 of 1000 batches, 16:10 left"
+    assert (
+        25 < len(lines) < 40 and lines[0] == "{zodiac}@demo seed 2: 30 of 1000 batches, 16:10 left"
+    )
     assert all(line.startswith("{zodiac}@demo seed 2: ") for line in lines)
 
 
@@ -124,4 +135,7 @@ def test_a_job_of_a_workflow_leaves_why_it_failed(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
     monkeypatch.setenv(FAILURES_VARIABLE, str(tmp_path / "failures"))
     record_failure("the loss is nan")
-    assert failure_file(tmp_path / "failures", ["train", "--stage", "xe"]).read_text() == "the loss is nan"
+    assert (
+        failure_file(tmp_path / "failures", ["train", "--stage", "xe"]).read_text()
+        == "the loss is nan"
+    )

@@ -1,4 +1,5 @@
-"""A process: one job per GPU (names without devices), signals, and jobs that end with their workflow."""
+"""A process: one job per GPU (names without devices), signals, and jobs that end with their
+workflow."""
 
 import os
 import signal
@@ -11,7 +12,15 @@ import pytest
 
 from helpers.refusals import refused
 from recap.core.errors import RecapError
-from recap.core.process import SHARED, VISIBLE, WORKFLOW_VARIABLE, GracefulStop, claim, devices, exit_without_workflow
+from recap.core.process import (
+    SHARED,
+    VISIBLE,
+    WORKFLOW_VARIABLE,
+    GracefulStop,
+    claim,
+    devices,
+    exit_without_workflow,
+)
 
 JOB = """
 import os, sys, time
@@ -33,7 +42,9 @@ def job(tmp_path):
     def start(number=1, device="cuda", **variables):
         command = [sys.executable, "-c", JOB, device, str(number)]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        started.append(subprocess.Popen(command, env={**os.environ, **named, **variables}, text=True, **pipes))
+        started.append(
+            subprocess.Popen(command, env={**os.environ, **named, **variables}, text=True, **pipes)
+        )
         return started[-1]
 
     yield start
@@ -51,7 +62,10 @@ def test_four_jobs_see_four_gpus_and_a_fifth_waits_for_the_one_that_is_killed(jo
     seen = [sees(process) for process in four]
     assert sorted(seen) == ["a", "b", "c", "d"]
     fifth = job()
-    assert fifth.stderr.readline() == "all 4 places on GPUs are taken by jobs of this workflow: waiting for 1\n"
+    assert (
+        fifth.stderr.readline()
+        == "all 4 places on GPUs are taken by jobs of this workflow: waiting for 1\n"
+    )
     four[2].kill()
     assert sees(fifth) == seen[2]
 
@@ -74,7 +88,9 @@ def test_several_processes_of_one_training_take_several_gpus_or_none(job):
     one.kill()
 
 
-def test_a_job_on_the_cpu_takes_none_and_more_processes_than_gpus_are_refused(job, monkeypatch, tmp_path):
+def test_a_job_on_the_cpu_takes_none_and_more_processes_than_gpus_are_refused(
+    job, monkeypatch, tmp_path
+):
     assert sees(job(device="cpu")) == "a,b,c,d"
     monkeypatch.setenv(WORKFLOW_VARIABLE, f"1 {socket.gethostname()} {tmp_path}")
     monkeypatch.setenv(VISIBLE, "a,b")
@@ -82,15 +98,22 @@ def test_a_job_on_the_cpu_takes_none_and_more_processes_than_gpus_are_refused(jo
         claim("auto", 3)
 
 
-@pytest.mark.parametrize("names, found", [("0,1", 2), ("GPU-8a3f", 1), ("", 0), ("-1", 0), ("0,-1,1", 1)])
+@pytest.mark.parametrize(
+    "names, found", [("0,1", 2), ("GPU-8a3f", 1), ("", 0), ("-1", 0), ("0,-1,1", 1)]
+)
 def test_what_the_user_hides_is_not_counted(monkeypatch, names, found):
     monkeypatch.setenv(VISIBLE, names)
     assert len(devices()) == found
 
 
 @pytest.mark.parametrize("job", ["", "7"])
-def test_without_a_workflow_and_in_a_job_of_slurm_the_gpus_that_were_given_stay(monkeypatch, tmp_path, job):
-    """Jobs of one workflow may see one GPU each, those that Slurm gave them; a lock on the first would be for all."""
+def test_without_a_workflow_and_in_a_job_of_slurm_the_gpus_that_were_given_stay(
+    monkeypatch, tmp_path, job
+):
+    """Jobs of one workflow may see one GPU each, those that Slurm gave them.
+
+    A lock on the first would be for all.
+    """
     monkeypatch.setenv("SLURM_JOB_ID", job)
     monkeypatch.setenv(VISIBLE, "2,3")
     monkeypatch.delenv(WORKFLOW_VARIABLE, raising=False)
@@ -114,8 +137,14 @@ with GracefulStop("job") as stop:
 
 
 def test_a_signal_sets_a_flag_and_the_loop_leaves():
-    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "15\n", "job: stopped by SIGTERM; the state is saved\n")
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        143,
+        "15\n",
+        "job: stopped by SIGTERM; the state is saved\n",
+    )
 
 
 def test_a_part_may_be_interrupted_also_by_an_earlier_signal_and_no_handler_outlives_its_work():
@@ -156,7 +185,10 @@ def test_one_workflow_holds_a_folder_and_the_next_knows_whether_it_was_killed(tm
     assert first.stdout.readline() == "first\n"
     second = start(tmp_path, 0)
     sentence = f"another workflow is running here (process {first.pid}); wait for it, or stop it"
-    assert second.communicate(timeout=60)[1].strip() == f"{Path.cwd()}: {sentence}" and second.returncode == 1
+    assert (
+        second.communicate(timeout=60)[1].strip() == f"{Path.cwd()}: {sentence}"
+        and second.returncode == 1
+    )
     first.kill()
     first.wait()
     assert start(tmp_path, 0).communicate(timeout=60) == ("killed before\n", "")

@@ -19,7 +19,9 @@ SAID = {1: "a red ball", 2: 'a dog, "asleep"'}
 @pytest.fixture
 def corpus(tmp_path):
     rows = (Caption(i, FILES[i], SPLITS[i], i, f"reference {i}", ["reference"]) for i in FILES)
-    write_corpus(rows, tmp_path / "corpus.parquet", dataset="mine", kind="test", source_sha256="0" * 64)
+    write_corpus(
+        rows, tmp_path / "corpus.parquet", dataset="mine", kind="test", source_sha256="0" * 64
+    )
     return Corpus.read(tmp_path / "corpus.parquet")
 
 
@@ -36,30 +38,52 @@ def as_csv(rows, delimiter=","):
 
 
 FORMS = {
-    "COCO's results form": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()]),
-    "JSON lines with ids": "".join(json.dumps({"image_id": i, "caption": t}) + "\n" for i, t in SAID.items()),
-    "JSON lines with files": "\n".join(json.dumps({"file": FILES[i], "caption": t}) for i, t in SAID.items()),
+    "COCO's results form": json.dumps(
+        [{"image_id": i, "caption": text} for i, text in SAID.items()]
+    ),
+    "JSON lines with ids": "".join(
+        json.dumps({"image_id": i, "caption": t}) + "\n" for i, t in SAID.items()
+    ),
+    "JSON lines with files": "\n".join(
+        json.dumps({"file": FILES[i], "caption": t}) for i, t in SAID.items()
+    ),
     "ids as texts": json.dumps([{"image_id": str(i), "caption": text} for i, text in SAID.items()]),
     "captions by id": json.dumps(SAID),
     "captions by name": json.dumps({FILES[i]: text for i, text in SAID.items()}),
     "CSV with ids": as_csv([("image_id", "caption"), *SAID.items()]),
-    "CSV with names of pictures": as_csv([("image", "caption"), ("one.jpg", SAID[1]), ("./two.jpg", SAID[2])]),
+    "CSV with names of pictures": as_csv(
+        [("image", "caption"), ("one.jpg", SAID[1]), ("./two.jpg", SAID[2])]
+    ),
     "CSV with semicolons and further columns": as_csv(
         [("caption", "score", "file"), (SAID[1], "nan", FILES[1]), (SAID[2], "", FILES[2])], ";"
     ),
-    "CSV with bars": as_csv([("Image", "Caption"), ("one.jpg", SAID[1]), ("two.jpg", SAID[2])], "|"),
-    "CSV with a space after the separator": f'image_name| caption\none.jpg| {SAID[1]}\ntwo.jpg| "a dog, ""asleep"""\n',
+    "CSV with bars": as_csv(
+        [("Image", "Caption"), ("one.jpg", SAID[1]), ("two.jpg", SAID[2])], "|"
+    ),
+    "CSV with a space after the separator": (
+        f'image_name| caption\none.jpg| {SAID[1]}\ntwo.jpg| "a dog, ""asleep"""\n'
+    ),
     "CSV with folders of another machine": as_csv(
         [("file", "caption"), ("C:\\data\\one.jpg", SAID[1]), ("/home/me/val2014/two.jpg", SAID[2])]
     ),
-    "CSV with ids as numbers with a point": f'image_id,caption\n1.0,{SAID[1]}\n2.0,"a dog, ""asleep"""\n',
+    "CSV with ids as numbers with a point": (
+        f'image_id,caption\n1.0,{SAID[1]}\n2.0,"a dog, ""asleep"""\n'
+    ),
     "CSV with a column id of the rows": as_csv(
         [("id", "file", "caption"), (7, "one.jpg", SAID[1]), (1, "two", SAID[2])]
     ),
-    "names as ids": json.dumps([{"image_id": FILES[i], "caption": text} for i, text in SAID.items()]),
-    "ids and names": json.dumps([{"image_id": i, "file": FILES[i], "caption": t} for i, t in SAID.items()]),
-    "the key generated_text": json.dumps([{"file": FILES[i], "generated_text": text} for i, text in SAID.items()]),
-    "lists under the key text": json.dumps([{"image": FILES[i], "text": [text]} for i, text in SAID.items()]),
+    "names as ids": json.dumps(
+        [{"image_id": FILES[i], "caption": text} for i, text in SAID.items()]
+    ),
+    "ids and names": json.dumps(
+        [{"image_id": i, "file": FILES[i], "caption": t} for i, t in SAID.items()]
+    ),
+    "the key generated_text": json.dumps(
+        [{"file": FILES[i], "generated_text": text} for i, text in SAID.items()]
+    ),
+    "lists under the key text": json.dumps(
+        [{"image": FILES[i], "text": [text]} for i, text in SAID.items()]
+    ),
     "CSV with a column pred": as_csv([("image_id", "pred"), *SAID.items()]),
     "a caption beside another text": json.dumps(
         [{"image_id": i, "text": "a reference", "caption": text} for i, text in SAID.items()]
@@ -70,10 +94,16 @@ FORMS = {
     "the key id": json.dumps([{"id": i, "caption": text} for i, text in SAID.items()]),
     "lists of captions by id": json.dumps({i: [text] for i, text in SAID.items()}),
     "COCO's annotations": json.dumps(
-        {"images": [], "annotations": [{"image_id": i, "id": 9 - i, "caption": t} for i, t in SAID.items()]}
+        {
+            "images": [],
+            "annotations": [{"image_id": i, "id": 9 - i, "caption": t} for i, t in SAID.items()],
+        }
     ),
-    "indented objects": "\n".join(json.dumps({"image_id": i, "caption": t}, indent=2) for i, t in SAID.items()),
-    "a byte order mark": b"\xef\xbb\xbf" + as_csv([("image_id", "caption"), *SAID.items()]).encode(),
+    "indented objects": "\n".join(
+        json.dumps({"image_id": i, "caption": t}, indent=2) for i, t in SAID.items()
+    ),
+    "a byte order mark": b"\xef\xbb\xbf"
+    + as_csv([("image_id", "caption"), *SAID.items()]).encode(),
 }
 
 
@@ -111,7 +141,10 @@ WRONG = {
     "an id between two numbers": ("image_id,caption\n1,a\n2.5,b\n", "'2.5'"),
     "an id and a file that disagree": (entries(file="one.jpg"), "2 and 'one.jpg'"),
     "a key twice": ('[{"image_id": 1, "caption": "a", "caption": "b"}]', "twice"),
-    "a double quote at the beginning": ('image_id\tcaption\n1\t"Hi" said the man\n', "double quotes"),
+    "a double quote at the beginning": (
+        'image_id\tcaption\n1\t"Hi" said the man\n',
+        "double quotes",
+    ),
     "half of a surrogate pair": (entries(caption="a \ud800"), "Unicode"),
     "a caption without end": (entries(caption="word " * 3_000), "10,000"),
     "nested too deeply": ("[" * 100_000, "not valid JSON"),
@@ -139,7 +172,9 @@ def test_a_caption_without_words_counts_and_is_warned_of(empty, form, corpus, tm
     assert "image 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("caption", ["<bos> a dog <eos>", "a <unk>", "<s>a dog</s>", "[CLS] a dog", "dog<|endoftext|>"])
+@pytest.mark.parametrize(
+    "caption", ["<bos> a dog <eos>", "a <unk>", "<s>a dog</s>", "[CLS] a dog", "dog<|endoftext|>"]
+)
 def test_marks_of_a_vocabulary_are_warned_of(caption, corpus, tmp_path, capsys):
     read_captions(written(tmp_path, entries(caption="a dog < a cat [sic]")), corpus, "test")
     assert not capsys.readouterr().err

@@ -14,11 +14,20 @@ from recap.data.corpus import Caption, write_corpus
 def corpus(tmp_path):
     words = [f"w{n % 7}" for n in range(40)]
     rows = [
-        Caption(n // 2, f"{n // 2}.jpg", "train" if n < 20 else "val" if n < 24 else "test", n, "text", words[: n + 1])
+        Caption(
+            n // 2,
+            f"{n // 2}.jpg",
+            "train" if n < 20 else "val" if n < 24 else "test",
+            n,
+            "text",
+            words[: n + 1],
+        )
         for n in range(40)
     ]
     rows.append(Caption(99, "99.jpg", "test", 99, "text", ["zebra"]))
-    write_corpus(rows, tmp_path / "c.parquet", dataset="t", kind="karpathy", source_sha256="ab" * 32)
+    write_corpus(
+        rows, tmp_path / "c.parquet", dataset="t", kind="karpathy", source_sha256="ab" * 32
+    )
     return tmp_path / "c.parquet"
 
 
@@ -68,7 +77,9 @@ def test_equal_pictures_under_two_names_are_found_when_asked(tmp_path):
 
 def test_an_image_in_two_splits_or_a_caption_id_twice_is_never_written(tmp_path):
     def write(*rows):
-        captions = [Caption(image, "a", split, caption, "a", ["a"]) for image, split, caption in rows]
+        captions = [
+            Caption(image, "a", split, caption, "a", ["a"]) for image, split, caption in rows
+        ]
         write_corpus(captions, tmp_path / "x.parquet", dataset="d", kind="k", source_sha256="0")
 
     with refused(DataError, "image id 1", "'train' and 'test'"):

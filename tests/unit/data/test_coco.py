@@ -1,4 +1,7 @@
-"""COCO: split and words from plain annotations, names of both years, counts, server ids; pictures without captions."""
+"""COCO: split and words from plain annotations, names of both years, counts, server ids.
+
+Pictures without captions.
+"""
 
 import pytest
 
@@ -42,18 +45,35 @@ def test_without_lists_a_zip_of_several_gives_dataset_coco(tmp_path):
     folder = write_coco(tmp_path)
     content = karpathy()
     for image, number in zip(content["images"], (*TRAIN, *VAL), strict=False):
-        image.update(cocoid=number, filepath=name_2014(number).split("_")[1], filename=name_2014(number))
-    write_zip(folder / "caption_datasets.zip", {"dataset_coco.json": content, "dataset_flickr8k.json": karpathy()})
+        image.update(
+            cocoid=number, filepath=name_2014(number).split("_")[1], filename=name_2014(number)
+        )
+    write_zip(
+        folder / "caption_datasets.zip",
+        {"dataset_coco.json": content, "dataset_flickr8k.json": karpathy()},
+    )
     corpus = corpus_of(folder, annotations=["caption_datasets.zip"], val_list=None, test_list=None)
     assert corpus.image_ids() == sorted((*TRAIN, *VAL)[:6])
 
 
 CHANGES = {
     "image twice": (lambda t, v: v["images"].append(t["images"][0]), "image id 9 "),
-    "caption id twice": (lambda t, v: v["annotations"][0].update(id=100), "caption id 100: is duplicated"),
-    "absent image": (lambda t, v: v["annotations"][0].update(image_id=7), "caption id 500 of image id 7"),
-    "bare image": (lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}), "image id 8 "),
-    "no word": (lambda t, v: v["annotations"][0].update(caption=" ."), "image id 42, caption id 500: there is no word"),
+    "caption id twice": (
+        lambda t, v: v["annotations"][0].update(id=100),
+        "caption id 100: is duplicated",
+    ),
+    "absent image": (
+        lambda t, v: v["annotations"][0].update(image_id=7),
+        "caption id 500 of image id 7",
+    ),
+    "bare image": (
+        lambda t, v: v["images"].append({"id": 8, "file_name": name_2014(8)}),
+        "image id 8 ",
+    ),
+    "no word": (
+        lambda t, v: v["annotations"][0].update(caption=" ."),
+        "image id 42, caption id 500: there is no word",
+    ),
     "strange name": (lambda t, v: t["images"][0].update(file_name="../x.jpg"), "'../x.jpg'"),
 }
 
@@ -69,9 +89,21 @@ def test_spoilt_annotations(tmp_path, name):
 @pytest.mark.parametrize(
     ("text", "kind", "named"),
     [
-        ("val2014/COCO_val2014_000000000042.jpg 43\n", DataError, ["val.txt line 1", "000042.jpg 43"]),
-        ("val2014/COCO_val2014_000000000042.jpg 42\n" * 2, DataError, ["val.txt line 2", "000042.jpg 42"]),
-        ("val2014/COCO_val2014_000000000133.jpg 133\n", DataError, ["image id 133", "val list", "test list"]),
+        (
+            "val2014/COCO_val2014_000000000042.jpg 43\n",
+            DataError,
+            ["val.txt line 1", "000042.jpg 43"],
+        ),
+        (
+            "val2014/COCO_val2014_000000000042.jpg 42\n" * 2,
+            DataError,
+            ["val.txt line 2", "000042.jpg 42"],
+        ),
+        (
+            "val2014/COCO_val2014_000000000133.jpg 133\n",
+            DataError,
+            ["image id 133", "val list", "test list"],
+        ),
         (None, MissingData, ["val.txt", "'val_list'"]),
     ],
 )
@@ -104,10 +136,23 @@ def picture_name(number):
 
 
 def corpus_of_pictures(folder, images=None, **changes):
-    listed = [{"id": number, "file_name": picture_name(number)} for number in IDS] if images is None else images
+    listed = (
+        [{"id": number, "file_name": picture_name(number)} for number in IDS]
+        if images is None
+        else images
+    )
     write_zip(folder / "info.zip", {"annotations/image_info_test2014.json": {"images": listed}})
-    write_zip(folder / "test2014.zip", {f"test2014/{picture_name(number)}": jpeg(number) for number in IDS})
-    settings = {"kind": "coco_pictures", "listing": "info.zip", "images": ["test2014.zip"], "partial": True, **changes}
+    write_zip(
+        folder / "test2014.zip",
+        {f"test2014/{picture_name(number)}": jpeg(number) for number in IDS},
+    )
+    settings = {
+        "kind": "coco_pictures",
+        "listing": "info.zip",
+        "images": ["test2014.zip"],
+        "partial": True,
+        **changes,
+    }
     build_corpus(name="test", spec=settings, inputs=folder, out=folder / "out")
     return Corpus.read(folder / "out" / "corpus.parquet")
 
@@ -127,7 +172,10 @@ def test_each_picture_is_an_image_of_the_test_split_without_a_caption(tmp_path):
         ([{"id": 7, "file_name": picture_name(7)}] * 2, ["info.zip", "image id 7"]),
         ([{"id": 8, "file_name": picture_name(7)}], ["info.zip", f"'{picture_name(7)}'", "id 8"]),
         ([], ["info.zip", "images"]),
-        ([{"id": 9, "file_name": picture_name(9)}], [f"test2014/{picture_name(9)}", "image id 9", "test2014.zip"]),
+        (
+            [{"id": 9, "file_name": picture_name(9)}],
+            [f"test2014/{picture_name(9)}", "image id 9", "test2014.zip"],
+        ),
     ],
 )
 def test_listings_that_are_refused(tmp_path, images, named):
@@ -138,5 +186,10 @@ def test_listings_that_are_refused(tmp_path, images, named):
 
 def test_all_pictures_of_a_part_are_used_whatever_the_subsets_are(tmp_path):
     build_corpus(name="coco", spec=spec(), inputs=write_coco(tmp_path), out=tmp_path / "out")
-    write_used(corpora=[tmp_path / "out" / "corpus.parquet"], subsets=[], parts=["val2014"], out=tmp_path / "used.txt")
+    write_used(
+        corpora=[tmp_path / "out" / "corpus.parquet"],
+        subsets=[],
+        parts=["val2014"],
+        out=tmp_path / "used.txt",
+    )
     assert read_used(tmp_path / "used.txt") == sorted(VAL)

@@ -13,7 +13,13 @@ from recap.data.datasets.conceptual import TEST_IDS, Record, read_records
 from recap.data.datasets.conceptual_download import write_records
 from recap.data.files.images import ImageSource
 
-SPEC = {"kind": "conceptual", "train": "train.tsv", "validation": "validation.tsv", "images": "images", "val_pairs": 4}
+SPEC = {
+    "kind": "conceptual",
+    "train": "train.tsv",
+    "validation": "validation.tsv",
+    "images": "images",
+    "val_pairs": 4,
+}
 TRAIN = ["404" if number in (3, 11) else "ok" for number in range(20)]
 
 
@@ -43,14 +49,26 @@ def test_rows_with_a_picture_become_one_caption_each(inputs, tmp_path):
     ids = {split: corpus.image_ids(split) for split in SPLITS}
     assert ids["test"] == [TEST_IDS, TEST_IDS + 2]
     assert len(ids["val"]) == 4
-    assert sorted(ids["train"] + ids["val"]) == [number for number in range(20) if number not in (3, 11)]
+    assert sorted(ids["train"] + ids["val"]) == [
+        number for number in range(20) if number not in (3, 11)
+    ]
     assert corpus.caption_id.tolist() == corpus.image_ids()
     assert corpus.captions("test")[TEST_IDS + 2] == ["photo 2 of a dog ."]
-    assert list(corpus.token_lists())[corpus.image_ids().index(5)] == ["photo", "5", "of", "a", "dog"]
+    assert list(corpus.token_lists())[corpus.image_ids().index(5)] == [
+        "photo",
+        "5",
+        "of",
+        "a",
+        "dog",
+    ]
     source = ImageSource([inputs / "images"])
     assert source.open_rgb(corpus.files()[19]).size == (32, 40)
     assert source.missing(corpus.files().values()) == []
-    assert check_overlap(corpus=corpus.path, images=[inputs / "images"]) == {"train": 14, "val": 4, "test": 2}
+    assert check_overlap(corpus=corpus.path, images=[inputs / "images"]) == {
+        "train": 14,
+        "val": 4,
+        "test": 2,
+    }
 
 
 def test_the_validation_draw_is_golden_and_depends_on_the_seed(inputs, tmp_path):
@@ -62,7 +80,9 @@ def test_the_validation_draw_is_golden_and_depends_on_the_seed(inputs, tmp_path)
 
 
 def test_a_training_url_of_the_test_split_is_left_out(inputs, tmp_path):
-    test_url = [line.split("\t")[1] for line in (inputs / "validation.tsv").read_text().splitlines()][2]
+    test_url = [
+        line.split("\t")[1] for line in (inputs / "validation.tsv").read_text().splitlines()
+    ][2]
     rows = [tuple(line.split("\t")) for line in (inputs / "train.tsv").read_text().splitlines()]
     rows[0] = (rows[0][0], test_url)
     rows[1] = ("...", rows[1][1])
@@ -81,20 +101,33 @@ def with_sources(survivors, sources):
     changed = []
     for record in read_records(survivors):
         values = {name: getattr(record, name) for name in Record.__slots__}
-        changed.append(Record(**values | {"source_sha256": sources.get(record.row, record.source_sha256)}))
+        changed.append(
+            Record(**values | {"source_sha256": sources.get(record.row, record.source_sha256)})
+        )
     write_records(survivors, [changed])
 
 
-def test_a_picture_that_five_rows_share_is_what_a_host_answers_for_missing_ones(inputs, tmp_path, caplog):
+def test_a_picture_that_five_rows_share_is_what_a_host_answers_for_missing_ones(
+    inputs, tmp_path, caplog
+):
     lists = [inputs / "images" / part / "survivors.parquet" for part in ("train", "validation")]
     four = dict.fromkeys((0, 1, 2, 4), "cd" * 32)
     with_sources(lists[0], four | dict.fromkeys((5, 6, 7, 8), "ab" * 32))
     assert len(build(inputs, tmp_path / "four").image_ids()) == 20
     with_sources(lists[1], {0: "ab" * 32})
     corpus = build(inputs, tmp_path / "five")
-    assert sorted(set(range(20)) - {*corpus.image_ids("train"), *corpus.image_ids("val")}) == [3, 5, 6, 7, 8, 11]
+    assert sorted(set(range(20)) - {*corpus.image_ids("train"), *corpus.image_ids("val")}) == [
+        3,
+        5,
+        6,
+        7,
+        8,
+        11,
+    ]
     assert corpus.image_ids("test") == [TEST_IDS + 2]
-    (line,) = [record.getMessage() for record in caplog.records if "127.0.0.1" in record.getMessage()]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "127.0.0.1" in record.getMessage()
+    ]
     assert "cc: 5 rows" in line
 
 

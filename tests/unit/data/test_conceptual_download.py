@@ -51,7 +51,9 @@ def web():
 
 
 def run(tmp_path, rows, **changes):
-    tsv = write_tsv(tmp_path / "t.tsv", [(f"caption {number}", url) for number, url in enumerate(rows)])
+    tsv = write_tsv(
+        tmp_path / "t.tsv", [(f"caption {number}", url) for number, url in enumerate(rows)]
+    )
     return download(tsv=tsv, out=tmp_path / "out", **{**QUICK, "attempts": 2, **changes})
 
 
@@ -76,7 +78,10 @@ def test_every_kind_of_failure_is_recorded_and_the_rest_is_kept(web, tmp_path):
         assert bool(record.error) is not record.ok
         if record.ok:
             content = path.read_bytes()
-            assert (len(content), hashlib.sha256(content).hexdigest()) == (record.bytes, record.sha256)
+            assert (len(content), hashlib.sha256(content).hexdigest()) == (
+                record.bytes,
+                record.sha256,
+            )
             assert record.source_sha256 == hashlib.sha256(photo(record.row)).hexdigest()
             assert (record.original_width, record.original_height) == (64, 80)
             with Image.open(path) as picture:
@@ -84,7 +89,9 @@ def test_every_kind_of_failure_is_recorded_and_the_rest_is_kept(web, tmp_path):
 
 
 def test_a_second_run_asks_only_for_what_is_missing_and_not_gone(web, tmp_path):
-    urls = [web.url(kind, number) for number, kind in enumerate(("ok", "404", "500", "ok", "403", "ok"))]
+    urls = [
+        web.url(kind, number) for number, kind in enumerate(("ok", "404", "500", "ok", "403", "ok"))
+    ]
     run(tmp_path, urls)
     (tmp_path / "out" / file_of(3)).unlink()
     spoilt = tmp_path / "out" / file_of(5)
@@ -105,19 +112,36 @@ def test_a_changed_url_is_fetched_again(web, tmp_path):
     assert not (tmp_path / "out" / file_of(1)).exists()
 
 
-def test_fresh_failures_are_asked_again_after_all_others_and_known_ones_once_a_run(web, tmp_path, small_shards):
+def test_fresh_failures_are_asked_again_after_all_others_and_known_ones_once_a_run(
+    web, tmp_path, small_shards
+):
     kinds = {20: "flaky", 21: "404", 22: "500"}
     urls = [web.url(kinds.get(number, "ok"), number) for number in range(30)]
     counts = run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)
     assert counts["this_run"] == {"kept": 0, "fetched": 28, "requests": 30 + 2 + 1}
-    assert {path: times for path, times in web.asked.items() if times > 1} == {"/flaky/20.jpg": 2, "/500/22.jpg": 3}
+    assert {path: times for path, times in web.asked.items() if times > 1} == {
+        "/flaky/20.jpg": 2,
+        "/500/22.jpg": 3,
+    }
     assert run(tmp_path, urls, attempts=1, rounds=3, timeout=20.0)["this_run"]["requests"] == 1
 
 
 def test_bad_urls_and_dead_hosts_are_failures_of_their_rows(web, tmp_path):
-    rows = ["no url at all", "ftp://a/b.jpg", "http://", "http://127.0.0.1:9/x.jpg", web.url("ok", 4)]
+    rows = [
+        "no url at all",
+        "ftp://a/b.jpg",
+        "http://",
+        "http://127.0.0.1:9/x.jpg",
+        web.url("ok", 4),
+    ]
     run(tmp_path, rows, attempts=1)
-    assert [record.status for record in records(tmp_path)] == ["bad url", "bad url", "bad url", "connection", "ok"]
+    assert [record.status for record in records(tmp_path)] == [
+        "bad url",
+        "bad url",
+        "bad url",
+        "connection",
+        "ok",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +168,9 @@ def test_another_edge_or_a_second_process_is_refused(web, tmp_path):
     run(tmp_path, [web.url("ok", 0)])
     with refused(DataError, "min_side"):
         run(tmp_path, [web.url("ok", 0)], min_side=64)
-    held = exclusive(tmp_path / "out" / conceptual_download.LOCK, wait_seconds=0, what="the download")
+    held = exclusive(
+        tmp_path / "out" / conceptual_download.LOCK, wait_seconds=0, what="the download"
+    )
     with held, refused(InUse, tmp_path / "out", "process"):
         run(tmp_path, [web.url("ok", 0)])
 
@@ -165,8 +191,19 @@ main(sys.argv[1:])
 
 
 def test_a_killed_process_is_continued_by_the_same_command(web, tmp_path, capsys, small_shards):
-    tsv = write_tsv(tmp_path / "t.tsv", [(f"a {number}", web.url("ok", number)) for number in range(400)])
-    command = ["data", "conceptual-download", "--tsv", str(tsv), "--out", str(tmp_path), "--min-side", "16"]
+    tsv = write_tsv(
+        tmp_path / "t.tsv", [(f"a {number}", web.url("ok", number)) for number in range(400)]
+    )
+    command = [
+        "data",
+        "conceptual-download",
+        "--tsv",
+        str(tsv),
+        "--out",
+        str(tmp_path),
+        "--min-side",
+        "16",
+    ]
     process = subprocess.Popen([sys.executable, "-c", KILLED, *command], stdout=subprocess.DEVNULL)
     while process.poll() is None and not list(tmp_path.glob("shards/0*.parquet")):
         time.sleep(0.001)
@@ -178,9 +215,14 @@ def test_a_killed_process_is_continued_by_the_same_command(web, tmp_path, capsys
     counts = json.loads(capsys.readouterr().out)
     assert (counts["rows"], counts["ok"]) == (400, 400)
     assert counts["this_run"]["kept"] == SHARD * len(finished)
-    assert not {int(path.split("/")[2].removesuffix(".jpg")) // SHARD for path in web.asked} & finished
+    assert (
+        not {int(path.split("/")[2].removesuffix(".jpg")) // SHARD for path in web.asked} & finished
+    )
     for record in read_records(tmp_path / "survivors.parquet"):
-        assert hashlib.sha256((tmp_path / file_of(record.row)).read_bytes()).hexdigest() == record.sha256
+        assert (
+            hashlib.sha256((tmp_path / file_of(record.row)).read_bytes()).hexdigest()
+            == record.sha256
+        )
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -189,13 +231,18 @@ def rows_file(tmp_path, *numbers):
     return tmp_path / "rows.txt"
 
 
-def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(web, tmp_path, small_shards):
+def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(
+    web, tmp_path, small_shards
+):
     urls = [web.url("404" if number == 25 else "ok", number) for number in range(42)]
     counts = run(tmp_path, urls, only=rows_file(tmp_path, 1, 25))
     assert dict(web.asked) == {"/ok/1.jpg": 1, "/404/25.jpg": 1}
     assert (counts["rows"], counts["ok"], counts["success_rate"]) == (42, 1, 0.5)
     assert counts["statuses"]["not asked"] == 40
-    assert sorted(path.name for path in (tmp_path / "out/shards").iterdir()) == ["00000.parquet", "00001.parquet"]
+    assert sorted(path.name for path in (tmp_path / "out/shards").iterdir()) == [
+        "00000.parquet",
+        "00001.parquet",
+    ]
     counts = run(tmp_path, urls, only=rows_file(tmp_path, 2))
     assert counts["this_run"] == {"kept": 1, "fetched": 1, "requests": 1}
     assert [record.row for record in records(tmp_path) if record.ok] == [1, 2]
@@ -206,7 +253,15 @@ def test_only_the_wanted_rows_are_asked_for_and_more_may_be_wanted_later(web, tm
 def test_redirects_are_few_and_none_leads_into_the_own_network(web, tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{web.server_port}")
     public = "http://93.184.215.14"
-    run(tmp_path, [web.url("loop", 0), f"{public}/inward/1.jpg", f"{public}/file/2.jpg", f"{public}/moved/3.jpg"])
+    run(
+        tmp_path,
+        [
+            web.url("loop", 0),
+            f"{public}/inward/1.jpg",
+            f"{public}/file/2.jpg",
+            f"{public}/moved/3.jpg",
+        ],
+    )
     statuses = [(record.status, record.error) for record in records(tmp_path)]
     assert statuses[0] == ("redirect", "more than 5 in a row")
     assert statuses[1][0] == statuses[2][0] == "redirect"

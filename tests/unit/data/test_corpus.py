@@ -22,7 +22,11 @@ def built(tmp_path):
 def test_everything_is_there(built):
     corpus = Corpus.read(built)
     assert (corpus.dataset, corpus.kind) == ("tiny", "karpathy")
-    assert {split: corpus.image_ids(split) for split in SPLITS} == {"train": [0, 1, 2], "val": [3], "test": [4, 5]}
+    assert {split: corpus.image_ids(split) for split in SPLITS} == {
+        "train": [0, 1, 2],
+        "val": [3],
+        "test": [4, 5],
+    }
     assert corpus.captions("test") == {4: list(SENTENCES), 5: list(SENTENCES)}
     assert corpus.files()[5] == "0005_ab.jpg"
     assert next(corpus.token_lists("val")) == ["a", "dog", "runs"]
@@ -33,13 +37,22 @@ def test_everything_is_there(built):
     )
 
 
-PUBLISHED = {"dataset_flickr8k.json": "8,000", "dataset_flickr30k.json": "31,014", "mine.json": None}
+PUBLISHED = {
+    "dataset_flickr8k.json": "8,000",
+    "dataset_flickr30k.json": "31,014",
+    "mine.json": None,
+}
 
 
 @pytest.mark.parametrize("file", PUBLISHED)
 def test_a_part_of_a_published_data_set_is_named_with_both_counts(tmp_path, caplog, file):
     (write_flickr(tmp_path / "in") / "dataset.json").rename(tmp_path / "in" / file)
-    build_corpus(name="tiny", spec={**SPEC, "annotations": file}, inputs=tmp_path / "in", out=tmp_path / "out")
+    build_corpus(
+        name="tiny",
+        spec={**SPEC, "annotations": file},
+        inputs=tmp_path / "in",
+        out=tmp_path / "out",
+    )
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     if PUBLISHED[file] is None:
         assert not warnings
@@ -56,7 +69,8 @@ def test_two_runs_give_the_same_bytes(built, tmp_path):
 
 def test_rows_are_sorted_by_caption_id_whatever_the_order(tmp_path):
     rows = [
-        Caption(number % 3, f"{number % 3}.jpg", SPLITS[number % 3], number, "a b", ["a", "b"]) for number in range(9)
+        Caption(number % 3, f"{number % 3}.jpg", SPLITS[number % 3], number, "a b", ["a", "b"])
+        for number in range(9)
     ]
     for path, given in ((tmp_path / "a", rows), (tmp_path / "b", rows[::-1])):
         write_corpus(given, path, dataset="d", kind="k", source_sha256="0")
@@ -65,7 +79,13 @@ def test_rows_are_sorted_by_caption_id_whatever_the_order(tmp_path):
 
 
 def test_line_breaks_emoji_and_control_characters(tmp_path):
-    odd = ("two\r\ndogs\u2028run", "a dog \U0001f436\U0001f3fd runs", "a\x00 dog |||", "dog\x85", "plain dog")
+    odd = (
+        "two\r\ndogs\u2028run",
+        "a dog \U0001f436\U0001f3fd runs",
+        "a\x00 dog |||",
+        "dog\x85",
+        "plain dog",
+    )
 
     def no_tokens(content):
         for image in content["images"]:
@@ -76,7 +96,11 @@ def test_line_breaks_emoji_and_control_characters(tmp_path):
     build_corpus(name="odd", spec=SPEC, inputs=inputs, out=tmp_path)
     corpus = Corpus.read(tmp_path / "corpus.parquet")
     assert corpus.captions("val")[3] == ["two dogs run", odd[1], odd[2], "dog ", odd[4]]
-    assert list(corpus.token_lists("val"))[:3] == [["two", "dogs", "run"], ["a", "dog", "runs"], ["a", "dog"]]
+    assert list(corpus.token_lists("val"))[:3] == [
+        ["two", "dogs", "run"],
+        ["a", "dog", "runs"],
+        ["a", "dog"],
+    ]
 
 
 def stream(count):
@@ -91,7 +115,9 @@ def test_row_groups_change_nothing_that_is_read(tmp_path, monkeypatch):
     write_corpus(stream(20), tmp_path / "many", dataset="d", kind="k", source_sha256="0")
     many = Corpus.read(tmp_path / "many")
     assert pq.ParquetFile(tmp_path / "many").num_row_groups == 7
-    hashes = [json.loads(pq.read_metadata(corpus.path).metadata[b"recap"]) for corpus in (one, many)]
+    hashes = [
+        json.loads(pq.read_metadata(corpus.path).metadata[b"recap"]) for corpus in (one, many)
+    ]
     assert hashes[0] == hashes[1]
     assert many.files() == one.files()
     for split in (None, *SPLITS):
@@ -120,7 +146,9 @@ def test_restval_joins_train_or_is_left_out(tmp_path):
     content = karpathy()
     content["images"][0]["split"] = "restval"
     path = write(tmp_path, content)
-    assert {row.split for row in read_karpathy(path, merge_restval=True) if row.image_id == 0} == {"train"}
+    assert {row.split for row in read_karpathy(path, merge_restval=True) if row.image_id == 0} == {
+        "train"
+    }
     assert not [row for row in read_karpathy(path, merge_restval=False) if row.image_id == 0]
 
 

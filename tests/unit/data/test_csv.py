@@ -34,7 +34,9 @@ def inputs(folder, content):
 
 def built(folder, content, **changes):
     """Return the corpus of a CSV as lists."""
-    build_corpus(name="t", spec={**SPEC, **changes}, inputs=inputs(folder, content), out=folder / "out")
+    build_corpus(
+        name="t", spec={**SPEC, **changes}, inputs=inputs(folder, content), out=folder / "out"
+    )
     table = Corpus.read(folder / "out" / "corpus.parquet")
     columns = (table.column(name).to_pylist() for name in ("file", "split", "caption", "tokens"))
     return list(zip(table.image_id.tolist(), *columns, strict=True))
@@ -53,12 +55,18 @@ def test_each_row_is_a_caption_and_ids_number_the_sorted_files(tmp_path):
 
 
 SAME = {
-    "semicolons": ROWS.replace('"A rose, in the garden"', "A rose~ in the garden").replace(",", ";").replace("~", ","),
-    "tabs": ROWS.replace('"A rose, in the garden"', "A rose~ in the garden").replace(",", "\t").replace("~", ","),
+    "semicolons": ROWS.replace('"A rose, in the garden"', "A rose~ in the garden")
+    .replace(",", ";")
+    .replace("~", ","),
+    "tabs": ROWS.replace('"A rose, in the garden"', "A rose~ in the garden")
+    .replace(",", "\t")
+    .replace("~", ","),
     "a byte order mark": b"\xef\xbb\xbf" + ROWS.encode(),
     "CRLF": ROWS.replace("\n", "\r\n"),
     "empty rows": ROWS.replace("\nleaf", "\n\n,,\nleaf") + ",,\n",
-    "spaces": ROWS.replace("file,split,caption", " file, split ,caption").replace("val,", " val , "),
+    "spaces": ROWS.replace("file,split,caption", " file, split ,caption").replace(
+        "val,", " val , "
+    ),
     "a folder that is none": ROWS.replace("\nleaf", "\n./leaf"),
     "another order of columns": "\n".join(
         ",".join([caption, "x", split, file])
@@ -76,16 +84,40 @@ def test_what_spreadsheets_write_is_read_alike(tmp_path, name):
 
 WRONG = {
     "no column": (ROWS.replace("split,", "spilt,", 1), "line 1: there is no column 'split'"),
-    "unknown split": (ROWS.replace(",val", ",vall"), "line 5: split: there is no 'vall'; did you mean 'val'?"),
-    "two splits, two names": (ROWS + "./leaf.jpg,test,A leaf\n", "line 7: leaf.jpg is in the split 'test'"),
-    "comma": (ROWS.replace('"', ""), "line 3: not a valid CSV row (4 columns where the first line has 3)"),
-    "open quote": (ROWS.replace('garden"', "garden"), "line 3: not a valid CSV row (unexpected end of data)"),
-    "no word": (ROWS.replace("A green leaf", "?!"), "line 4: the caption of leaf.jpg is empty or has no word"),
-    "Latin 1": (ROWS.replace("green", "grün").encode("latin-1"), "line 4: not UTF-8; save the file as UTF-8"),
-    "missing picture": (ROWS.replace("leaf.jpg", "lea.jpg"), "lea.jpg: the picture of image id 0 is not in"),
+    "unknown split": (
+        ROWS.replace(",val", ",vall"),
+        "line 5: split: there is no 'vall'; did you mean 'val'?",
+    ),
+    "two splits, two names": (
+        ROWS + "./leaf.jpg,test,A leaf\n",
+        "line 7: leaf.jpg is in the split 'test'",
+    ),
+    "comma": (
+        ROWS.replace('"', ""),
+        "line 3: not a valid CSV row (4 columns where the first line has 3)",
+    ),
+    "open quote": (
+        ROWS.replace('garden"', "garden"),
+        "line 3: not a valid CSV row (unexpected end of data)",
+    ),
+    "no word": (
+        ROWS.replace("A green leaf", "?!"),
+        "line 4: the caption of leaf.jpg is empty or has no word",
+    ),
+    "Latin 1": (
+        ROWS.replace("green", "grün").encode("latin-1"),
+        "line 4: not UTF-8; save the file as UTF-8",
+    ),
+    "missing picture": (
+        ROWS.replace("leaf.jpg", "lea.jpg"),
+        "lea.jpg: the picture of image id 0 is not in",
+    ),
     "other capitals": (ROWS.replace("leaf.jpg", "Leaf.JPG"), "leaf.jpg is there"),
     "outside": (ROWS.replace("leaf.jpg", "../leaf.jpg"), "'../leaf.jpg': not a safe name"),
-    "long captions": (ROWS.replace("rose, in the", "rose\nin\nthe") + "gate.jpg,tset,A gate\n", "line 9: split: "),
+    "long captions": (
+        ROWS.replace("rose, in the", "rose\nin\nthe") + "gate.jpg,tset,A gate\n",
+        "line 9: split: ",
+    ),
 }
 
 
@@ -97,7 +129,9 @@ def test_a_row_that_is_wrong_is_one_sentence_with_its_line(tmp_path, name):
     assert not list(tmp_path.glob("out/*"))
 
 
-@pytest.mark.parametrize("keys, size", [({}, (32, 40)), ({"upright": False}, (40, 32))], ids=["usual", "as stored"])
+@pytest.mark.parametrize(
+    "keys, size", [({}, (32, 40)), ({"upright": False}, (40, 32))], ids=["usual", "as stored"]
+)
 def test_photos_are_upright_unless_the_settings_say_otherwise(tmp_path, keys, size):
     folder = inputs(tmp_path, ROWS)
     save_lying(Image.open(folder / "photos" / "leaf.jpg"), folder / "photos" / "leaf.jpg", 6)
@@ -107,7 +141,9 @@ def test_photos_are_upright_unless_the_settings_say_otherwise(tmp_path, keys, si
 
 
 def test_a_random_split_is_drawn_over_images_whatever_the_order_of_rows(tmp_path):
-    header, *rows = (re.sub(",[^,]*", "", line, count=1) for line in [*ROWS.splitlines(), "gate.jpg,,A gate"])
+    header, *rows = (
+        re.sub(",[^,]*", "", line, count=1) for line in [*ROWS.splitlines(), "gate.jpg,,A gate"]
+    )
     splits = []
     for seed in range(3):
         random.Random(seed).shuffle(rows)

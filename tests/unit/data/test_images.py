@@ -35,7 +35,12 @@ def test_lookup_by_relative_name_then_by_unique_base_name(places):
     assert source.read("val/a.jpg") == source.read("a.jpg") == jpeg(1)
     assert source.read("same.jpg") == jpeg(2)
     assert source.read("val/same.jpg") == jpeg(3)
-    assert source.read("b.jpg") == source.read("Flicker8k_Dataset/b.jpg") == source.read("other/b.jpg") == jpeg(4)
+    assert (
+        source.read("b.jpg")
+        == source.read("Flicker8k_Dataset/b.jpg")
+        == source.read("other/b.jpg")
+        == jpeg(4)
+    )
     assert source.missing(["b.jpg", "x.jpg", "val/y.jpg", "a.jpg"]) == ["x.jpg", "val/y.jpg"]
     with refused(DataError, "train/same.jpg"):
         source.read("train/same.jpg")
@@ -80,21 +85,29 @@ def test_a_name_that_is_there_with_other_capitals_is_not_read_but_named(tmp_path
     assert "is there" not in str(caught.value)
 
 
-ACROSS, DOWN = (axis.astype(np.uint8) for axis in np.meshgrid(np.linspace(0, 255, 40), np.linspace(0, 255, 24)))
+ACROSS, DOWN = (
+    axis.astype(np.uint8) for axis in np.meshgrid(np.linspace(0, 255, 40), np.linspace(0, 255, 24))
+)
 COLOURS = Image.fromarray(np.dstack([ACROSS, DOWN, ACROSS // 2]))
 FORMS = {"a.jpg": {"quality": 95}, "a.webp": {"lossless": True}, "a.png": {}, "a.tif": {}}
 
 
 @pytest.mark.parametrize("file", FORMS)
 @pytest.mark.parametrize("orientation", STORED_BY)
-def test_a_picture_is_turned_as_its_exif_data_say_only_where_it_is_asked_for(tmp_path, file, orientation):
+def test_a_picture_is_turned_as_its_exif_data_say_only_where_it_is_asked_for(
+    tmp_path, file, orientation
+):
     save_lying(COLOURS, tmp_path / file, orientation, **FORMS[file])
     upright, as_stored = ImageSource([tmp_path], upright=True), ImageSource([tmp_path])
     turned, stored = np.asarray(upright.open_rgb(file)), as_stored.open_rgb(file)
     # JPEG is not lossless; a wrong turn differs by more than 50 in the mean.
     assert np.abs(turned.astype(int) - np.asarray(COLOURS)).mean() <= (3 if file == "a.jpg" else 0)
     by_pillow = file == "a.tif"  # which turns it before anyone asks
-    expected = turned if by_pillow else np.asarray(Image.fromarray(turned).transpose(STORED_BY[orientation]))
+    expected = (
+        turned
+        if by_pillow
+        else np.asarray(Image.fromarray(turned).transpose(STORED_BY[orientation]))
+    )
     assert np.array_equal(np.asarray(stored), expected)
     assert as_stored.lying == (set() if by_pillow else {file})
     assert not upright.lying
@@ -102,7 +115,9 @@ def test_a_picture_is_turned_as_its_exif_data_say_only_where_it_is_asked_for(tmp
 
 def test_grey_of_16_bits_is_turned_too(tmp_path):
     save_lying(Image.fromarray(SIXTEEN), tmp_path / "a.png", 6)
-    assert np.array_equal(ImageSource([tmp_path], upright=True).open_rgb("a.png"), np.dstack([EIGHT] * 3))
+    assert np.array_equal(
+        ImageSource([tmp_path], upright=True).open_rgb("a.png"), np.dstack([EIGHT] * 3)
+    )
 
 
 def test_a_picture_with_damaged_exif_data_is_read_as_it_is_stored_and_named(tmp_path, caplog):
@@ -125,7 +140,9 @@ SIXTEEN = RAMP.astype(np.uint16)
 DEEP = {
     "PNG": stored(Image.fromarray(SIXTEEN), "PNG"),
     "TIFF": stored(Image.fromarray(SIXTEEN), "TIFF"),
-    "big-endian TIFF": stored(Image.frombytes("I;16B", (64, 8), SIXTEEN.astype(">u2").tobytes()), "TIFF"),
+    "big-endian TIFF": stored(
+        Image.frombytes("I;16B", (64, 8), SIXTEEN.astype(">u2").tobytes()), "TIFF"
+    ),
 }
 
 
@@ -168,9 +185,14 @@ def test_no_program_is_started_for_any_bytes(tmp_path):
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     program.chmod(0o755)
     (tmp_path / "x.jpg").write_bytes(stored(GREY.convert("RGB"), "EPS"))
-    script = "import sys; from recap.data.files.images import ImageSource; ImageSource([sys.argv[1]]).open_rgb('x.jpg')"
+    script = (
+        "import sys; from recap.data.files.images import ImageSource; "
+        "ImageSource([sys.argv[1]]).open_rgb('x.jpg')"
+    )
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run([sys.executable, "-c", script, tmp_path], env=path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], env=path, capture_output=True, text=True
+    )
     assert "truncated or no picture" in done.stderr
     assert not (tmp_path / "ran").exists()
 
@@ -178,6 +200,9 @@ def test_no_program_is_started_for_any_bytes(tmp_path):
 def test_a_web_picture_wider_than_a_jpeg_may_be_is_a_failure_of_its_own():
     with pytest.raises(Failure) as caught:
         shrunk(stored(Image.new("L", (70_000, 2)), "PNG"), min_side=384)
-    assert (caught.value.status, caught.value.detail) == ("too large", "70000 x 2 pixels; a JPEG's side has 65500")
+    assert (caught.value.status, caught.value.detail) == (
+        "too large",
+        "70000 x 2 pixels; a JPEG's side has 65500",
+    )
     # Scaled down first, its longer side fits.
     assert shrunk(stored(Image.new("L", (70_000, 800)), "PNG"), min_side=384)[1][0] == 33_600

@@ -55,20 +55,30 @@ def test_pictures_are_packed_byte_by_byte_and_only_those_in_use(tmp_path):
     with zipfile.ZipFile(tmp_path / "out" / "images.zip") as archive:
         assert len(archive.namelist()) == 20
         assert archive.read(f"{names(1)[0]}.png") == png(0)
-    assert ImageSource([tmp_path / "out" / "images.zip"]).open_rgb(f"{names(1)[1]}.png").size == (32, 24)
+    assert ImageSource([tmp_path / "out" / "images.zip"]).open_rgb(f"{names(1)[1]}.png").size == (
+        32,
+        24,
+    )
 
 
 def test_folders_and_zips_give_the_same_corpus_as_archives(tmp_path):
     inputs = write_iu_xray(tmp_path / "in")
     with tarfile.open(inputs / "NLMCXR_reports.tgz") as archive:
         archive.extractall(inputs / "NLMCXR_reports", filter="data")
-    with tarfile.open(inputs / "NLMCXR_png.tgz") as archive, zipfile.ZipFile(inputs / "pictures.zip", "w") as copy:
+    with (
+        tarfile.open(inputs / "NLMCXR_png.tgz") as archive,
+        zipfile.ZipFile(inputs / "pictures.zip", "w") as copy,
+    ):
         for member in archive:
             copy.writestr(f"pictures/{member.name}", archive.extractfile(member).read())
     build(inputs, tmp_path / "tgz")
     build(inputs, tmp_path / "other", reports="NLMCXR_reports", images=["pictures.zip"])
-    assert (tmp_path / "tgz/corpus.parquet").read_bytes() == (tmp_path / "other/corpus.parquet").read_bytes()
-    assert (tmp_path / "tgz/images.zip").read_bytes() == (tmp_path / "other/images.zip").read_bytes()
+    assert (tmp_path / "tgz/corpus.parquet").read_bytes() == (
+        tmp_path / "other/corpus.parquet"
+    ).read_bytes()
+    assert (tmp_path / "tgz/images.zip").read_bytes() == (
+        tmp_path / "other/images.zip"
+    ).read_bytes()
 
 
 def test_every_report_and_picture_is_accounted_for(tmp_path, capsys):
@@ -96,7 +106,10 @@ def test_studies_without_a_picture_are_named_and_left_out(tmp_path, capsys):
     corpus = build(inputs, tmp_path / "out")
     assert corpus.image_ids("train") == [1, 2, 3, 5, 12]
     printed = capsys.readouterr().err
-    for line in ("CXR4 left out, no picture CXR4_IM-0004-2001", "CXR6 left out, no picture CXR6_IM-0006-1001"):
+    for line in (
+        "CXR4 left out, no picture CXR4_IM-0004-2001",
+        "CXR6 left out, no picture CXR6_IM-0006-1001",
+    ):
         assert line in printed
     with refused(DataError, "NLMCXR_png.tgz", "CXR4"):
         build(inputs, tmp_path / "strict", max_missing=1)
@@ -109,7 +122,8 @@ def test_without_an_annotation_a_seed_draws_the_split(tmp_path):
         build(inputs, tmp_path / str(number), annotations=None, split_seed=seed)
         for number, seed in enumerate([0, 0, 1])
     ]
-    # 11 studies have findings and two pictures: 8 to train (7.7 rounded up), 2 to validate, the rest to test.
+    # 11 studies have findings and two pictures: 8 to train (7.7 rounded up), 2 to validate, the
+    # rest to test.
     assert [len(corpora[0].image_ids(split)) for split in ("train", "val", "test")] == [8, 2, 1]
     assert corpora[0].split_hash == corpora[1].split_hash != corpora[2].split_hash
     assert corpora[0].views()[12] == [f"{name}.png" for name in names(12)[:2]]
@@ -122,4 +136,11 @@ def test_a_drawn_split_has_the_published_sizes_and_no_order_of_its_own():
     assert counts == [2069, 296, 590]
     assert {study.uid: study.split for study in drawn(studies[::-1], seed=3)} == split
     # The same on every machine and Python.
-    assert [split[f"CXR{number}"] for number in range(6)] == ["train", "train", "val", "train", "train", "train"]
+    assert [split[f"CXR{number}"] for number in range(6)] == [
+        "train",
+        "train",
+        "val",
+        "train",
+        "train",
+        "train",
+    ]

@@ -20,7 +20,9 @@ def written(folder, text):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_elements_are_those_of_the_whole_file(tmp_path, indent, encoding):
     content = {"info": {"count": [0]}, "images": VALUES, "é": "ü"}
-    path = written(tmp_path, json.dumps(content, indent=indent, ensure_ascii=False).encode(encoding))
+    path = written(
+        tmp_path, json.dumps(content, indent=indent, ensure_ascii=False).encode(encoding)
+    )
     assert list(each_of(path, "*.json", "images")) == VALUES
 
 
@@ -38,8 +40,24 @@ def test_elements_of_the_one_json_of_a_zip(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "{", '{"images"', '{"images": [1', '{"images": [1,]}', '{"images": [1 2]}', '{"images": [1]', "nul"),
-        *('{"images": [1]} x', '{"images": [1],}', "{images: [1]}", "{1: [1]}", '{"images" [1]}', b"\xff\xfe\x00"),
+        *(
+            "",
+            "{",
+            '{"images"',
+            '{"images": [1',
+            '{"images": [1,]}',
+            '{"images": [1 2]}',
+            '{"images": [1]',
+            "nul",
+        ),
+        *(
+            '{"images": [1]} x',
+            '{"images": [1],}',
+            "{images: [1]}",
+            "{1: [1]}",
+            '{"images" [1]}',
+            b"\xff\xfe\x00",
+        ),
         '{"images": [' + "[" * 100_000,
     ],
 )

@@ -1,4 +1,5 @@
-"""Reference captions for scoring: from a folder, the user's cache or known addresses, without pictures."""
+"""Reference captions for scoring: from a folder, the user's cache or known addresses, without
+pictures."""
 
 import json
 import shutil
@@ -30,7 +31,10 @@ def karpathy(words="a red ball"):
             "filepath": "val2014",
             "cocoid": image,
             "split": split,
-            "sentences": [{"sentid": 10 * image + n, "raw": f"{words} {n}", "tokens": words.split()} for n in (0, 1)],
+            "sentences": [
+                {"sentid": 10 * image + n, "raw": f"{words} {n}", "tokens": words.split()}
+                for n in (0, 1)
+            ],
         }
         for image, split in splits.items()
     ]
@@ -71,7 +75,9 @@ def at(tmp_path, monkeypatch):
 
 
 def found(tmp_path, dataset="coco", *, fetch=False, inputs="resources"):
-    return references_corpus(dataset, params=tmp_path / "params", inputs=tmp_path / inputs, fetch=fetch)
+    return references_corpus(
+        dataset, params=tmp_path / "params", inputs=tmp_path / inputs, fetch=fetch
+    )
 
 
 def test_the_known_files_and_captions_are_those_of_the_parameters(request):
@@ -79,14 +85,21 @@ def test_the_known_files_and_captions_are_those_of_the_parameters(request):
     listed = read_versions(params / "data_versions.csv")
     assert read_versions(references.KNOWN / "data_versions.csv").items() <= listed.items()
     for name in ("coco", "coco_plain", "flickr30k"):
-        known, shipped = (load_named(folder, "datasets", name) for folder in (references.KNOWN, params))
+        known, shipped = (
+            load_named(folder, "datasets", name) for folder in (references.KNOWN, params)
+        )
         assert known.outside_files() == shipped.captions_alone().outside_files()
 
 
 def test_an_installed_wheel_has_the_known_files(request):
     project = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["recap"]
-    shipped = {file for pattern in patterns for file in references.KNOWN.parents[1].glob(pattern) if file.is_file()}
+    shipped = {
+        file
+        for pattern in patterns
+        for file in references.KNOWN.parents[1].glob(pattern)
+        if file.is_file()
+    }
     assert {file for file in references.KNOWN.rglob("*") if file.is_file()} <= shipped
 
 
@@ -98,11 +111,17 @@ def test_a_folder_of_another_program_named_params_does_no_harm(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["dataset_flickr8k.json", ZIP])
-def test_captions_in_a_folder_need_no_pictures_and_make_the_corpus_that_they_make_with_pictures(tmp_path, place):
+def test_captions_in_a_folder_need_no_pictures_and_make_the_corpus_that_they_make_with_pictures(
+    tmp_path, place
+):
     file = tmp_path / "resources" / place
     file.parent.mkdir(parents=True)
     text = karpathy()
-    file.write_bytes(text.encode() if place.endswith(".json") else packed(tmp_path, flickr8k=text, coco=karpathy("no")))
+    file.write_bytes(
+        text.encode()
+        if place.endswith(".json")
+        else packed(tmp_path, flickr8k=text, coco=karpathy("no"))
+    )
     alone = Corpus.read(found(tmp_path, "flickr8k"))
     (tmp_path / "photos" / "val2014").mkdir(parents=True)
     for image in range(1, 6):
@@ -131,14 +150,19 @@ def test_fetched_captions_are_found_in_the_cache_by_the_next_call(tmp_path, at, 
     content = packed(tmp_path, flickr30k=karpathy(), flickr8k=karpathy("a dog"))
     with serve({"caption_datasets": content}) as site:
         at(site, caption_datasets=content)
-        with refused(DataError, "--dataset flickr30k", "resources", cache, ZIP, "--inputs", "--fetch"):
+        with refused(
+            DataError, "--dataset flickr30k", "resources", cache, ZIP, "--inputs", "--fetch"
+        ):
             found(tmp_path, "flickr30k")
         path = found(tmp_path, "flickr30k", fetch=True)
         assert path.is_relative_to(cache)
         assert (cache / ZIP).read_bytes() == content
         requests = len(site.requests)
         assert found(tmp_path, "flickr30k") == path
-        assert Corpus.read(found(tmp_path, "flickr8k")).captions("test")[3] == ["a dog 0", "a dog 1"]
+        assert Corpus.read(found(tmp_path, "flickr8k")).captions("test")[3] == [
+            "a dog 0",
+            "a dog 1",
+        ]
         assert len(site.requests) == requests == 1
     assert [each.name for each in (tmp_path / "nowhere").iterdir()] == []
 
@@ -162,11 +186,16 @@ def test_coco_comes_from_its_own_annotations_where_karpathys_file_is_gone(tmp_pa
     images = [{"id": n, "file_name": f"COCO_val2014_{n:012d}.jpg"} for n in (1, 2, 3, 4)]
     captions = [{"id": 10 * n, "image_id": n, "caption": f"a ball {n}"} for n in (1, 2, 3, 4)]
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("annotations/captions_val2014.json", json.dumps({"images": images, "annotations": captions}))
+        archive.writestr(
+            "annotations/captions_val2014.json",
+            json.dumps({"images": images, "annotations": captions}),
+        )
     contents = {
         "annotations_trainval2014": (tmp_path / "a.zip").read_bytes(),
         "karpathy_val_images": b"val2014/COCO_val2014_000000000002.jpg 2\n",
-        "karpathy_test_images": b"val2014/COCO_val2014_000000000003.jpg 3\nval2014/COCO_val2014_000000000004.jpg 4\n",
+        "karpathy_test_images": (
+            b"val2014/COCO_val2014_000000000003.jpg 3\nval2014/COCO_val2014_000000000004.jpg 4\n"
+        ),
     }
     (references.KNOWN / "datasets" / "coco.yaml").open("a").write("partial: true\n")
     with serve(contents) as site:

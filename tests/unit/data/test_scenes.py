@@ -1,4 +1,5 @@
-"""The built-in data set: same bytes, no scene twice, and captions that are true of the painted boxes."""
+"""The built-in data set: same bytes, no scene twice, and captions that are true of the painted
+boxes."""
 
 import hashlib
 import itertools
@@ -30,7 +31,10 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def records(built):
-    return {image["image_id"]: image for image in json.loads((built / "boxes.json").read_text())["images"]}
+    return {
+        image["image_id"]: image
+        for image in json.loads((built / "boxes.json").read_text())["images"]
+    }
 
 
 def digests(folder):
@@ -40,9 +44,12 @@ def digests(folder):
 def test_the_same_bytes_in_another_process(built, tmp_path):
     code = (
         "import sys, json; from pathlib import Path; from recap.data.corpus import build_corpus;"
-        "build_corpus(name='scenes', spec=json.loads(sys.argv[1]), inputs=Path('.'), out=Path(sys.argv[2]))"
+        "build_corpus(name='scenes', spec=json.loads(sys.argv[1]), inputs=Path('.'), "
+        "out=Path(sys.argv[2]))"
     )
-    subprocess.run([sys.executable, "-c", code, json.dumps(SPEC), str(tmp_path)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-c", code, json.dumps(SPEC), str(tmp_path)], check=True, timeout=120
+    )
     assert digests(tmp_path) == digests(built)
 
 
@@ -51,7 +58,9 @@ def test_test_pictures_do_not_depend_on_the_number_of_training_pictures(built, t
     few, many = Corpus.read(tmp_path / "corpus.parquet"), Corpus.read(built / "corpus.parquet")
     assert few.captions("test") == many.captions("test")
     file = few.files()[few.image_ids("test")[-1]]
-    assert ImageSource([tmp_path / "images.zip"]).read(file) == ImageSource([built / "images.zip"]).read(file)
+    assert ImageSource([tmp_path / "images.zip"]).read(file) == ImageSource(
+        [built / "images.zip"]
+    ).read(file)
 
 
 def test_no_two_pictures_share_a_description_and_what_lies_left_of_another_does_not_lie_above_it_as_well():
@@ -84,14 +93,18 @@ def test_objects_lie_apart_inside_the_picture_and_are_not_too_small(records):
             assert 0 <= top < bottom <= 112
             assert max(right - left, bottom - top) >= 23
         for one, other in itertools.combinations(boxes, 2):
-            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            assert (
+                one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            )
 
 
 def holds(relation, subject, target):
     """Whether every subject box lies wholly on the said side of every target box."""
     axis = 0 if relation in ("left", "right") else 1
     first, second = (subject, target) if relation in ("left", "above") else (target, subject)
-    return max(thing["box"][axis + 2] for thing in first) <= min(thing["box"][axis] for thing in second)
+    return max(thing["box"][axis + 2] for thing in first) <= min(
+        thing["box"][axis] for thing in second
+    )
 
 
 def test_every_caption_is_true_of_what_was_painted(built):
@@ -103,12 +116,19 @@ def test_every_caption_is_true_of_what_was_painted(built):
 def test_arrangements_are_those_of_the_boxes(records):
     for record in records.values():
         arrangement = record["arrangement"]
-        groups = [list(things) for _, things in itertools.groupby(record["objects"], itemgetter("group"))]
+        groups = [
+            list(things) for _, things in itertools.groupby(record["objects"], itemgetter("group"))
+        ]
         if len(groups) == 2:
             assert holds(arrangement, *groups), record
             continue
-        middles = [[(t["box"][axis] + t["box"][axis + 2]) / 224 for axis in (0, 1)] for t in groups[0]]
-        (x, y), spread = middles[0], [max(m[axis] for m in middles) - min(m[axis] for m in middles) for axis in (0, 1)]
+        middles = [
+            [(t["box"][axis] + t["box"][axis + 2]) / 224 for axis in (0, 1)] for t in groups[0]
+        ]
+        (x, y), spread = (
+            middles[0],
+            [max(m[axis] for m in middles) - min(m[axis] for m in middles) for axis in (0, 1)],
+        )
         for words, true in {
             "left": x < 0.4, "right": x > 0.6, "top": y < 0.4, "bottom": y > 0.6, "row": spread[1] < 0.05,
             "centre": max(abs(x - 0.5), abs(y - 0.5)) < 0.1, "column": spread[0] < 0.05, "scattered": min(spread) > 0.1,

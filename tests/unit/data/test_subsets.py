@@ -1,4 +1,5 @@
-"""Subsets of captions, lists of the images that they use, and rows of web pictures that draws need."""
+"""Subsets of captions, lists of the images that they use, and rows of web pictures that draws
+need."""
 
 import numpy as np
 import pytest
@@ -31,7 +32,14 @@ UNITS = ("pair", "image")
 def corpus(tmp_path_factory):
     path = tmp_path_factory.mktemp("corpus") / "corpus.parquet"
     rows = [
-        Caption(image, f"{image}.jpg", "train" if image < 1000 else "test", image * 5 + index, "a dog", ["a", "dog"])
+        Caption(
+            image,
+            f"{image}.jpg",
+            "train" if image < 1000 else "test",
+            image * 5 + index,
+            "a dog",
+            ["a", "dog"],
+        )
         for image in range(1100)
         for index in range(5)
     ]
@@ -46,7 +54,9 @@ def draw(corpus, out, fraction, unit, seed=1):
 def test_every_subset_of_params_over_four_seeds_is_golden_and_nested(corpus, tmp_path):
     hashes, whole = [], Corpus.read(corpus)
     for unit in UNITS:
-        names = [f"{unit}_{percent}" for percent in ("0.1", "0.5", "1", "5", "10", "20", "50", "100")]
+        names = [
+            f"{unit}_{percent}" for percent in ("0.1", "0.5", "1", "5", "10", "20", "50", "100")
+        ]
         rules = [load_named(PARAMS, "subsets", name) for name in names]
         assert [rule.fraction for rule in rules] == [0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0]
         assert {rule.unit for rule in rules} == {unit}
@@ -85,7 +95,11 @@ def test_a_draw_that_leaves_nothing_is_refused(corpus, tmp_path):
 @pytest.fixture
 def few(tmp_path):
     splits = ["train"] * 8 + ["val", "test"]
-    rows = [Caption(n, f"{n}.jpg", split, 2 * n + k, "a", ["a"]) for n, split in enumerate(splits) for k in (0, 1)]
+    rows = [
+        Caption(n, f"{n}.jpg", split, 2 * n + k, "a", ["a"])
+        for n, split in enumerate(splits)
+        for k in (0, 1)
+    ]
     write_corpus(rows, tmp_path / "c.parquet", dataset="d", kind="karpathy", source_sha256="0" * 64)
     return tmp_path / "c.parquet"
 
@@ -94,8 +108,14 @@ def test_images_of_all_subsets_and_those_that_are_no_training_images_are_listed(
     drawn = set()
     for seed in (0, 1):
         out = tmp_path / f"{seed}.json"
-        drawn |= set(draw_subset(corpus=few, name="s", fraction=0.25, unit="image", seed=seed, out=out)["image_ids"])
-    write_used(corpora=[few], subsets=[tmp_path / "0.json", tmp_path / "1.json"], out=tmp_path / "used.txt")
+        drawn |= set(
+            draw_subset(corpus=few, name="s", fraction=0.25, unit="image", seed=seed, out=out)[
+                "image_ids"
+            ]
+        )
+    write_used(
+        corpora=[few], subsets=[tmp_path / "0.json", tmp_path / "1.json"], out=tmp_path / "used.txt"
+    )
     assert read_used(tmp_path / "used.txt") == sorted(drawn | {8, 9})
     write_used(corpora=[few], subsets=[], out=tmp_path / "used.txt")
     assert read_used(tmp_path / "used.txt") == [8, 9]
@@ -103,12 +123,24 @@ def test_images_of_all_subsets_and_those_that_are_no_training_images_are_listed(
 
 def test_data_sets_with_the_same_pictures_share_a_list(few, tmp_path):
     rows = [Caption(n, f"{n}.jpg", "test" if n == 1 else "train", n, "b", ["b"]) for n in range(10)]
-    write_corpus(rows, tmp_path / "other.parquet", dataset="e", kind="karpathy", source_sha256="0" * 64)
-    drawn = draw_subset(corpus=few, name="s", fraction=0.25, unit="image", seed=0, out=tmp_path / "0.json")
-    write_used(corpora=[few, tmp_path / "other.parquet"], subsets=[tmp_path / "0.json"], out=tmp_path / "used.txt")
+    write_corpus(
+        rows, tmp_path / "other.parquet", dataset="e", kind="karpathy", source_sha256="0" * 64
+    )
+    drawn = draw_subset(
+        corpus=few, name="s", fraction=0.25, unit="image", seed=0, out=tmp_path / "0.json"
+    )
+    write_used(
+        corpora=[few, tmp_path / "other.parquet"],
+        subsets=[tmp_path / "0.json"],
+        out=tmp_path / "used.txt",
+    )
     assert read_used(tmp_path / "used.txt") == sorted({*drawn["image_ids"], 1, 8, 9})
     with refused(DataError, "0.json", "--corpus"):
-        write_used(corpora=[tmp_path / "other.parquet"], subsets=[tmp_path / "0.json"], out=tmp_path / "used.txt")
+        write_used(
+            corpora=[tmp_path / "other.parquet"],
+            subsets=[tmp_path / "0.json"],
+            out=tmp_path / "used.txt",
+        )
 
 
 @pytest.mark.parametrize("text", ["", "1\nx\n", "2\n1\n", "1\n1\n"])
@@ -122,29 +154,44 @@ LINES = DrawnFrom(rows=20_000, held_out=200, seed=0, survival=0.5)
 
 
 def corpus_of(folder, rows, validation, lines=LINES):
-    captions = [Caption(n, f"{n}.jpg", "val" if n in validation else "train", n, "a dog", ["a"]) for n in sorted(rows)]
+    captions = [
+        Caption(n, f"{n}.jpg", "val" if n in validation else "train", n, "a dog", ["a"])
+        for n in sorted(rows)
+    ]
     about = {"dataset": "web", "kind": "conceptual", "source_sha256": "0" * 64, "drawn_from": lines}
-    write_corpus([*captions, Caption(10**7, "t.jpg", "test", 10**7, "x", ["x"])], folder / "c.parquet", **about)
+    write_corpus(
+        [*captions, Caption(10**7, "t.jpg", "test", 10**7, "x", ["x"])],
+        folder / "c.parquet",
+        **about,
+    )
     return folder / "c.parquet"
 
 
 def drawn(folder, rows, fraction=0.01, seed=3):
     validation = set(first_survivors(rows, LINES, dataset="web"))
     corpus = corpus_of(folder, rows, validation)
-    return draw_subset(corpus=corpus, name="s", fraction=fraction, unit="pair", seed=seed, out=folder / "s.json")
+    return draw_subset(
+        corpus=corpus, name="s", fraction=fraction, unit="pair", seed=seed, out=folder / "s.json"
+    )
 
 
 def test_few_rows_are_asked_for_and_give_the_draws_of_all_rows(tmp_path):
     alive = set(np.flatnonzero(np.random.default_rng(0).random(LINES.rows) < 0.6).tolist())
     draws = [Draw("pair", fraction, seed) for seed in (3, 4) for fraction in (0.001, 0.01)]
-    write_wanted({"web": WebDraws(200, 0, 0.5, draws)}, rows=LINES.rows, out=tmp_path / "wanted.txt")
+    write_wanted(
+        {"web": WebDraws(200, 0, 0.5, draws)}, rows=LINES.rows, out=tmp_path / "wanted.txt"
+    )
     wanted = {int(line) for line in (tmp_path / "wanted.txt").read_text().split()}
     assert len(wanted) < 0.08 * LINES.rows
     for seed in (3, 4):
-        few, every = (drawn(tmp_path, rows, seed=seed)["caption_ids"] for rows in (alive & wanted, alive))
+        few, every = (
+            drawn(tmp_path, rows, seed=seed)["caption_ids"] for rows in (alive & wanted, alive)
+        )
         assert few == every
         assert len(few) == 198  # 1 % of the rows that are not held out
-        assert set(drawn(tmp_path, alive & wanted, fraction=0.001, seed=seed)["caption_ids"]) < set(few)
+        assert set(drawn(tmp_path, alive & wanted, fraction=0.001, seed=seed)["caption_ids"]) < set(
+            few
+        )
 
 
 def test_every_surviving_row_is_drawn_alike():
@@ -165,6 +212,10 @@ def test_too_few_survivors_are_one_sentence_and_a_whole_split_is_taken_as_it_is(
         drawn(tmp_path, alive)
     corpus = corpus_of(tmp_path, alive, set())
     with refused(DataError, "0.01 of the rows with seed 3"):
-        draw_subset(corpus=corpus, name="s", fraction=0.01, unit="pair", seed=3, out=tmp_path / "s.json")
-    whole = draw_subset(corpus=corpus, name="full", fraction=1, unit="pair", seed=3, out=tmp_path / "s.json")
+        draw_subset(
+            corpus=corpus, name="s", fraction=0.01, unit="pair", seed=3, out=tmp_path / "s.json"
+        )
+    whole = draw_subset(
+        corpus=corpus, name="full", fraction=1, unit="pair", seed=3, out=tmp_path / "s.json"
+    )
     assert len(whole["caption_ids"]) == len(alive)

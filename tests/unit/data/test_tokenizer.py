@@ -11,9 +11,15 @@ pytestmark = pytest.mark.seconds
     ("caption", "words"),
     [
         ("A black dog , running .", ["a", "black", "dog", "running"]),
-        ("A man in a red t-shirt ca n't see .", ["a", "man", "in", "a", "red", "t", "shirt", "ca", "nt", "see"]),
+        (
+            "A man in a red t-shirt ca n't see .",
+            ["a", "man", "in", "a", "red", "t", "shirt", "ca", "nt", "see"],
+        ),
         ("five o'clock, FIVE o\u2019clock", ["five", "oclock", "five", "oclock"]),
-        ("a dog\U0001f436\u200d\U0001f436runs\x00away\u2028now", ["a", "dog", "runs", "away", "now"]),
+        (
+            "a dog\U0001f436\u200d\U0001f436runs\x00away\u2028now",
+            ["a", "dog", "runs", "away", "now"],
+        ),
         ("Cafe\u0301 Ünter_den Linden", ["café", "ünter", "den", "linden"]),
         ("कुत्ता दौड़ रहा है।", ["कुत्ता", "दौड़", "रहा", "है"]),
         ("நாய் ஓடுகிறது.", ["நாய்", "ஓடுகிறது"]),
@@ -35,7 +41,10 @@ def test_words_are_lower_case_without_punctuation(caption, words):
 @given(st.text(max_size=60))
 def test_tokens_are_words_that_survive_a_second_pass(caption):
     words = tokenize(caption)
-    assert all(word and word.isprintable() and not any(letter.isspace() for letter in word) for word in words)
+    assert all(
+        word and word.isprintable() and not any(letter.isspace() for letter in word)
+        for word in words
+    )
     assert len(one_line(caption).splitlines()) <= 1
 
 
@@ -45,7 +54,15 @@ def test_one_line_turns_breaks_into_one_space_and_keeps_all_else():
 
 
 def test_tokens_of_a_file_are_made_sane():
-    assert clean_tokens(["A", "hot dog", "", "x\ny", "z\x00q"]) == ["a", "hot", "dog", "x", "y", "z", "q"]
+    assert clean_tokens(["A", "hot dog", "", "x\ny", "z\x00q"]) == [
+        "a",
+        "hot",
+        "dog",
+        "x",
+        "y",
+        "z",
+        "q",
+    ]
     assert clean_tokens(["n't", "&"]) == ["n't", "&"]
 
 
@@ -57,7 +74,10 @@ def test_tokens_of_a_file_are_made_sane():
         ("1) Lungs clear.  2) Stable", "lungs clear . stable ."),
         ("A 2.5 cm nodule; T8 to 12. Stable", "a 2.5 cm nodule t8 to 12 . stable ."),
         ("There are 2. Ribs intact", "there are 2 . ribs intact ."),
-        ("No x-XXXX... Why? Patient's left-sided (old) scar!", "no x xxxx . why . patients left sided old scar ."),
+        (
+            "No x-XXXX... Why? Patient's left-sided (old) scar!",
+            "no x xxxx . why . patients left sided old scar .",
+        ),
         ("PA/lateral\n\n views", "pa lateral views ."),
         (" . ?! ", ""),
         ("", ""),

@@ -63,7 +63,11 @@ def test_saved_and_loaded(tmp_path):
     vocabulary = Vocabulary.build(LISTS, min_count=1, max_length=3, splits="train")
     vocabulary.save(tmp_path / "v.json")
     loaded = load_vocabulary(tmp_path / "v.json")
-    assert (loaded.words, loaded.rule, loaded.hash) == (vocabulary.words, vocabulary.rule, vocabulary.hash)
+    assert (loaded.words, loaded.rule, loaded.hash) == (
+        vocabulary.words,
+        vocabulary.rule,
+        vocabulary.hash,
+    )
     # A golden: the hash names the words in every result, so it must never drift.
     assert vocabulary.hash == "3c3c88da16def511"
 
@@ -73,14 +77,23 @@ def test_splits_decide_what_is_counted(tmp_path):
         content["images"][-1]["sentences"][0]["tokens"] = ["zebra"] * 6
 
     spec = {"kind": "karpathy", "annotations": "dataset.json", "images": ["images.zip"]}
-    build_corpus(name="t", spec=spec, inputs=write_flickr(tmp_path, change=only_in_test), out=tmp_path)
+    build_corpus(
+        name="t", spec=spec, inputs=write_flickr(tmp_path, change=only_in_test), out=tmp_path
+    )
     for splits, known in (("train", False), ("all", True)):
         rule = {"min_count": 6, "splits": splits, "max_length": 16}
-        build_vocabulary(corpus=tmp_path / "corpus.parquet", rule=rule, inputs=Path(), out=tmp_path / "v.json")
+        build_vocabulary(
+            corpus=tmp_path / "corpus.parquet", rule=rule, inputs=Path(), out=tmp_path / "v.json"
+        )
         assert ("zebra" in load_vocabulary(tmp_path / "v.json").words) is known
 
 
-LINES = ["a dog runs on the grass", "the dog and the cat", "pneumothorax or effusion", "a cat sits on the mat"] * 5
+LINES = [
+    "a dog runs on the grass",
+    "the dog and the cat",
+    "pneumothorax or effusion",
+    "a cat sits on the mat",
+] * 5
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +115,9 @@ def test_ids_are_those_of_every_vocabulary_then_the_pieces(pairs, folder):
     assert sorted([*pairs.rows[:3], *pairs.rows[4:]]) == sorted(numbers.values())
 
 
-@pytest.mark.parametrize("words", [["the", "dog"], ["Straße", "élan", "\U0001f436"], ["pneumothorax"], ["a"] * 12])
+@pytest.mark.parametrize(
+    "words", [["the", "dog"], ["Straße", "élan", "\U0001f436"], ["pneumothorax"], ["a"] * 12]
+)
 def test_any_words_come_back(pairs, words):
     ids = pairs.encode(words)
     assert min(ids) > UNK
@@ -110,7 +125,8 @@ def test_any_words_come_back(pairs, words):
 
 
 def test_the_length_is_counted_in_pieces_so_that_no_caption_loses_its_end(pairs):
-    """VisualGPT's code cut the pieces at the number of words: words of several pieces pushed out the end token."""
+    """VisualGPT's code cut the pieces at the number of words: words of several pieces pushed out
+    the end token."""
     captions = [["rhododendron", "xylophones", "zigzag"], ["the", "dog"]]
     ids = [[pairs.encode(words)] for words in captions]
     assert len(ids[0][0]) > len(captions[0]) + 2
@@ -182,7 +198,9 @@ def test_a_pinned_tokenizer_of_the_hub_is_that_of_its_commit(folder, pairs, tmp_
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     for name in ("hub:o/gpt2@" + "a" * 40, "hub:o/gpt2"):
-        assert load_byte_pairs(name, inputs=tmp_path, max_length=40).encode(["a", "dog"]) == pairs.encode(["a", "dog"])
+        assert load_byte_pairs(name, inputs=tmp_path, max_length=40).encode(
+            ["a", "dog"]
+        ) == pairs.encode(["a", "dog"])
     assert asked == [("o/gpt2", "tokenizer.json", "a" * 40), ("o/gpt2", "tokenizer.json", None)]
 
 
@@ -191,7 +209,9 @@ CAPTIONS = {30: [[5, 6, 7], []], 4: [[8]], 11: [[9, 10], [4], [12, 13, 14, 15]]}
 
 def test_a_token_ends_each_caption_and_nothing_else():
     held = CaptionIds.of(CAPTIONS)
-    assert dict(held.ended(2)) == {image: [[*row, 2] for row in rows] for image, rows in CAPTIONS.items()}
+    assert dict(held.ended(2)) == {
+        image: [[*row, 2] for row in rows] for image, rows in CAPTIONS.items()
+    }
     assert dict(held) == CAPTIONS
 
 

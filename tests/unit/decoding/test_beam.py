@@ -6,7 +6,19 @@ import pytest
 import torch
 
 from helpers.refusals import refused
-from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state, toy_step
+from helpers.toy_language import (
+    BOS,
+    EOS,
+    PAD,
+    STEP,
+    V,
+    all_captions,
+    batch,
+    settings,
+    strip,
+    toy_state,
+    toy_step,
+)
 from recap.core.errors import ConfigError
 from recap.decoding.beam import beam_search
 from recap.decoding.sampling import draw, sample
@@ -16,7 +28,8 @@ from recap.decoding.step import NonFiniteLogits
 def test_wide_beam_is_exhaustive_search():
     state = toy_state(1, 3)
     expected = all_captions(state, 3)
-    # 3 words may be said, so 3 ** 2 beams lose nothing before the third word; only 5 fit the vocabulary at the first.
+    # 3 words may be said, so 3 ** 2 beams lose nothing before the third word; only 5 fit the
+    # vocabulary at the first.
     found = beam_search(STEP, state, batch(1), settings(5, max_length=3))
     assert strip(found.tokens[0, 0]) == expected[0][0]
     assert found.scores.dtype == torch.float64  # the model's
@@ -75,7 +88,9 @@ def test_length_penalty_prefers_longer_captions():
     state = toy_state(1, 4, seed=3)
     found = beam_search(STEP, state, batch(1), settings(4, length_penalty=1.0))
     known = dict(all_captions(state, 4))
-    for row, score, whole in zip(found.tokens[0], found.scores[0], found.log_probabilities[0], strict=True):
+    for row, score, whole in zip(
+        found.tokens[0], found.scores[0], found.log_probabilities[0], strict=True
+    ):
         assert known[strip(row)] == pytest.approx(whole.item(), abs=1e-5)
         assert known[strip(row)] / len(strip(row)) == pytest.approx(score.item(), abs=1e-5)
 

@@ -1,4 +1,5 @@
-"""Constraints, nucleus sampling, diverse groups, and what a model without numbers does to decoding."""
+"""Constraints, nucleus sampling, diverse groups, and what a model without numbers does to
+decoding."""
 
 import pytest
 import torch
@@ -37,7 +38,9 @@ def test_no_word_follows_itself_and_no_bad_ending():
         assert words[-2:] != [3, EOS]
     state = toy_state(3, 5)
     known = dict(all_captions(state.select(torch.tensor([0])), 5))
-    assert known[strip(beams.tokens[0, 0])] == pytest.approx(beams.scores[0, 0].item(), abs=1e-5)  # the model's own
+    assert known[strip(beams.tokens[0, 0])] == pytest.approx(
+        beams.scores[0, 0].item(), abs=1e-5
+    )  # the model's own
 
 
 def test_rules_never_leave_a_beam_without_a_word():
@@ -60,7 +63,9 @@ def test_nucleus_keeps_the_fewest_likeliest_words():
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_captions_are_drawn_at_a_temperature_and_have_the_log_probabilities_of_the_model(temperature):
+def test_captions_are_drawn_at_a_temperature_and_have_the_log_probabilities_of_the_model(
+    temperature,
+):
     state = toy_state(1, 3)
     known = dict(all_captions(state, 3))
     options = {"max_length": 3, "samples": 4000, "temperature": temperature}
@@ -81,7 +86,11 @@ def test_draws_depend_on_their_seed_alone_and_leave_the_global_generator_alone()
     again, _ = sample_one(STEP, toy_state(1, 4), batch(1), seed=1, **options)
     other, _ = sample_one(STEP, toy_state(1, 4), batch(1), seed=2, **options)
     torch.manual_seed(5)
-    assert torch.equal(first, again) and not torch.equal(first, other) and torch.equal(after, torch.rand(1))
+    assert (
+        torch.equal(first, again)
+        and not torch.equal(first, other)
+        and torch.equal(after, torch.rand(1))
+    )
 
 
 def diverse(strength, length_penalty=0.0):
@@ -97,7 +106,9 @@ def test_diverse_groups():
     tokens = diverse(100.0).tokens
     for image in range(3):
         assert first[image, 0].tolist() in tokens[image].tolist()
-        assert len(set(tokens[image, :, 0].tolist())) == 3  # the three words that may be said, one a group
+        assert (
+            len(set(tokens[image, :, 0].tolist())) == 3
+        )  # the three words that may be said, one a group
 
 
 @pytest.mark.parametrize("method", ["beam", "sample"])

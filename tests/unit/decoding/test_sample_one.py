@@ -1,4 +1,5 @@
-"""Every kind of model, and an ensemble, draws captions of one image of a batch through the step interface."""
+"""Every kind of model, and an ensemble, draws captions of one image of a batch through the step
+interface."""
 
 import pytest
 import torch
@@ -19,7 +20,9 @@ def check(model, images):
     state = model.start(model.encode(images)).select(torch.tensor([1]))
     options = {"max_length": 5, "samples": 4, "temperature": 2.0, "seed": 7}
     with torch.no_grad():
-        tokens, sums = sample_one(with_banned_tokens(model.step, [PAD, BOS]), state, START, **options)
+        tokens, sums = sample_one(
+            with_banned_tokens(model.step, [PAD, BOS]), state, START, **options
+        )
         # All but the padding, by teacher forcing of the image's four captions.
         inputs = pad(tokens[None, :, :-1], (1, 0), value=BOS).expand(3, -1, -1)
         forced = model.log_probabilities(model.decode(inputs, model.encode(images)))[1]

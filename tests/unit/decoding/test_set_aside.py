@@ -1,23 +1,39 @@
-"""The older form of beam search, against the same search written with lists, one image and one word at a time."""
+"""The older form of beam search, against the same search written with lists, one image and one word
+at a time."""
 
 import pytest
 import torch
 from pydantic import ValidationError
 
-from helpers.toy_language import BOS, EOS, PAD, STEP, V, all_captions, batch, settings, strip, toy_state
+from helpers.toy_language import (
+    BOS,
+    EOS,
+    PAD,
+    STEP,
+    V,
+    all_captions,
+    batch,
+    settings,
+    strip,
+    toy_state,
+)
 from recap.decoding.beam import search
 
 OLDER = {"finished": "set_aside"}
 
 
 def by_hand(state, beam, longest):
-    """K beams of one image; an ended one is copied to the finished and loses its place at the next word."""
+    """K beams of one image; an ended one is copied to the finished and loses its place at the next
+    word."""
     open_beams, finished = [((), 0.0, state, BOS)], []
     for length in range(1, longest + 1):
         options = []
         for words, total, here, last in open_beams:
             out, after = STEP(torch.tensor([[last]]), here)
-            options += [((*words, word), total + out[0, 0, word].item(), after, word) for word in range(2, V)]
+            options += [
+                ((*words, word), total + out[0, 0, word].item(), after, word)
+                for word in range(2, V)
+            ]
         options = sorted(options, key=lambda option: -option[1])[:beam]
         ended = [option for option in options if option[3] == EOS or length == longest]
         finished += [option[:2] for option in ended]
@@ -58,7 +74,10 @@ def test_the_penalty_for_length_chooses_among_all_that_ended():
 
 def test_rules_hold_and_groups_are_refused():
     tokens = search(
-        STEP, toy_state(6, 5), batch(6), settings(3, 5, rules={"no_immediate_repeat": True}, **OLDER)
+        STEP,
+        toy_state(6, 5),
+        batch(6),
+        settings(3, 5, rules={"no_immediate_repeat": True}, **OLDER),
     ).tokens
     for row in tokens.flatten(0, 1):
         words = strip(row)

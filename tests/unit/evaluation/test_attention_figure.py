@@ -17,7 +17,9 @@ from recap.tables.contact_sheet import AttentionMap, grid_boxes, shaded, write_a
 
 
 def test_a_model_without_the_hook_is_named():
-    model = Ensemble([build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec({"main": 5}, 9))])
+    model = Ensemble(
+        [build_model({"kind": "transformer", "d_model": 8, "heads": 2}, InputSpec({"main": 5}, 9))]
+    )
     with refused(ConfigError, "Ensemble", "`attention_modules`"):
         attention_maps(model, torch.zeros(1, 1, 1, dtype=torch.long), None)
 
@@ -28,7 +30,11 @@ def test_the_strongest_box_is_bright_and_outlined():
     assert picture.getpixel((48, 48)) == (255, 255, 255)
     assert picture.getpixel((32, 48)) == (220, 20, 20)  # left edge of the last cell
     assert max(picture.getpixel((16, 16))) < 90
-    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (220, 20, 20)  # thinner than a pixel
+    assert shaded(white, [(0.5, 0.5, 0.501, 0.9)], [1.0]).getpixel((32, 40)) == (
+        220,
+        20,
+        20,
+    )  # thinner than a pixel
 
 
 def test_figure_of_two_models(tmp_path):
@@ -48,10 +54,16 @@ def test_figure_of_two_models(tmp_path):
 
 def test_regions_are_where_their_boxes_are_and_other_vectors_are_cells_of_a_grid(tmp_path):
     def read(name, **options):
-        return FeatureSources([write_store(tmp_path / f"{name}.h5", [7], **options)]).read([7], with_boxes=True).main
+        return (
+            FeatureSources([write_store(tmp_path / f"{name}.h5", [7], **options)])
+            .read([7], with_boxes=True)
+            .main
+        )
 
     regions = read("regions", stream="region", rows=3, boxes=True)
-    assert vector_boxes(regions, "x") == [tuple(box) for box in (regions.boxes[0] / torch.tensor(SIZE * 2)).tolist()]
+    assert vector_boxes(regions, "x") == [
+        tuple(box) for box in (regions.boxes[0] / torch.tensor(SIZE * 2)).tolist()
+    ]
     assert vector_boxes(read("cells", rows=4), "x") == grid_boxes(2)
     with refused(FeatureError, "image 7"):
         vector_boxes(read("others", rows=3), "image 7")

@@ -1,4 +1,5 @@
-"""A file of captions is scored as the captions of a run are, and `recap score` prints what comes out."""
+"""A file of captions is scored as the captions of a run are, and `recap score` prints what comes
+out."""
 
 import json
 
@@ -16,7 +17,8 @@ pytestmark = [pytest.mark.seconds, pytest.mark.usefixtures("no_java")]
 
 METRICS = ["BLEU", "ROUGE-L", "CIDEr"]
 REFERENCES = {
-    i: [f"a {color} ball lies on the grass", f"{color} ball"] for i, color in enumerate(("red", "blue", "green"))
+    i: [f"a {color} ball lies on the grass", f"{color} ball"]
+    for i, color in enumerate(("red", "blue", "green"))
 }
 SAID = {0: "a red ball", 1: "a blue dog on the grass", 2: "a green ball lies on the grass"}
 
@@ -24,7 +26,10 @@ SAID = {0: "a red ball", 1: "a blue dog on the grass", 2: "a green ball lies on 
 @pytest.fixture
 def corpus(tmp_path):
     rows = [(i, text) for i, texts in REFERENCES.items() for text in texts]
-    captions = (Caption(i, f"{i}.png", "test", number, text, text.split()) for number, (i, text) in enumerate(rows))
+    captions = (
+        Caption(i, f"{i}.png", "test", number, text, text.split())
+        for number, (i, text) in enumerate(rows)
+    )
     path = tmp_path / "results" / "p" / "data" / "scenes" / "corpus.parquet"
     path.parent.mkdir(parents=True)
     write_corpus(captions, path, dataset="scenes", kind="test", source_sha256="0" * 64)
@@ -38,7 +43,9 @@ def captions(tmp_path):
     return path
 
 
-def test_captions_from_a_file_get_the_scores_that_they_get_as_those_of_a_run(corpus, captions, tmp_path):
+def test_captions_from_a_file_get_the_scores_that_they_get_as_those_of_a_run(
+    corpus, captions, tmp_path
+):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     score_file(captions=captions, corpus=corpus, split="test", metrics=METRICS, out=theirs)
     evaluate_captions(
@@ -57,20 +64,30 @@ def test_captions_from_a_file_get_the_scores_that_they_get_as_those_of_a_run(cor
     assert isinstance(read_metrics(theirs).decoding, OutsideCaptions)
     fields = [parse_signature(read_metrics(folder).signature) for folder in (ours, theirs)]
     assert fields[1].pop("captions").startswith("outside@")
-    assert fields[1] == {key: value for key, value in fields[0].items() if key not in ("beam", "len", "lp")}
+    assert fields[1] == {
+        key: value for key, value in fields[0].items() if key not in ("beam", "len", "lp")
+    }
 
 
 def test_equal_captions_have_one_signature_in_whatever_form_they_come(corpus, tmp_path):
     files = {
         "list.json": json.dumps([{"image_id": i, "caption": text} for i, text in SAID.items()]),
-        "reversed.json": json.dumps([{"caption": SAID[i], "image_id": i} for i in reversed(SAID)], indent=2),
+        "reversed.json": json.dumps(
+            [{"caption": SAID[i], "image_id": i} for i in reversed(SAID)], indent=2
+        ),
         "rows.csv": "image_id,caption\n" + "".join(f"{i},{text}\n" for i, text in SAID.items()),
         "other.json": json.dumps({**SAID, 2: "a ball"}),
     }
     signatures = []
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-        score_file(captions=tmp_path / name, corpus=corpus, split="test", metrics=["BLEU"], out=tmp_path / "out")
+        score_file(
+            captions=tmp_path / name,
+            corpus=corpus,
+            split="test",
+            metrics=["BLEU"],
+            out=tmp_path / "out",
+        )
         signatures.append(read_metrics(tmp_path / "out").signature)
     assert signatures[0] == signatures[1] == signatures[2] != signatures[3]
 
@@ -79,13 +96,19 @@ def test_the_command_finds_the_corpus_prints_intervals_and_warns_of_few_images(
     corpus, captions, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "params" / "datasets").mkdir(parents=True)
-    (tmp_path / "params" / "datasets" / "scenes.yaml").write_text("kind: csv\ncaptions: c.csv\nimages: [photos]\n")
+    (tmp_path / "params" / "datasets" / "scenes.yaml").write_text(
+        "kind: csv\ncaptions: c.csv\nimages: [photos]\n"
+    )
     monkeypatch.chdir(tmp_path)
     main(["score", "theirs.json", "--dataset", "scenes", "--metrics", *METRICS])
     said = capsys.readouterr()
     assert "of 3 images, fewer than 100" in said.err
     assert "Signature: " in said.out and "METEOR" not in said.out
-    rows = [[cell.strip() for cell in line.split("|")] for line in said.out.splitlines() if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in line.split("|")]
+        for line in said.out.splitlines()
+        if line.startswith("|")
+    ]
     numbers = {row[1]: row[rows[0].index("ROUGE-L")] for row in rows}
     low, _, high = numbers["95 % interval"].partition(" to ")
     assert float(low) < float(numbers["score"]) == float(numbers["image mean"]) < float(high)

@@ -1,4 +1,5 @@
-"""Captions for a server are searched in pieces, and an interrupted search continues after its last piece."""
+"""Captions for a server are searched in pieces, and an interrupted search continues after its last
+piece."""
 
 import json
 
@@ -16,9 +17,14 @@ NAME = "captions.test2014.json"
 
 @pytest.fixture
 def caption(results, tmp_path, monkeypatch):
-    """Return a function that captions the six test pictures, two a piece, and returns what was searched and written."""
+    """Return a function that captions the six test pictures, two a piece, and returns what was
+    searched and written."""
     monkeypatch.setattr(decode, "PIECE", 2)
-    rows = [row for row in pq.read_table(results.data / "corpus.parquet").to_pylist() if row["split"] == "test"]
+    rows = [
+        row
+        for row in pq.read_table(results.data / "corpus.parquet").to_pylist()
+        if row["split"] == "test"
+    ]
     shown = [Caption(**{**row, "file": f"test2014/{row['file']}"}) for row in rows]
     write_corpus(shown, tmp_path / "c.parquet", dataset="tiny", kind="scenes", source_sha256="0")
 
@@ -36,11 +42,18 @@ def caption(results, tmp_path, monkeypatch):
             return candidates
 
         spec = validate(EvaluationSpec, {"evaluation": {"beam": 2, "max_length": 9}}, "spec")
-        asked = {"spec": spec, "execution": Execution(device="cpu", threads=1), "part": "test2014", "partial": True}
+        asked = {
+            "spec": spec,
+            "execution": Execution(device="cpu", threads=1),
+            "part": "test2014",
+            "partial": True,
+        }
         files = {"corpus": tmp_path / "c.parquet", "vocabulary": results.data / "vocabulary.json"}
         with monkeypatch.context() as patch:
             patch.setattr(decode, "decode_candidates", search)
-            decode.caption_part(**asked, **files, features=[results.store], model=[results.run], out=out)
+            decode.caption_part(
+                **asked, **files, features=[results.store], model=[results.run], out=out
+            )
         return searched, json.loads(out.read_text())
 
     decode_candidates = decode.decode_candidates
@@ -57,7 +70,9 @@ def test_an_interrupted_search_continues_after_its_last_finished_piece(caption, 
     assert not list(tmp_path.glob(".captions*"))
 
 
-def test_the_best_caption_that_is_not_empty_is_written_and_its_image_is_named(caption, tmp_path, capsys):
+def test_the_best_caption_that_is_not_empty_is_written_and_its_image_is_named(
+    caption, tmp_path, capsys
+):
     pieces, whole = caption(tmp_path / "whole.json")
     first, second, *others = sum(pieces, [])
     _, found = caption(empty=[(first, 0), (second, 0), (second, 1)])

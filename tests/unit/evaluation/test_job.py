@@ -1,4 +1,7 @@
-"""Rules of a recipe reach the search and the signature; the n best captions are written, and not kept when stale."""
+"""Rules of a recipe reach the search and the signature.
+
+The n best captions are written, and not kept when stale.
+"""
 
 import json
 from dataclasses import dataclass, replace
@@ -44,7 +47,9 @@ class Prepared:
         """Evaluate, and return the captions by image and the signature's fields."""
         settings = {"beam": 4, "max_length": 8, "metrics": ["BLEU"], **changes}
         spec = validate(EvaluationSpec, {"evaluation": settings}, "spec")
-        evaluate(spec=spec, execution=Execution(device="cpu"), **self.files, model=[self.model], out=out)
+        evaluate(
+            spec=spec, execution=Execution(device="cpu"), **self.files, model=[self.model], out=out
+        )
         rows = json.loads((out / "captions.test.json").read_text())
         fields = parse_signature(json.loads((out / "metrics.json").read_text())["signature"])
         return {row["image_id"]: row["caption"].split() for row in rows}, fields
@@ -56,8 +61,13 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluation")
     scenes = ScenesDataset(kind="scenes", train=6, val=2, test=4, size=32)
     build_corpus(name="tiny", spec=scenes, inputs=folder, out=folder)
-    files = {name: folder / f"{name}.{end}" for name, end in (("corpus", "parquet"), ("vocabulary", "json"))}
-    build_vocabulary(corpus=files["corpus"], rule=scenes.vocabulary, inputs=folder, out=files["vocabulary"])
+    files = {
+        name: folder / f"{name}.{end}"
+        for name, end in (("corpus", "parquet"), ("vocabulary", "json"))
+    }
+    build_vocabulary(
+        corpus=files["corpus"], rule=scenes.vocabulary, inputs=folder, out=files["vocabulary"]
+    )
 
     from recap.data.corpus import Corpus
 
@@ -111,13 +121,17 @@ def test_rules_reach_the_search_and_the_signature(prepared, tmp_path):
 def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_path, monkeypatch):
     killed = tmp_path / "java"
     real = java_executable()
-    killed.write_text(f'#!/bin/sh\ncase "$*" in *meteor*) kill -9 $$;; *) exec {quote(str(real))} "$@";; esac\n')
+    killed.write_text(
+        f'#!/bin/sh\ncase "$*" in *meteor*) kill -9 $$;; *) exec {quote(str(real))} "$@";; esac\n'
+    )
     killed.chmod(0o755)
     monkeypatch.setattr(scoring, "java_executable", lambda: killed)
     out = tmp_path / "scores"
     with refused(MetricError, "METEOR", "-9"):
         prepared.captions(out, metrics=["BLEU", "METEOR"], n_best=2)
-    assert not {"metrics.json", "captions.test.json", "scores.test.parquet"} & {path.name for path in out.iterdir()}
+    assert not {"metrics.json", "captions.test.json", "scores.test.parquet"} & {
+        path.name for path in out.iterdir()
+    }
     expected, _ = prepared.captions(tmp_path / "unbroken", metrics=["BLEU"], n_best=2)
     monkeypatch.setattr(scoring, "java_executable", lambda: real)
     with monkeypatch.context() as patch:
@@ -131,7 +145,9 @@ def test_a_failed_meteor_is_tried_again_without_another_search(prepared, tmp_pat
 
 @pytest.mark.parametrize("change", ["another beam", "a damaged file", "other captions"])
 def test_kept_captions_of_anything_else_are_not_taken(prepared, tmp_path, monkeypatch, change):
-    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)  # it takes seconds, and there is no Java to read it
+    monkeypatch.setattr(
+        meteor, "write_matching", lambda *_: None
+    )  # it takes seconds, and there is no Java to read it
     with refused(MetricError, "METEOR", "Java"):
         prepared.captions(tmp_path, metrics=["METEOR"])
     (kept,) = tmp_path.glob(".decoded*")
@@ -149,17 +165,23 @@ def n_best(folder):
     return [json.loads(line) for line in (folder / "nbest.test.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("more", [{}, {"length_penalty": 1.0}, {"rules": {"groups": 2, "diversity": 0.5}}])
+@pytest.mark.parametrize(
+    "more", [{}, {"length_penalty": 1.0}, {"rules": {"groups": 2, "diversity": 0.5}}]
+)
 def test_the_n_best_are_ranked_and_begin_with_the_caption(prepared, tmp_path, more):
     captions, _ = prepared.captions(tmp_path, n_best=3, **more)
     rows = n_best(tmp_path)
-    assert [(row["image_id"], row["rank"]) for row in rows] == [(i, r) for i in sorted(captions) for r in (1, 2, 3)]
+    assert [(row["image_id"], row["rank"]) for row in rows] == [
+        (i, r) for i in sorted(captions) for r in (1, 2, 3)
+    ]
     for image in captions:
         own = [row for row in rows if row["image_id"] == image]
         assert own[0]["caption"].split() == captions[image]
         assert [row["score"] for row in own] == sorted((row["score"] for row in own), reverse=True)
         assert all(row["log_probability"] <= row["score"] + 1e-6 < 1e-6 for row in own)
-    assert any(row["log_probability"] < row["score"] - 0.1 for row in rows) == ("length_penalty" in more)
+    assert any(row["log_probability"] < row["score"] - 0.1 for row in rows) == (
+        "length_penalty" in more
+    )
 
 
 def test_an_old_list_does_not_stay_and_a_beam_is_wide_enough(prepared, tmp_path):

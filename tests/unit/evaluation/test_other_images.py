@@ -24,19 +24,30 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("other")
     prepare(folder)
     torch.manual_seed(0)
-    model = build_model(MODEL, InputSpec({"main": 6}, len(load_vocabulary(folder / "vocabulary.json"))))
-    blind = {**model.state_dict(), "feature_embedding.weight": torch.zeros_like(model.feature_embedding.weight)}
+    model = build_model(
+        MODEL, InputSpec({"main": 6}, len(load_vocabulary(folder / "vocabulary.json")))
+    )
+    blind = {
+        **model.state_dict(),
+        "feature_embedding.weight": torch.zeros_like(model.feature_embedding.weight),
+    }
     for name, weights in (("seeing", model.state_dict()), ("blind", blind)):
         (folder / name).mkdir()
         save_file(weights, folder / name / "model.safetensors")
-        (folder / name / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": MODEL}}))
+        (folder / name / "config.yaml").write_text(
+            yaml.safe_dump({"spec": {"model_settings": MODEL}})
+        )
     return folder
 
 
 def arguments(folder, *runs, split="test"):
     settings = json.dumps({"kind": "other_images", "split": split})
     words = ["report", "figure", "--spec", settings, "--out", str(folder / "found")]
-    for name, file in (("corpus", "corpus.parquet"), ("vocabulary", "vocabulary.json"), ("features", "features.h5")):
+    for name, file in (
+        ("corpus", "corpus.parquet"),
+        ("vocabulary", "vocabulary.json"),
+        ("features", "features.h5"),
+    ):
         words += [f"--{name}", str(folder / file)]
     return [*words, "--runs", *(str(folder / run) for run in runs), "--labels", *runs]
 
@@ -46,7 +57,9 @@ def test_a_blind_model_loses_nothing_and_another_something(files):
     found = json.loads((files / "found_other_images.json").read_text())
     assert found["split"] == "test"
     seeing, blind = (found["models"][name] for name in ("seeing", "blind"))
-    assert blind["own"] == pytest.approx(blind["other"]) and blind["difference"]["mean_difference"] == pytest.approx(0)
+    assert blind["own"] == pytest.approx(blind["other"]) and blind["difference"][
+        "mean_difference"
+    ] == pytest.approx(0)
     assert seeing["own"] != pytest.approx(seeing["other"], abs=1e-6)
     images = len(Corpus.read(files / "corpus.parquet").captions("test"))
     assert seeing["difference"]["images"] == images
@@ -65,12 +78,19 @@ def test_the_loss_is_that_of_teacher_forcing_without_padding():
         for caption in captions[captions[:, 0] != PAD]:
             words = caption[caption != PAD][None, None]
             scores = model.logits(model.decode(words[..., :-1], memory))[0, 0]
-            terms.append(torch.nn.functional.cross_entropy(scores, words[0, 0, 1:], reduction="none"))
+            terms.append(
+                torch.nn.functional.cross_entropy(scores, words[0, 0, 1:], reduction="none")
+            )
         expected.append(torch.cat(terms).mean())
-    torch.testing.assert_close(caption_losses(model, images, tokens), torch.stack(expected).detach())
+    torch.testing.assert_close(
+        caption_losses(model, images, tokens), torch.stack(expected).detach()
+    )
 
 
 def test_a_label_too_few_and_one_that_is_there_twice_are_refused(files, capsys):
     words = arguments(files, "seeing", "blind")
-    for labels, sentence in ((["seeing"], "2 runs but 1 labels"), (["a", "a"], "two runs have the same label")):
+    for labels, sentence in (
+        (["seeing"], "2 runs but 1 labels"),
+        (["a", "a"], "two runs have the same label"),
+    ):
         assert sentence in refused_command(capsys, *words[: words.index("--labels") + 1], *labels)

@@ -37,12 +37,18 @@ def test_backbones_of_every_form_give_rows(name, out_index):
 
 
 def test_tokens_lose_their_prefix_and_channels_come_first():
-    model, tokens, maps = torch.nn.Identity(), torch.arange(2 * 5 * 3.0).view(2, 5, 3), torch.rand(2, 4, 6, 3)
+    model, tokens, maps = (
+        torch.nn.Identity(),
+        torch.arange(2 * 5 * 3.0).view(2, 5, 3),
+        torch.rand(2, 4, 6, 3),
+    )
     for features in (tokens[..., 0], tokens):
         with refused(ConfigError, "x: ", str(list(features.shape))):
             as_maps(features, model=model, backbone="x")
     model.num_prefix_tokens, model.output_fmt = 1, "NHWC"
-    assert torch.equal(as_maps(tokens, model=model, backbone="x"), tokens[:, 1:].transpose(1, 2).view(2, 3, 2, 2))
+    assert torch.equal(
+        as_maps(tokens, model=model, backbone="x"), tokens[:, 1:].transpose(1, 2).view(2, 3, 2, 2)
+    )
     assert torch.equal(as_maps(maps, model=model, backbone="x"), maps.permute(0, 3, 1, 2))
 
 
@@ -59,7 +65,9 @@ def test_seed_decides_about_random_weights_and_leaves_the_generator_alone():
 def test_weights_from_a_file(tmp_path):
     random = backbone()
     save_file(tensors_of(random), tmp_path / "w.safetensors")
-    loaded = Backbone(spec(weights="w.safetensors", seed=5), weights=tmp_path / "w.safetensors", device=CPU)
+    loaded = Backbone(
+        spec(weights="w.safetensors", seed=5), weights=tmp_path / "w.safetensors", device=CPU
+    )
     picture = torch.randint(0, 256, (1, 64, 64, 3), dtype=torch.uint8)
     assert torch.equal(loaded.rows(picture), random.rows(picture))
 
@@ -115,7 +123,9 @@ def test_pretrained_without_a_network_says_how_to_go_on_after_one_question(monke
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", offline)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(timm, "create_model", lambda *words, **options: pytest.fail("the hub was asked again"))
+    monkeypatch.setattr(
+        timm, "create_model", lambda *words, **options: pytest.fail("the hub was asked again")
+    )
     with refused(FeatureError, "test_resnet", "`weights`") as error:
         backbone(weights="pretrained")
     assert asked == ["timm/test_resnet.r160_in1k"]

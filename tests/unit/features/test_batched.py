@@ -1,4 +1,5 @@
-"""Pictures of one size are taken together, and their features come in the order that was asked for."""
+"""Pictures of one size are taken together, and their features come in the order that was asked
+for."""
 
 import pytest
 from PIL import Image
@@ -17,8 +18,18 @@ from recap.settings.features import SegmentFeatures
 @pytest.mark.parametrize(
     ("items", "size", "options", "batches"),
     [
-        ([3, 11, 4, 12, 5, 6, 13], 3, {"key": lambda item: item > 10}, [[3, 4, 5], [11, 12, 13], [6]]),
-        ([100, 200, 1, 2, 3, 4], 3, {"key": lambda item: item // 100, "most": 4}, [[100], [1, 2, 3], [200], [4]]),
+        (
+            [3, 11, 4, 12, 5, 6, 13],
+            3,
+            {"key": lambda item: item > 10},
+            [[3, 4, 5], [11, 12, 13], [6]],
+        ),
+        (
+            [100, 200, 1, 2, 3, 4],
+            3,
+            {"key": lambda item: item // 100, "most": 4},
+            [[100], [1, 2, 3], [200], [4]],
+        ),
         ([1, 1, 5, 1, 4, 1], 4, {"weight": lambda item: item}, [[1, 1, 5], [1, 4], [1]]),
     ],
     ids=["one key", "the oldest do not wait for ever", "some weigh more"],
@@ -35,13 +46,22 @@ def test_a_picture_is_blue_first_and_fits_both_sides():
 
 @pytest.mark.parametrize(
     ("size", "resized"),
-    [((500, 333), (901, 600)), ((640, 428), (897, 600)), ((640, 513), (749, 600)), ((640, 360), (1000, 562))],
+    [
+        ((500, 333), (901, 600)),
+        ((640, 428), (897, 600)),
+        ((640, 513), (749, 600)),
+        ((640, 360), (1000, 562)),
+    ],
 )
 def test_sizes_are_those_of_the_published_features(size, resized):
-    """The boxes of published bottom-up features end at the last pixel of pictures of these sizes."""
+    """The boxes of published bottom-up features end at the last pixel of pictures of these
+    sizes."""
     scale = resize_scale(size, short=600, long=1000)
     assert (round(size[0] * scale), round(size[1] * scale)) == resized
-    assert Resized.of(0, Image.new("RGB", size), short=600, long=1000).pixels.shape == (3, *resized[::-1])
+    assert Resized.of(0, Image.new("RGB", size), short=600, long=1000).pixels.shape == (
+        3,
+        *resized[::-1],
+    )
 
 
 class Means(Encoder):
@@ -63,18 +83,23 @@ class Means(Encoder):
         self.made.append([each.image_id for each in pictures])
         assert len({each.pixels.shape for each in pictures}) == 1
         return [
-            ImageFeatures(each.image_id, each.size, each.pixels.float().mean((1, 2))[None].numpy()) for each in pictures
+            ImageFeatures(each.image_id, each.size, each.pixels.float().mean((1, 2))[None].numpy())
+            for each in pictures
         ]
 
 
 @pytest.fixture
 def photos(tmp_path):
     """A folder of pictures of two sizes and what an extraction from them is given."""
-    folder = noise_pictures(tmp_path / "photos", {i: (10, 20) if i % 3 else (20, 10) for i in range(9)})
+    folder = noise_pictures(
+        tmp_path / "photos", {i: (10, 20) if i % 3 else (20, 10) for i in range(9)}
+    )
     corpus = write_corpus_of(tmp_path, {image_id: f"{image_id}.png" for image_id in range(9)})
 
     def job(out):
-        return ExtractionJob(corpus, images=[folder], inputs=tmp_path, shards=tmp_path / "shards", out=tmp_path / out)
+        return ExtractionJob(
+            corpus, images=[folder], inputs=tmp_path, shards=tmp_path / "shards", out=tmp_path / out
+        )
 
     return job
 

@@ -23,14 +23,22 @@ IDS = (2, 5, 9, 11, 14)
 
 
 def spec(**changes):
-    values = {"boxes": "b", "backbone": "test_resnet", "weights": "random", "image_size": 32, "shard_size": 2}
+    values = {
+        "boxes": "b",
+        "backbone": "test_resnet",
+        "weights": "random",
+        "image_size": 32,
+        "shard_size": 2,
+    }
     return CropFeatures(kind="crops", dtype="float32", **{"batch_size": 4, **values, **changes})
 
 
 def boxes_of(image_id):
     rng = np.random.default_rng(image_id)
     low = rng.uniform(0, 0.5, (1 + image_id % 4, 2)) * SIZE
-    return np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape) * SIZE], 1).astype(np.float32)
+    return np.concatenate([low, low + rng.uniform(0.2, 0.5, low.shape) * SIZE], 1).astype(
+        np.float32
+    )
 
 
 def boxes_store(path, *, size=SIZE, name="region/boxes"):
@@ -51,8 +59,15 @@ def photos(tmp_path):
 
 def extract(photos, out="f.h5", *, threads=1, boxes="boxes.h5", **changes):
     root = photos.parent
-    files = {"corpus": root / "corpus.parquet", "images": [photos], "boxes": root / boxes, "inputs": root}
-    job = ExtractionJob(device="cpu", threads=threads, shards=root / "shards", out=root / out, **files)
+    files = {
+        "corpus": root / "corpus.parquet",
+        "images": [photos],
+        "boxes": root / boxes,
+        "inputs": root,
+    }
+    job = ExtractionJob(
+        device="cpu", threads=threads, shards=root / "shards", out=root / out, **files
+    )
     extract_crops(spec(**changes), job)
     return FeatureStore(root / out)
 
@@ -79,14 +94,18 @@ def test_crop_is_the_box(photos):
     picture.paste((255, 0, 0), (10, 5, 30, 25))
     boxes = np.float32([[10, 5, 30, 25], [30, 25, 60, 40]])
     for crop in ("centre", "squash"):
-        cut = CropEncoder(spec(crop=crop), weights=None, device=torch.device("cpu")).cut(1, picture, boxes)
+        cut = CropEncoder(spec(crop=crop), weights=None, device=torch.device("cpu")).cut(
+            1, picture, boxes
+        )
         assert (cut.crops[0] == [255, 0, 0]).all()
         assert (cut.crops[1] == 0).all()
     wide = Image.new("RGB", (60, 20))
     wide.paste((255, 0, 0), (0, 0, 20, 20))
     box = np.float32([[0, 0, 60, 20]])
     centre, squash = (
-        CropEncoder(spec(crop=crop), weights=None, device=torch.device("cpu")).cut(1, wide, box).crops[0]
+        CropEncoder(spec(crop=crop), weights=None, device=torch.device("cpu"))
+        .cut(1, wide, box)
+        .crops[0]
         for crop in ("centre", "squash")
     )
     assert (centre[:, 2:] == 0).all()  # the middle third; the scaling filter reaches over its edge

@@ -1,4 +1,5 @@
-"""The detectors are those of their releases: names and shapes of tensors, layers, and what is done with the weights."""
+"""The detectors are those of their releases: names and shapes of tensors, layers, and what is done
+with the weights."""
 
 import importlib.util
 import pickle
@@ -31,11 +32,15 @@ def needs_detectron(test):
 
 def spec(detector, **changes):
     few = {"proposals": 30, "short_side": 96}  # a detector's time is that of its proposals
-    return RegionFeatures(**{"kind": "regions", "detector": detector, "weights": "random", **few, **changes})
+    return RegionFeatures(
+        **{"kind": "regions", "detector": detector, "weights": "random", **few, **changes}
+    )
 
 
 def noise(size=(128, 96), seed=0):
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
+    return Image.fromarray(
+        np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+    )
 
 
 def detected(settings):
@@ -48,11 +53,20 @@ def detected(settings):
 @pytest.mark.parametrize("detector", VISUAL_GENOME)
 def test_released_attribute_tensors_are_those_of_our_head(detector):
     release = DETECTORS[detector]
-    mapped = {detectron.mapped(name, release.names): shape for name, shape in released_layout(detector).items()}
-    head = AttributeHead(classes=1600, attributes=400, size=release.attributes_from, none=release.no_attribute)
+    mapped = {
+        detectron.mapped(name, release.names): shape
+        for name, shape in released_layout(detector).items()
+    }
+    head = AttributeHead(
+        classes=1600, attributes=400, size=release.attributes_from, none=release.no_attribute
+    )
     ours = {name: list(tensor.shape) for name, tensor in head.state_dict().items()}
     prefix = "attribute_head."
-    assert {name.removeprefix(prefix): shape for name, shape in mapped.items() if name.startswith(prefix)} == ours
+    assert {
+        name.removeprefix(prefix): shape
+        for name, shape in mapped.items()
+        if name.startswith(prefix)
+    } == ours
 
 
 @needs_detectron
@@ -60,26 +74,43 @@ def test_released_attribute_tensors_are_those_of_our_head(detector):
 def test_a_detector_has_the_tensors_of_its_release(detector):
     model = Detector(spec(detector), weights=None, device=CPU).model
     names = DETECTORS[detector].names
-    released = {detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()}
+    released = {
+        detectron.mapped(name, names): shape for name, shape in released_layout(detector).items()
+    }
     assert {name: list(tensor.shape) for name, tensor in model.state_dict().items()} == released
 
 
 @needs_detectron
 def test_a_file_of_the_released_layout_loads_with_its_anchors(tmp_path):
-    weights = {name: np.full(shape, 0.01, np.float32) for name, shape in released_layout("bottom_up_r101_c4").items()}
-    sizes = [(size / ratio**0.5, size * ratio**0.5) for size in (64, 128, 256, 512) for ratio in (0.5, 1, 2)]
+    weights = {
+        name: np.full(shape, 0.01, np.float32)
+        for name, shape in released_layout("bottom_up_r101_c4").items()
+    }
+    sizes = [
+        (size / ratio**0.5, size * ratio**0.5)
+        for size in (64, 128, 256, 512)
+        for ratio in (0.5, 1, 2)
+    ]
     anchors = [[-width / 2, -height / 2, width / 2, height / 2] for width, height in sizes]
     weights["proposal_generator.anchor_generator.cell_anchors.0"] = np.array(anchors, np.float32)
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"model": weights, "__author__": "x"}))
-    model = Detector(spec("bottom_up_r101_c4", weights="a.pkl"), weights=tmp_path / "a.pkl", device=CPU).model
+    model = Detector(
+        spec("bottom_up_r101_c4", weights="a.pkl"), weights=tmp_path / "a.pkl", device=CPU
+    ).model
     assert all((tensor == np.float32(0.01)).all() for tensor in model.state_dict().values())
     with pytest.raises(FeatureError, match=r"a\.pkl: .*cell_anchors\.0' holds other numbers"):
-        Detector(spec("bottom_up_r101_c4", weights="a.pkl", anchors="caffe"), weights=tmp_path / "a.pkl", device=CPU)
+        Detector(
+            spec("bottom_up_r101_c4", weights="a.pkl", anchors="caffe"),
+            weights=tmp_path / "a.pkl",
+            device=CPU,
+        )
 
 
 @needs_detectron
 def test_the_panoptic_model_has_the_tensors_of_its_release():
-    model = Segmenter(SegmentFeatures(kind="segments", weights="random"), weights=None, device=CPU).model
+    model = Segmenter(
+        SegmentFeatures(kind="segments", weights="random"), weights=None, device=CPU
+    ).model
     ours = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     assert ours == released_layout("panoptic_fpn_r101")
 
@@ -87,14 +118,23 @@ def test_the_panoptic_model_has_the_tensors_of_its_release():
 @needs_detectron
 @pytest.mark.parametrize("size", [(128, 96), (131, 97)])
 def test_vectors_of_regions_are_those_of_the_released_network(tmp_path, size):
-    settings = spec("bottom_up_r101_c4", short_side=size[1], min_boxes=6, max_boxes=6, least_side=8, dtype="float32")
+    settings = spec(
+        "bottom_up_r101_c4",
+        short_side=size[1],
+        min_boxes=6,
+        max_boxes=6,
+        least_side=8,
+        dtype="float32",
+    )
     detector = Detector(settings, weights=None, device=CPU)
     picture = detector.prepare(1, [noise(size)])
     (result,) = detector([picture])
     boxes = torch.from_numpy(result.values["region/boxes"])
     expected = region_vectors(detector.model.state_dict(), picture.pixels, boxes)
     assert expected.abs().max() > 0.01
-    torch.testing.assert_close(torch.from_numpy(result.values["region"]), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        torch.from_numpy(result.values["region"]), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_the_stem_pools_whole_and_last_windows_without_padding():
@@ -105,7 +145,8 @@ def test_the_stem_pools_whole_and_last_windows_without_padding():
 
 
 def test_anchors_are_those_of_caffe():
-    """Of its generator's published example (scales 8, 16, 32), whose boxes include their last pixel."""
+    """Of its generator's published example (scales 8, 16, 32), whose boxes include their last
+    pixel."""
     ours = (caffe_anchors() - torch.tensor([0, 0, 1, 1])).tolist()
     assert ours[1] == [-84, -40, 99, 55]
     assert ours[2] == [-176, -88, 191, 103]
@@ -120,7 +161,9 @@ def test_anchors_of_caffe_end_at_the_last_pixel():
     detector, result = detected(spec("bottom_up_r101_c4", **settings))
     right, bottom = result.values["region/boxes"][:, 2:].max(0)
     assert (right, bottom) == (127, 95)
-    anchors = dict(detector.model.named_buffers())["proposal_generator.anchor_generator.cell_anchors.0"]
+    anchors = dict(detector.model.named_buffers())[
+        "proposal_generator.anchor_generator.cell_anchors.0"
+    ]
     assert torch.equal(anchors, caffe_anchors())
 
 
@@ -142,7 +185,10 @@ def test_pictures_in_a_batch_have_the_features_that_they_have_alone(tmp_path, de
     pictures = [extractor.prepare(number, [noise(seed=number)]) for number in range(3)]
     for together, picture in zip(extractor(pictures), pictures, strict=True):
         (alone,) = extractor([picture])
-        assert ((alone.values["region/boxes"] >= 0) & (alone.values["region/boxes"] <= [128, 96, 128, 96])).all()
+        assert (
+            (alone.values["region/boxes"] >= 0)
+            & (alone.values["region/boxes"] <= [128, 96, 128, 96])
+        ).all()
         assert (together.image_id, together.size) == (alone.image_id, alone.size)
         same(together, alone)
 
@@ -158,7 +204,8 @@ def test_segments_in_a_batch_are_those_of_pictures_alone(tmp_path, form):
 
 
 def same(result, expected):
-    """Compare features within what products of other sizes may differ by: 1e-3 of the largest, 0.01 pixels."""
+    """Compare features within what products of other sizes may differ by: 1e-3 of the largest, 0.01
+    pixels."""
     assert result.values.keys() == expected.values.keys()
     for name, array in expected.values.items():
         largest = np.abs(array).max()
@@ -172,7 +219,9 @@ def test_vectors_are_fetched_in_the_type_that_is_stored(tmp_path):
     assert result.values["region"].dtype == np.float16
     detector.model.roi_heads.res5[2].conv3.norm.bias += 1e6
     (result,) = detector([detector.prepare(1, [noise()])])
-    assert result.values["region"].dtype == np.float32  # which the store then refuses with what to do
+    assert (
+        result.values["region"].dtype == np.float32
+    )  # which the store then refuses with what to do
 
 
 @pytest.mark.gpu
@@ -187,7 +236,9 @@ def test_a_gpu_gives_regions_of_pictures_in_a_batch(tmp_path, detector):
         assert (each.values["region"].shape, each.values["grid"].shape) == ((5, 2048), (9, 2048))
         assert each.values["region"].dtype == each.values["grid"].dtype == np.float16
         assert np.isfinite(each.values["region"]).all()
-        assert ((each.values["region/boxes"] >= 0) & (each.values["region/boxes"] <= [128, 96, 128, 96])).all()
+        assert (
+            (each.values["region/boxes"] >= 0) & (each.values["region/boxes"] <= [128, 96, 128, 96])
+        ).all()
 
 
 class Small(torch.nn.Module):
@@ -206,8 +257,14 @@ class Small(torch.nn.Module):
 def small_weights(scores=3, deltas=12, **more):
     prefix = "roi_heads.box_predictor."
     sizes = {"cls_score": scores, "bbox_pred": deltas}
-    weights = {f"{prefix}{name}.weight": torch.arange(float(size))[:, None] for name, size in sizes.items()}
-    return weights | {f"{prefix}{name}.bias": torch.arange(float(size)) for name, size in sizes.items()} | more
+    weights = {
+        f"{prefix}{name}.weight": torch.arange(float(size))[:, None] for name, size in sizes.items()
+    }
+    return (
+        weights
+        | {f"{prefix}{name}.bias": torch.arange(float(size)) for name, size in sizes.items()}
+        | more
+    )
 
 
 def test_a_background_that_is_first_in_the_file_is_last_in_ours(tmp_path):

@@ -30,15 +30,24 @@ def pictures(tmp_path):
 
 def extract(folder, out="f.h5", *, threads=1, device="cpu", **changes):
     root = folder.parent
-    files = {"corpus": root / "corpus.parquet", "images": [folder], "inputs": root, "shards": root / "shards"}
-    extract_grid(spec(**changes), ExtractionJob(**files, device=device, threads=threads, out=root / out))
+    files = {
+        "corpus": root / "corpus.parquet",
+        "images": [folder],
+        "inputs": root,
+        "shards": root / "shards",
+    }
+    extract_grid(
+        spec(**changes), ExtractionJob(**files, device=device, threads=threads, out=root / out)
+    )
     return root / out
 
 
 def test_store_of_a_corpus(pictures):
     store = FeatureStore(extract(pictures))
     assert store.ids.tolist() == sorted(SIZES)
-    assert {int(i): tuple(size.tolist()) for i, size in zip(store.ids, store.image_sizes, strict=True)} == SIZES
+    assert {
+        int(i): tuple(size.tolist()) for i, size in zip(store.ids, store.image_sizes, strict=True)
+    } == SIZES
     values, mask = store.read([5, 1])
     assert values.shape == (2, 4, store.dim)
     assert mask.all()
@@ -51,14 +60,22 @@ def test_store_of_a_corpus(pictures):
 def test_photos_of_a_phone_have_the_vectors_of_their_upright_twins(tmp_path, caplog):
     photos = noise_pictures(tmp_path / "photos", {1: (40, 24), 2: (24, 40)})
     for number, orientation in ((1, 6), (2, 8)):
-        save_lying(Image.open(photos / f"{number}.png"), photos / f"{number}-phone.png", orientation)
+        save_lying(
+            Image.open(photos / f"{number}.png"), photos / f"{number}-phone.png", orientation
+        )
     files = ["1.png", "1-phone.png", "2.png", "2-phone.png"]
-    rows = [f"{file},{split},a photo" for file, split in zip(files, ("train", "train", "val", "test"), strict=True)]
+    rows = [
+        f"{file},{split},a photo"
+        for file, split in zip(files, ("train", "train", "val", "test"), strict=True)
+    ]
     (tmp_path / "captions.csv").write_text("\n".join(["file,split,caption", *rows]))
     data = {"kind": "csv", "captions": "captions.csv", "images": ["photos"]}
 
     def vectors(**keys):
-        """Return sizes and vectors of the image of each file; names sort a phone's photo before its twin."""
+        """Return sizes and vectors of the image of each file.
+
+        Names sort a phone's photo before its twin.
+        """
         build_corpus(name="mine", spec=data | keys, inputs=tmp_path, out=tmp_path)
         store = FeatureStore(extract(photos, dtype="float32"))
         return store.image_sizes.tolist(), store.read([0, 1, 2, 3])[0]
@@ -67,11 +84,16 @@ def test_photos_of_a_phone_have_the_vectors_of_their_upright_twins(tmp_path, cap
     assert sizes == [[40, 24], [40, 24], [24, 40], [24, 40]]
     assert np.array_equal(turned[::2], turned[1::2])
     assert "upright" not in caplog.text
-    # The same work folder: what was made of turned pictures is not taken for pictures as they are stored.
+    # The same work folder: what was made of turned pictures is not taken for pictures as they are
+    # stored.
     sizes, as_stored = vectors(upright=False)
     assert sizes == [[24, 40], [40, 24], [40, 24], [24, 40]]
     assert not np.array_equal(as_stored[::2], as_stored[1::2])
-    assert "2 pictures" in caplog.text and "1-phone.png" in caplog.text and "`upright: true`" in caplog.text
+    assert (
+        "2 pictures" in caplog.text
+        and "1-phone.png" in caplog.text
+        and "`upright: true`" in caplog.text
+    )
 
 
 @pytest.mark.parametrize("weights", ["random", "tensors.safetensors"])
@@ -81,7 +103,9 @@ def test_an_image_of_several_views_has_the_rows_of_each_in_turn(pictures, weight
     changes = {"weights": weights, "dtype": "float32"}
     single = FeatureStore(extract(pictures, "single.h5", **changes))
     views = {1: [3, 8], 2: [4], 7: [5, 3, 8]}
-    write_corpus_of(folder, {i: "|".join(f"{view}.png" for view in some) for i, some in views.items()})
+    write_corpus_of(
+        folder, {i: "|".join(f"{view}.png" for view in some) for i, some in views.items()}
+    )
     store = FeatureStore(extract(pictures, "several.h5", **changes))
     assert store.rows([1, 2, 7]).tolist() == [8, 4, 12]
     assert [tuple(size) for size in store.image_sizes.tolist()] == [SIZES[3], SIZES[4], SIZES[5]]
@@ -115,7 +139,9 @@ def test_a_photo_is_standardised_by_what_the_store_says(pictures, changes):
     save_file(tensors_of(backbone()), root / "w.safetensors")
     store = FeatureStore(extract(pictures, dtype="float32", **changes))
     assert store.feature_hash in info(store.path, spec=spec(dtype="float32", **changes))
-    encoder = photo_encoder(extractor_of(store, root / changes["weights"] if changes else None), CPU)
+    encoder = photo_encoder(
+        extractor_of(store, root / changes["weights"] if changes else None), CPU
+    )
     assert {key: store.attributes[key] for key in encoder.attributes} == encoder.attributes
     photos = [encoder.prepare(i, [Image.open(pictures / f"{i}.png").convert("RGB")]) for i in SIZES]
     arrays = [record.values for record in encoder(photos)]

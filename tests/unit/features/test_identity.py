@@ -20,7 +20,15 @@ def job(folder, **changes):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(extraction, "build_store", lambda **values: jobs.append(values["job"]))
         job = extraction.ExtractionJob(None, [], folder, folder, folder)
-        extraction.write(GridFeatures(**SPEC, **changes), job, None, ids=[], attributes={}, streams=[], origins=None)
+        extraction.write(
+            GridFeatures(**SPEC, **changes),
+            job,
+            None,
+            ids=[],
+            attributes={},
+            streams=[],
+            origins=None,
+        )
     return jobs[0]
 
 
@@ -30,17 +38,25 @@ def test_another_batch_or_shard_size_makes_no_store_again(tmp_path):
 
 
 def test_stores_keep_the_names_of_settings_that_were_renamed_since():
-    spec = validate(Features, {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]}, "features/x.yaml")
+    spec = validate(
+        Features,
+        {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]},
+        "features/x.yaml",
+    )
     assert spec.identity()["form"] == "npz_folder"
     assert "format" not in spec.identity()
     assert spec.model_dump()["format"] == "npz_folder"
 
 
-@pytest.mark.parametrize("spec", [SPEC, {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]}])
+@pytest.mark.parametrize(
+    "spec", [SPEC, {"kind": "imported", "format": "npz_folder", "sources": ["a_att"]}]
+)
 def test_a_file_says_how_an_extractor_works_and_nothing_else(tmp_path, spec):
     settings, file = validate(Features, spec, "features/x.yaml"), tmp_path / "execution.yaml"
     file.write_text("shard_size: 7\n")
-    assert _executed(settings, file) == validate(Features, {**spec, "shard_size": 7}, "features/x.yaml")
+    assert _executed(settings, file) == validate(
+        Features, {**spec, "shard_size": 7}, "features/x.yaml"
+    )
     file.write_text("dtype: float32\n")
     with refused(ConfigError, "execution.yaml", "'dtype'"):
         _executed(settings, file)
@@ -48,7 +64,12 @@ def test_a_file_says_how_an_extractor_works_and_nothing_else(tmp_path, spec):
 
 def test_a_note_depends_on_bytes_and_on_neither_place_nor_time(tmp_path):
     notes = {}
-    for place, content in (("a", b"pictures"), ("b", b"pictures"), ("c", b"Pictures"), ("d", b"pictures")):
+    for place, content in (
+        ("a", b"pictures"),
+        ("b", b"pictures"),
+        ("c", b"Pictures"),
+        ("d", b"pictures"),
+    ):
         folder = tmp_path / place
         (folder / "photos").mkdir(parents=True)
         (folder / "photos.zip").write_bytes(content)

@@ -1,4 +1,5 @@
-"""Feature files of every format: equal numbers in a store, names that fit one picture, and damage in one sentence."""
+"""Feature files of every format: equal numbers in a store, names that fit one picture, and damage
+in one sentence."""
 
 import os
 import subprocess
@@ -23,7 +24,14 @@ from helpers.feature_files import (
     write_pth,
     write_vinvl,
 )
-from helpers.importing import check_regions, import_settings, refuses_import, run_import, with_field, write_corpus_of
+from helpers.importing import (
+    check_regions,
+    import_settings,
+    refuses_import,
+    run_import,
+    with_field,
+    write_corpus_of,
+)
 from helpers.refusals import refused
 from recap.core.errors import FeatureError
 from recap.features.store import info
@@ -80,7 +88,11 @@ def test_grid_feats_maps(tmp_path, grid):
 
 @pytest.mark.parametrize("boxes", [False, True])
 def test_npz_folder_of_regions(tmp_path, boxes):
-    check_regions(run_import(tmp_path, "npz_folder", write_npz(tmp_path, boxes=boxes)), boxes=boxes, sizes=False)
+    check_regions(
+        run_import(tmp_path, "npz_folder", write_npz(tmp_path, boxes=boxes)),
+        boxes=boxes,
+        sizes=False,
+    )
 
 
 def test_first_rows_and_the_settings_that_made_it(tmp_path):
@@ -88,7 +100,9 @@ def test_first_rows_and_the_settings_that_made_it(tmp_path):
     store = run_import(tmp_path, "m2_hdf5", path, rows=2)
     assert set(store.rows(store.ids)) == {2}
     assert set(store.rows(store.ids, "grid")) == {49}
-    assert "region" in info(store.path, spec=import_settings("m2_hdf5", path, rows=2, shard_size=99))
+    assert "region" in info(
+        store.path, spec=import_settings("m2_hdf5", path, rows=2, shard_size=99)
+    )
     with refused(FeatureError, "rows is 2 instead of None"):
         info(store.path, spec=import_settings("m2_hdf5", path))
 
@@ -96,7 +110,10 @@ def test_first_rows_and_the_settings_that_made_it(tmp_path):
 def test_corpus_chooses_and_names_the_images(tmp_path):
     write_lines(tmp_path / "a.tsv", [six_columns(42, "dog_ab"), six_columns(7), six_columns(123)])
     store = run_import(
-        tmp_path, "bottom_up_tsv", "a.tsv", corpus=write_corpus_of(tmp_path, {1: "photos/dog_ab.jpg", 7: "x_7.jpg"})
+        tmp_path,
+        "bottom_up_tsv",
+        "a.tsv",
+        corpus=write_corpus_of(tmp_path, {1: "photos/dog_ab.jpg", 7: "x_7.jpg"}),
     )
     assert store.ids.tolist() == [1, 7]
     np.testing.assert_array_equal(store.read([1])[0][0], regions(42)[0])
@@ -108,7 +125,9 @@ def test_vinvl_in_a_file_for_each_split(tmp_path):
     for split, lines_of in {"train": lines[:1], "val": lines[1:]}.items():
         write_lines(tmp_path / f"{split}.feature.tsv", lines_of)
         starts = np.cumsum([0, *(len(line) + 1 for line in lines_of[:-1])])
-        (tmp_path / f"{split}.feature.lineidx").write_text("".join(f"{start}\n" for start in starts))
+        (tmp_path / f"{split}.feature.lineidx").write_text(
+            "".join(f"{start}\n" for start in starts)
+        )
     spec = import_settings("vinvl_tsv", "train.feature.tsv", "val.feature.tsv")
     assert spec.outside_files()[2:] == ["train.feature.lineidx", "val.feature.lineidx"]
     check_vinvl(run_import(tmp_path, "vinvl_tsv", "train.feature.tsv", "val.feature.tsv"))
@@ -165,9 +184,13 @@ NAN = np.full((3, DIM), np.nan, np.float32)
         (with_field(six_columns(7), 5, lambda field: field[:8] + b"!!!!" + field[12:]), ["a.tsv, line 2", "base64"]),
         (with_field(six_columns(7), 3, lambda field: b"0"), ["a.tsv, line 2", "image id 7", "zero boxes"]),
         (with_field(six_columns(7), 5, lambda field: text(NAN)), ["image id 7", "NaN"]),
-        (with_field(six_columns(7), 1, lambda field: b"20"), ["image id 7", "box [19.4", "20 x 40"]),
+        (with_field(six_columns(7), 1, lambda field: (
+            b"20"
+        )), ["image id 7", "box [19.4", "20 x 40"]),
         (six_columns(42), ["a.tsv, line 2", "image id 42"]),
-        (with_field(six_columns(7), 0, lambda field: b"dog"), ["a.tsv, line 2", "'dog'", "--corpus"]),
+        (with_field(six_columns(7), 0, lambda field: (
+            b"dog"
+        )), ["a.tsv, line 2", "'dog'", "--corpus"]),
         (with_field(six_columns(7), 4, lambda _: text(regions(7)[1].astype("f2"))), ["24 bytes", "3 x 4", "float32"]),
     ],
 )  # fmt: skip
@@ -229,7 +252,10 @@ def shares(image_id):
 
 
 def in_tsv(folder, boxes):
-    lines = [with_field(six_columns(image_id), 4, lambda _, i=image_id: text(boxes(i))) for image_id in SIZES]
+    lines = [
+        with_field(six_columns(image_id), 4, lambda _, i=image_id: text(boxes(i)))
+        for image_id in SIZES
+    ]
     return write_lines(folder / "a.tsv", lines)
 
 
@@ -248,13 +274,19 @@ def in_npz(folder, boxes):
     return source
 
 
-@pytest.mark.parametrize(("format", "write"), [("bottom_up_tsv", in_tsv), ("m2_hdf5", in_hdf5), ("npz_folder", in_npz)])
+@pytest.mark.parametrize(
+    ("format", "write"), [("bottom_up_tsv", in_tsv), ("m2_hdf5", in_hdf5), ("npz_folder", in_npz)]
+)
 def test_boxes_that_are_shares_of_the_sides(tmp_path, format, write):
     source = write(tmp_path, shares)
     for _ in range(2):  # what the first run leaves does not let the second pass
         refuses_import(tmp_path, [source.name, "between 0 and 1", "image id"], format, source)
     (tmp_path / "tiny").mkdir()
-    run_import(tmp_path, format, write(tmp_path / "tiny", lambda i: regions(i)[1] if i == 123 else shares(i)))
+    run_import(
+        tmp_path,
+        format,
+        write(tmp_path / "tiny", lambda i: regions(i)[1] if i == 123 else shares(i)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -297,7 +329,9 @@ PHOTOS = dict(enumerate(sorted(f"photo_{number}.jpg" for number in (1, 2, 3, 10,
 def imported(folder, format, values, files, **changes):
     """Import an image for each name, its vectors full of its value; return image id -> value."""
     corpus = write_corpus_of(folder, files) if isinstance(files, dict) else files
-    store = run_import(folder, format, write_named(folder / "new", format, values), corpus=corpus, **changes)
+    store = run_import(
+        folder, format, write_named(folder / "new", format, values), corpus=corpus, **changes
+    )
     return {image_id: store.read([image_id])[0][0, 0, 0].item() for image_id in store.ids.tolist()}
 
 
@@ -309,18 +343,36 @@ def refuses(folder, named, format, names, files):
 @every_format
 def test_numbers_are_no_ids_of_pictures_that_the_reader_numbered(tmp_path, format):
     names = {str(number): number for number in range(13)}
-    refuses(tmp_path, ["image id 0 (photo_1.jpg)", "13 names", "'0'", "--names ids"], format, names, PHOTOS)
-    assert imported(tmp_path, format, names, PHOTOS, names="ids") == {number: number for number in range(6)}
+    refuses(
+        tmp_path,
+        ["image id 0 (photo_1.jpg)", "13 names", "'0'", "--names ids"],
+        format,
+        names,
+        PHOTOS,
+    )
+    assert imported(tmp_path, format, names, PHOTOS, names="ids") == {
+        number: number for number in range(6)
+    }
 
 
 def test_whole_names_are_looked_up_before_numbers(tmp_path):
     names = {f"photo_{number}": number for number in range(13)}
-    assert imported(tmp_path, "npz_folder", names, PHOTOS) == {0: 1, 1: 10, 2: 11, 3: 12, 4: 2, 5: 3}
+    assert imported(tmp_path, "npz_folder", names, PHOTOS) == {
+        0: 1,
+        1: 10,
+        2: 11,
+        3: 12,
+        4: 2,
+        5: 3,
+    }
 
 
 def test_published_ids_are_found_by_number(tmp_path):
     files = {7: "val2014/COCO_val2014_000000000007.jpg", 42: "000000000042.jpg", 123: "123.jpg"}
-    for names in (["7", "42", "123", "9"], ["000000000007", "COCO_train2014_000000000042", "000000000123", "x_9"]):
+    for names in (
+        ["7", "42", "123", "9"],
+        ["000000000007", "COCO_train2014_000000000042", "000000000123", "x_9"],
+    ):
         values = dict(zip(names, (7, 42, 123, 9), strict=True))
         assert imported(tmp_path, "npz_folder", values, files) == {7: 7, 42: 42, 123: 123}
 

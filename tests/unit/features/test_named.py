@@ -1,4 +1,5 @@
-"""Backbones that the settings name have the shapes, constants and widths of vectors that timm says."""
+"""Backbones that the settings name have the shapes, constants and widths of vectors that timm
+says."""
 
 import pytest
 import torch
@@ -28,10 +29,16 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-QUICK = ("clip_rn50_crops", "clip_vit_b32_crops", "dinov2_b_grid")  # of each way to a vector: pooled, projected, tokens
+QUICK = (
+    "clip_rn50_crops",
+    "clip_vit_b32_crops",
+    "dinov2_b_grid",
+)  # of each way to a vector: pooled, projected, tokens
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else SLOW) for name in NAMED])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else SLOW) for name in NAMED]
+)
 def test_named_backbone_gives_the_shape_that_the_papers_say(name):
     spec = load_named(PARAMS, "features", name)
     assert spec.weights == "pretrained"
@@ -50,14 +57,21 @@ def test_named_backbone_gives_the_shape_that_the_papers_say(name):
             assert load_named(PARAMS, "features", spec.boxes).format == "bottom_up_tsv"
         else:
             width, side = NAMED[name]
-            assert as_maps(result, model=model, backbone=spec.backbone).shape == (2, width, side, side)
+            assert as_maps(result, model=model, backbone=spec.backbone).shape == (
+                2,
+                width,
+                side,
+                side,
+            )
             assert side >= spec.grid
 
 
 def test_clip_gives_its_projection_and_its_pooled_vector():
     name = "vit_base_patch32_clip_quickgelu_224.openai"
     crops = torch.randint(0, 256, (1, 224, 224, 3), dtype=torch.uint8)
-    spec = CropFeatures(kind="crops", boxes="b", backbone=name, weights="random", embedding="projected")
+    spec = CropFeatures(
+        kind="crops", boxes="b", backbone=name, weights="random", embedding="projected"
+    )
     encoder = CropEncoder(spec, weights=None, device=torch.device("cpu"))
     assert type(encoder.model.blocks[0].mlp.act).__name__ == "QuickGELU"
     projected = encoder.vectors(crops)
@@ -87,5 +101,7 @@ def test_a_backbone_gives_vectors_of_the_width_that_is_said(name):
 
 
 def test_every_store_of_the_shipped_features_has_a_known_size():
-    unknown = [name for name, settings in FEATURES.items() if not settings.stored(FEATURES.__getitem__)]
+    unknown = [
+        name for name, settings in FEATURES.items() if not settings.stored(FEATURES.__getitem__)
+    ]
     assert unknown == []

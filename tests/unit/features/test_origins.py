@@ -1,4 +1,5 @@
-"""An unfinished extraction or import follows the bytes of its pictures and files, not their names and sizes."""
+"""An unfinished extraction or import follows the bytes of its pictures and files, not their names
+and sizes."""
 
 import json
 import os
@@ -24,7 +25,8 @@ IDS = list(range(8))
 
 
 class Pictures:
-    """Files with a number in them, and an extractor that gives this number and can be interrupted."""
+    """Files with a number in them, and an extractor that gives this number and can be
+    interrupted."""
 
     def __init__(self, folder):
         self.folder, self.read = folder, []
@@ -52,8 +54,13 @@ class Pictures:
         return give
 
     def build(self, root, images=None, stop_at=None):
-        origins = of_pictures(ImageSource([images or self.folder]), {image_id: [f"{image_id}.jpg"] for image_id in IDS})
-        path = store_of(root / "f.h5", IDS, extract=self.extract(stop_at), shard_size=2, origins=origins)
+        origins = of_pictures(
+            ImageSource([images or self.folder]),
+            {image_id: [f"{image_id}.jpg"] for image_id in IDS},
+        )
+        path = store_of(
+            root / "f.h5", IDS, extract=self.extract(stop_at), shard_size=2, origins=origins
+        )
         return FeatureStore(path).read(IDS)[0][:, 0, 0].tolist()
 
     def interrupted(self, root, images=None):
@@ -97,7 +104,9 @@ def test_finished_store_is_made_again_from_changed_pictures(pictures, tmp_path):
     assert pictures.build(tmp_path)[7] == 77
 
 
-def test_picture_that_changes_while_it_is_read_stops_the_job_and_leaves_whole_shards(pictures, tmp_path):
+def test_picture_that_changes_while_it_is_read_stops_the_job_and_leaves_whole_shards(
+    pictures, tmp_path
+):
     extract = pictures.extract
 
     def changing(stop_at=None):
@@ -140,7 +149,10 @@ def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
     (content,) = notes.take([0])
     notes.write(tmp_path / "notes.json", [0])
     # Written a moment ago: it may be written again at the same tick of the clock.
-    assert json.loads((tmp_path / "notes.json").read_text())["0"] == {"mark": None, "content": content}
+    assert json.loads((tmp_path / "notes.json").read_text())["0"] == {
+        "mark": None,
+        "content": content,
+    }
     (tmp_path / "damaged.json").write_text('{"0": {"mark": [[4')
     for name in ("notes.json", "damaged.json", "none.json"):
         assert Notes(files, [0], [tmp_path / name]).content(0) == content
@@ -148,7 +160,9 @@ def test_notes_are_believed_of_settled_files_alone(pictures, tmp_path):
 
 
 def bring(folder, format, source, stop_after=None):
-    spec = ImportedFeatures(kind="imported", format=format, sources=[source.name], dtype="float32", shard_size=1)
+    spec = ImportedFeatures(
+        kind="imported", format=format, sources=[source.name], dtype="float32", shard_size=1
+    )
     given, reader = [], FORMATS.get(format)
 
     class Interrupted(reader):
@@ -161,7 +175,9 @@ def bring(folder, format, source, stop_after=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FORMATS, "get", lambda name: Interrupted)
         try:
-            return given, importers.import_features(spec, import_job(folder, inputs=source.parent, out=folder / "f.h5"))
+            return given, importers.import_features(
+                spec, import_job(folder, inputs=source.parent, out=folder / "f.h5")
+            )
         except KeyboardInterrupt:
             return given, None
 

@@ -30,8 +30,12 @@ def test_attributes_are_probabilities_that_depend_on_the_class():
     result = head(vectors, torch.tensor([0, 1, 5]))
     assert result.shape == (3, 4)
     assert ((result > 0) & (result.sum(1, keepdim=True) < 1)).all()
-    assert not torch.equal(head(vectors[:1], torch.tensor([0])), head(vectors[:1], torch.tensor([1])))
-    result = AttributeHead(classes=5, attributes=4, size=6, none=False)(vectors, torch.tensor([0, 1, 5]))
+    assert not torch.equal(
+        head(vectors[:1], torch.tensor([0])), head(vectors[:1], torch.tensor([1]))
+    )
+    result = AttributeHead(classes=5, attributes=4, size=6, none=False)(
+        vectors, torch.tensor([0, 1, 5])
+    )
     torch.testing.assert_close(result.sum(1), torch.ones(3))
 
 
@@ -49,7 +53,11 @@ def test_segments_are_pooled_under_their_mask_with_tight_boxes():
     result = torch.zeros(64, 96, dtype=torch.int32)
     result[:32, 32:64], result[32:, :] = 7, 9
     maps = torch.zeros(1, 2, 4)
-    maps[0, 0, 1], maps[0, 1], maps[0, :, 3] = 5.0, 2.0, 100.0  # the last column lies in the padding
+    maps[0, 0, 1], maps[0, 1], maps[0, :, 3] = (
+        5.0,
+        2.0,
+        100.0,
+    )  # the last column lies in the padding
     values, corners, classes = pooled(result, {7: 3, 9: 90}, maps, size=(64, 96), padded=(64, 128))
     assert values[:, 0].tolist() == [5, 2]
     assert corners.tolist() == [[32, 0, 64, 32], [0, 32, 96, 64]]
@@ -72,7 +80,9 @@ class Runs:
 
 def test_weights_of_a_detector_hold_tensors_alone(tmp_path, capsys):
     model = torch.nn.Sequential(torch.nn.Linear(2, 3))
-    weights = {"model": {"net.weight": np.ones((3, 2), np.float32), "net.bias": np.zeros(3, np.float32)}}
+    weights = {
+        "model": {"net.weight": np.ones((3, 2), np.float32), "net.bias": np.zeros(3, np.float32)}
+    }
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(weights))
     detectron.load(model, tmp_path / "a.pkl", key_map={"net.": "0."})
     assert (model[0].weight == 1).all()
@@ -98,14 +108,22 @@ def regions(detector, pixels):
 
 
 @pytest.mark.skipif(
-    not DETECTRON, reason="detectron2 is not installed (docs/guides/detectron2.md says how to build it)"
+    not DETECTRON,
+    reason="detectron2 is not installed (docs/guides/detectron2.md says how to build it)",
 )
 def test_the_first_layer_of_a_detector_is_computed_from_its_pooled_vectors(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
-    settings = {"kind": "regions", "detector": "grid_feats_x101_c5", "weights": "random", "short_side": 120}
+    settings = {
+        "kind": "regions",
+        "detector": "grid_feats_x101_c5",
+        "weights": "random",
+        "short_side": 120,
+    }
     settings |= {"min_boxes": 5, "max_boxes": 5, "long_side": 200, "dtype": "float32"}
     pooled, layer = (
-        Detector(RegionFeatures(**settings, vectors=vectors), weights=None, device=torch.device("cpu"))
+        Detector(
+            RegionFeatures(**settings, vectors=vectors), weights=None, device=torch.device("cpu")
+        )
         for vectors in ("pooled", "fc1")
     )
     before, after = (regions(each, noise).values for each in (pooled, layer))
@@ -170,5 +188,7 @@ def test_suppression_rises_until_there_are_enough_regions(count):
     [(0.5, 1, 9, [3, 0]), (0.5, 3, 9, [3, 0, 1]), (0, 1, 2, [3, 0]), (1, 9, 9, [3, 0, 1, 2])],
 )
 def test_between_least_and_most_regions(threshold, least, most, kept):
-    order, count = choose(torch.tensor([0.6, 0.3, 0.2, 0.9]), threshold=threshold, least=least, most=most)
+    order, count = choose(
+        torch.tensor([0.6, 0.3, 0.2, 0.9]), threshold=threshold, least=least, most=most
+    )
     assert order[: int(count)].tolist() == kept

@@ -45,10 +45,15 @@ def test_unknown_id_is_named_with_the_store(store):
 
 def test_hash_changes_with_values_and_weights_but_not_with_the_job(tmp_path):
     kinds = [([1, 2], ABOUT), ([1, 3], ABOUT), ([1, 2], {**ABOUT, "weights_sha256": "v" * 64})]
-    paths = [make(tmp_path / f"{number}.h5", ids, about=about) for number, (ids, about) in enumerate(kinds)]
+    paths = [
+        make(tmp_path / f"{number}.h5", ids, about=about)
+        for number, (ids, about) in enumerate(kinds)
+    ]
     hashes = {FeatureStore(path).feature_hash for path in paths}
     assert len(hashes) == 3
-    again = FeatureStore(make(tmp_path / "again.h5", [1, 2], about={**ABOUT, "made_with": "another machine"}))
+    again = FeatureStore(
+        make(tmp_path / "again.h5", [1, 2], about={**ABOUT, "made_with": "another machine"})
+    )
     assert again.feature_hash in hashes
 
 
@@ -86,7 +91,9 @@ def build(path, change=lambda image_id, result: result, dtype="float16"):
     def one(image):
         return ImageFeatures(image, SIZE, change(image, arrays(image)))
 
-    return FeatureStore(store_of(path, STREAMED, one, shard_size=4, dtype=dtype, streams=("region", "grid")))
+    return FeatureStore(
+        store_of(path, STREAMED, one, shard_size=4, dtype=dtype, streams=("region", "grid"))
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -110,7 +117,9 @@ def test_every_stream_and_column_of_each_image_comes_back_in_the_order_asked_for
     assert boxes.dtype == torch.float32
     for place, image_id in enumerate(asked):
         expected = arrays(image_id)
-        np.testing.assert_array_equal(boxes[place][mask[place]], expected["region/boxes"].astype(np.float32))
+        np.testing.assert_array_equal(
+            boxes[place][mask[place]], expected["region/boxes"].astype(np.float32)
+        )
         assert classes[place][mask[place]].tolist() == expected["region/classes"].tolist()
     assert store.sizes(asked).tolist() == [list(SIZE)] * 4
     assert store.rows([3, 4 * 3], "grid").tolist() == [4, 4]

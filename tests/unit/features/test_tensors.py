@@ -57,7 +57,10 @@ def test_a_member_with_another_check_sum_is_named(reader, tmp_path):
 def test_compressed_members_are_refused(tmp_path):
     torch.save({"logit.bias": torch.zeros(40_000)}, tmp_path / "stored.pth")
     path = tmp_path / "7.pth"
-    with zipfile.ZipFile(tmp_path / "stored.pth") as whole, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+    with (
+        zipfile.ZipFile(tmp_path / "stored.pth") as whole,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
         for name in whole.namelist():
             packed.writestr(name, whole.read(name))
     (tmp_path / "stored.pth").unlink()
@@ -89,7 +92,9 @@ def test_a_tensor_that_is_not_plain_numbers_is_refused(reader, name, old_form, t
 
 def test_old_files_that_are_damaged_are_refused(reader, tmp_path):
     path, chance = tmp_path / "7.pth", random.Random(0)
-    torch.save({"word_embed.0.weight": torch.rand(4, 4)}, path, _use_new_zipfile_serialization=False)
+    torch.save(
+        {"word_embed.0.weight": torch.rand(4, 4)}, path, _use_new_zipfile_serialization=False
+    )
     whole = path.read_bytes()
     for _ in range(40):
         content = bytearray(whole)

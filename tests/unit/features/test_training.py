@@ -21,13 +21,22 @@ from recap.settings.features import GridFeatures
 
 pytestmark = pytest.mark.seconds
 
-SPEC = {"kind": "grid", "backbone": "test_resnet", "weights": "boxes", "out_index": 3, "image_size": 64, "grid": 4}
+SPEC = {
+    "kind": "grid",
+    "backbone": "test_resnet",
+    "weights": "boxes",
+    "out_index": 3,
+    "image_size": 64,
+    "grid": 4,
+}
 KNOWN = {"shape": ["ring", "star"], "colour": ["red"], "size": ["small"], "texture": ["plain"]}
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    return write_scenes(tmp_path_factory.mktemp("scenes"), "scenes", train=48, val=2, test=2, size=64).parent
+    return write_scenes(
+        tmp_path_factory.mktemp("scenes"), "scenes", train=48, val=2, test=2, size=64
+    ).parent
 
 
 def pretrain(scenes, out, epochs):
@@ -39,7 +48,9 @@ def pretrain(scenes, out, epochs):
 
 def test_it_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
     pretrain(scenes, tmp_path / "a.safetensors", 4)
-    losses = [float(line.split()[-1]) for line in capsys.readouterr().err.splitlines() if "loss" in line]
+    losses = [
+        float(line.split()[-1]) for line in capsys.readouterr().err.splitlines() if "loss" in line
+    ]
     assert losses[-1] < 0.6 * losses[0]
     pretrain(scenes, tmp_path / "b.safetensors", 4)
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
@@ -51,7 +62,14 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
     images = ["--images", str(scenes / "images.zip"), "--device", "cpu", "--threads", "1"]
     boxes = ["--boxes", str(scenes / "boxes.json"), "--out", str(trained)]
     main(["run-step", "recap.features.training:pretrain", "--spec", spec, *boxes, *images])
-    files = ["--corpus", str(scenes / "corpus.parquet"), "--inputs", str(tmp_path), "--trained", str(trained)]
+    files = [
+        "--corpus",
+        str(scenes / "corpus.parquet"),
+        "--inputs",
+        str(tmp_path),
+        "--trained",
+        str(trained),
+    ]
     extract = ["features", "extract", "--spec", spec, *files, *images]
     extract += ["--shards", str(tmp_path / "s"), "--out", str(out)]
     whole, chance = trained.read_bytes(), random.Random(0)
@@ -70,7 +88,13 @@ def test_every_flipped_bit_in_its_weights_is_refused_before_extraction(scenes, t
 
 
 def test_cells_are_named_by_the_box_over_their_centre():
-    item = {"box": [0, 20, 39, 61], "shape": "star", "colour": "red", "size": "small", "texture": "plain"}
+    item = {
+        "box": [0, 20, 39, 61],
+        "shape": "star",
+        "colour": "red",
+        "size": "small",
+        "texture": "plain",
+    }
     labels = cell_labels([item], (80, 80), 4, KNOWN)
     expected = np.zeros((4, 4), int)
     expected[1:3, 0:2] = 2  # rows with centres 30 and 50, columns with centres 10 and 30
@@ -86,7 +110,11 @@ TUNING = {"words": 30, "least_images": 4, "epochs": 4, "learning_rate": 1e-3, "i
 
 def tune(scenes, out, **changes):
     spec = GridFeatures(**SPEC | {"weights": "random"}, word_tuning={**TUNING, **changes})
-    given = {"corpus": scenes / "corpus.parquet", "images": [scenes / "images.zip"], "inputs": scenes}
+    given = {
+        "corpus": scenes / "corpus.parquet",
+        "images": [scenes / "images.zip"],
+        "inputs": scenes,
+    }
     training.tune(spec=spec, **given, device="cpu", threads=1, out=out)
     return spec
 
@@ -94,7 +122,9 @@ def tune(scenes, out, **changes):
 def test_tuning_learns_and_repeats_bit_for_bit(scenes, tmp_path, capsys):
     tune(scenes, tmp_path / "a.safetensors")
     lines = capsys.readouterr().err.splitlines()
-    by_shares, *by_epoch = [float(number) for number in re.findall(r"on validation (\d\.\d+)", "".join(lines))]
+    by_shares, *by_epoch = [
+        float(number) for number in re.findall(r"on validation (\d\.\d+)", "".join(lines))
+    ]
     assert len(by_epoch) == 4 and min(by_epoch) < 0.97 * by_shares
     tune(scenes, tmp_path / "b.safetensors")
     assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()

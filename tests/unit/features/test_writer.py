@@ -31,7 +31,9 @@ class Counting:
 
 def build(folder, extract, *, ids=IDS, dtype="float16", **more):
     shards = folder / "shards"
-    return store_of(folder / "f.h5", ids, extract=extract, shards=shards, shard_size=4, dtype=dtype, **more)
+    return store_of(
+        folder / "f.h5", ids, extract=extract, shards=shards, shard_size=4, dtype=dtype, **more
+    )
 
 
 def interrupted(folder, stop_at, job="0" * 16):
@@ -110,7 +112,9 @@ def test_store_grows_by_the_new_images_alone_and_equals_one_made_at_once(tmp_pat
     assert not (tmp_path / "shards").exists()
 
 
-def test_store_that_is_kept_loses_no_image_when_fewer_are_asked_for_and_is_not_copied(tmp_path, monkeypatch):
+def test_store_that_is_kept_loses_no_image_when_fewer_are_asked_for_and_is_not_copied(
+    tmp_path, monkeypatch
+):
     kept = tmp_path / "kept.h5"
     path = build(tmp_path, Counting(), kept=kept)
     whole = path.read_bytes()
@@ -166,7 +170,9 @@ def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
     parts_of(tmp_path, [3])
     other = json.loads(files[2].read_text())
-    files[2].write_text(json.dumps({**other, "header": {**other["header"], "made_with": "another GPU"}}))
+    files[2].write_text(
+        json.dumps({**other, "header": {**other["header"], "made_with": "another GPU"}})
+    )
     with refused(FeatureError, "3.json", "made_with", "1.json"):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
     files[2].write_text(json.dumps(other))
@@ -175,7 +181,9 @@ def test_a_part_that_is_missing_or_of_another_machine_is_named(tmp_path):
         merge_parts(files, tmp_path / "f.h5", shards=tmp_path / "shards", kept=None)
 
 
-def test_merge_holds_one_shard_twice_at_most_and_goes_on_wherever_it_is_stopped(tmp_path, monkeypatch):
+def test_merge_holds_one_shard_twice_at_most_and_goes_on_wherever_it_is_stopped(
+    tmp_path, monkeypatch
+):
     whole = build(tmp_path / "whole", Counting(rows=40_000)).read_bytes()
     copy, sizes = write._copy, []
 

@@ -77,7 +77,9 @@ def test_files_hold_captions_scores_and_signature(evaluated):
     assert table["image_id"] == [3, 7, 11, 20]
     assert table["METEOR"] == list(scores.per_image["METEOR"].values())
     signature = json.loads((out / "metrics.json").read_text())["signature"]
-    assert signature.startswith("pycocoevalcap:1.2|tok:ptb|refs:2|images:4|split:test@ab12|beam:3|len:20|lp:0|recap:")
+    assert signature.startswith(
+        "pycocoevalcap:1.2|tok:ptb|refs:2|images:4|split:test@ab12|beam:3|len:20|lp:0|recap:"
+    )
     assert list(parse_signature(signature))[-1] == "recap"
     names = ["captions.test.json", "metrics.json", "scores.test.parquet"]
     assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", *names]
@@ -102,11 +104,16 @@ def test_without_java_the_tokenizer_is_named_in_the_signature(tmp_path, no_java)
     scores = evaluate(tmp_path, "BLEU", "SPICE", "ROUGE-L", "CIDEr")
     assert set(scores.not_run) == {"METEOR", "SPICE"} and not scores.failed
     assert scores.corpus["BLEU-1"] > 0.5
-    assert parse_signature(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"] == "simple"
+    assert (
+        parse_signature(json.loads((tmp_path / "metrics.json").read_text())["signature"])["tok"]
+        == "simple"
+    )
 
 
 def test_meteor_without_java_is_a_failure_and_writes_nothing(tmp_path, no_java, monkeypatch):
-    monkeypatch.setattr(meteor, "write_matching", lambda *_: None)  # it takes seconds, and there is no Java to read it
+    monkeypatch.setattr(
+        meteor, "write_matching", lambda *_: None
+    )  # it takes seconds, and there is no Java to read it
     with refused(MetricError, "METEOR", "Java"):
         evaluate(tmp_path / "scores", "BLEU", "METEOR", "SPICE")
     assert not (tmp_path / "scores").exists()
@@ -121,8 +128,18 @@ def test_cider_of_one_image_and_a_metric_that_was_not_asked_for_are_not_run(no_j
 @pytest.mark.parametrize(
     ("references", "hypotheses", "metrics", "named"),
     [
-        (REFERENCES, {i: c for i, c in HYPOTHESES.items() if i != 7}, ["BLEU"], ["image 7 ", "1 such"]),
-        ({i: c for i, c in REFERENCES.items() if i < 10}, HYPOTHESES, ["BLEU"], ["image 11 ", "2 such"]),
+        (
+            REFERENCES,
+            {i: c for i, c in HYPOTHESES.items() if i != 7},
+            ["BLEU"],
+            ["image 7 ", "1 such"],
+        ),
+        (
+            {i: c for i, c in REFERENCES.items() if i < 10},
+            HYPOTHESES,
+            ["BLEU"],
+            ["image 11 ", "2 such"],
+        ),
         ({**REFERENCES, 11: []}, HYPOTHESES, ["BLEU"], ["image 11 "]),
         ({}, {}, ["BLEU"], []),
         (REFERENCES, HYPOTHESES, ["CIDER"], ["'CIDER'", "'CIDEr'"]),
@@ -135,11 +152,15 @@ def test_what_does_not_fit_together_is_refused(references, hypotheses, metrics, 
 
 @pytest.mark.slow
 def test_meteor_gives_the_same_scores_with_the_paraphrases_that_can_match(tmp_path, monkeypatch):
-    """Also where its own tokenizer splits words, and below a folder whose name an address would encode."""
+    """Also where its own tokenizer splits words, and below a folder whose name an address would
+    encode."""
     words = "The x-ray doesn't show 3.5 cm nodules; it can't"
     nasty = f"{words} \u2014 \u201cna\u00efve caf\u00e9\u201d (U.S.) 1/2 $5 rock'n'roll"
     references = {**REFERENCES, 30: [nasty, "the radiograph cannot show that; it is not possible"]}
-    hypotheses = {**HYPOTHESES, 30: "a black-and-white dog's mouth isn't open, p.m. the 2nd cafe cannot be seen"}
+    hypotheses = {
+        **HYPOTHESES,
+        30: "a black-and-white dog's mouth isn't open, p.m. the 2nd cafe cannot be seen",
+    }
     (tmp_path / "a b \u00fc").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b \u00fc"))
     sizes = []

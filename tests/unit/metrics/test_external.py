@@ -1,4 +1,5 @@
-"""Metrics beyond COCO's: ratings of people from a file, and metrics of a user's own that need pictures."""
+"""Metrics beyond COCO's: ratings of people from a file, and metrics of a user's own that need
+pictures."""
 
 import json
 from typing import ClassVar
@@ -43,11 +44,15 @@ class Hallucinated(Metric):
 
 @pytest.fixture
 def chair(monkeypatch):
-    monkeypatch.setattr(METRICS, "_entries", {**METRICS._entries, "CHAIR": f"{__name__}:Hallucinated"})
+    monkeypatch.setattr(
+        METRICS, "_entries", {**METRICS._entries, "CHAIR": f"{__name__}:Hallucinated"}
+    )
 
 
 def evaluated(out, *metrics, **more):
-    return evaluate_captions(references=REFERENCES, hypotheses=HYPOTHESES, metrics=metrics, **SETTINGS, out=out, **more)
+    return evaluate_captions(
+        references=REFERENCES, hypotheses=HYPOTHESES, metrics=metrics, **SETTINGS, out=out, **more
+    )
 
 
 def test_ratings_of_several_people_are_averaged_per_image(tmp_path):
@@ -59,7 +64,9 @@ def test_ratings_of_several_people_are_averaged_per_image(tmp_path):
     signature = parse_signature(written["signature"])
     assert (len(signature["ratings"]), signature["refs"]) == (8, "1-2")
     assert pq.read_table(tmp_path / "scores.test.parquet").to_pydict()["Rating"] == [2.0, 4.5]
-    pq.write_table(pa.table({"image_id": [3, 7], "Rating": [1.0, 2.0]}), tmp_path / "ratings.test.parquet")
+    pq.write_table(
+        pa.table({"image_id": [3, 7], "Rating": [1.0, 2.0]}), tmp_path / "ratings.test.parquet"
+    )
     assert evaluated(tmp_path, "Rating").corpus["Rating"] == 1.5
 
 
@@ -88,7 +95,9 @@ def test_ratings_that_do_not_fit_are_refused(tmp_path, text, named):
 
 def test_a_metric_may_need_pictures_and_be_better_when_lower(tmp_path, chair):
     colours = {3: "red", 7: "blue"}
-    scores = evaluated(tmp_path, "CHAIR", pictures=lambda image_id: Image.new("RGB", (2, 2), colours[image_id]))
+    scores = evaluated(
+        tmp_path, "CHAIR", pictures=lambda image_id: Image.new("RGB", (2, 2), colours[image_id])
+    )
     assert scores.per_image["CHAIR-toy"] == {3: 0.0, 7: 1.0}
     line = json.loads((tmp_path / "metrics.json").read_text())["signature"]
     assert parse_signature(line)["chair"] == "0.1"

@@ -43,7 +43,10 @@ def test_the_models_are_fetched_kept_and_put_in_place_once(tmp_path, folder, cap
         assert not spice.spice_models_missing()
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == jars
         said = capsys.readouterr().err
-        assert all(f"{folder / name}: installed from {tmp_path / 'in' / 'spice' / name}" in said for name in jars)
+        assert all(
+            f"{folder / name}: installed from {tmp_path / 'in' / 'spice' / name}" in said
+            for name in jars
+        )
         # Another environment takes them from the folder of outside files.
         (folder / code).unlink()
         spice.install_spice_models(files, into=tmp_path / "in", transfer=QUICK)
@@ -56,19 +59,34 @@ def test_the_models_are_fetched_kept_and_put_in_place_once(tmp_path, folder, cap
 
 
 def test_a_cut_model_is_not_installed(tmp_path, folder):
-    jars = {name: content[: -10 * number or None] for number, (name, content) in enumerate(whole().items())}
+    jars = {
+        name: content[: -10 * number or None]
+        for number, (name, content) in enumerate(whole().items())
+    }
     with serve(jars) as site:
         listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
         with refused(DataError, "stanford-corenlp-3.6.0-models.jar"):
-            spice.install_spice_models(read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK)
+            spice.install_spice_models(
+                read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK
+            )
     assert spice.spice_models_missing() and not folder.exists()
 
 
-def test_a_jar_without_what_spice_needs_is_not_installed_and_both_places_are_named(tmp_path, folder):
+def test_a_jar_without_what_spice_needs_is_not_installed_and_both_places_are_named(
+    tmp_path, folder
+):
     jars = {**whole(), "stanford-corenlp-3.6.0.jar": jar(0)}
     with serve(jars) as site:
         listed(tmp_path, *(line(f"spice/{name}", f"{site.url}/{name}") for name in jars))
         fetched = tmp_path / "in" / "spice" / "stanford-corenlp-3.6.0.jar"
-        with refused(MetricError, f"{fetched}: is damaged", f"{fetched.name} from {folder}", "inputs folder", ".class"):
-            spice.install_spice_models(read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK)
+        with refused(
+            MetricError,
+            f"{fetched}: is damaged",
+            f"{fetched.name} from {folder}",
+            "inputs folder",
+            ".class",
+        ):
+            spice.install_spice_models(
+                read_versions(tmp_path / "list.csv"), into=tmp_path / "in", transfer=QUICK
+            )
     assert not folder.exists()

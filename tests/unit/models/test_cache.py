@@ -21,11 +21,16 @@ class Plain:
     """The same by concatenation: reordering moves everything."""
 
     def __init__(self):
-        self.layers = [tuple(torch.zeros(B, 1, H, 0, K, dtype=torch.float64) for _ in range(2)) for _ in range(LAYERS)]
+        self.layers = [
+            tuple(torch.zeros(B, 1, H, 0, K, dtype=torch.float64) for _ in range(2))
+            for _ in range(LAYERS)
+        ]
 
     def append(self, new):
         pairs = zip(self.layers, new, strict=True)
-        self.layers = [tuple(torch.cat(both, 3) for both in zip(*pair, strict=True)) for pair in pairs]
+        self.layers = [
+            tuple(torch.cat(both, 3) for both in zip(*pair, strict=True)) for pair in pairs
+        ]
         return self
 
     def index(self, *where):

@@ -23,7 +23,12 @@ def planned(tmp_path, **model):
         "features/f": {"kind": "grid", "backbone": "resnet18", "weights": "random"},
         "models/m": {"kind": "zodiac", "d_model": 32, "heads": 4, **model},
         "recipes/r": {"xe": {"epochs": 1, "learning_rate": 0.1}},
-        "tables/t": {"title": "t", "columns": ["CIDEr"], "baseline": "a", "rows": [{"id": "a", "label": "A", **row}]},
+        "tables/t": {
+            "title": "t",
+            "columns": ["CIDEr"],
+            "baseline": "a",
+            "rows": [{"id": "a", "label": "A", **row}],
+        },
     }
     for name, values in files.items():
         path = tmp_path / "params" / f"{name}.yaml"
@@ -50,7 +55,9 @@ def test_what_a_builder_refuses_is_refused_with_file_and_key(tmp_path, model, na
 def test_a_known_model_is_not_built_again(tmp_path, monkeypatch):
     known = tmp_path / "work" / "known.json"
     check_models(planned(tmp_path), known)
-    monkeypatch.setattr("recap.models.base.build_model", lambda *_, **__: pytest.fail("built again"))
+    monkeypatch.setattr(
+        "recap.models.base.build_model", lambda *_, **__: pytest.fail("built again")
+    )
     check_models(planned(tmp_path), known)
     with pytest.raises(pytest.fail.Exception, match="built again"):
         check_models(planned(tmp_path, d_model=64), known)

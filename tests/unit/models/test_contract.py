@@ -1,4 +1,7 @@
-"""What every registered model promises; `recap.settings.models` says which there are, with examples and variants."""
+"""What every registered model promises.
+
+`recap.settings.models` says which there are, with examples and variants.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -38,10 +41,11 @@ from recap.settings import CrossEntropy, DecodingSettings, SelfCritical
 
 pytestmark = pytest.mark.seconds
 
-# `make test` runs the example of each kind with fast layers, `make test-all` its variants, which are its options, and
-# plain layers, too.
+# `make test` runs the example of each kind with fast layers, `make test-all` its variants, which
+# are its options, and plain layers, too.
 CASES = [
-    pytest.param(config, id=name, marks=[] if name == config.kind else pytest.mark.slow) for name, config in cases()
+    pytest.param(config, id=name, marks=[] if name == config.kind else pytest.mark.slow)
+    for name, config in cases()
 ]
 
 
@@ -50,7 +54,9 @@ def config(request):
     return request.param
 
 
-@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "plain"], autouse=True)
+@pytest.fixture(
+    params=[True, pytest.param(False, marks=pytest.mark.slow)], ids=["fast", "plain"], autouse=True
+)
 def with_and_without_fast_layers(request, monkeypatch):
     monkeypatch.setattr(fast, "_enabled", request.param)
 
@@ -77,7 +83,10 @@ def tokens():
 
 @pytest.fixture
 def captions(tokens):
-    """Captions of many lengths, and where their tokens are; an image may have fewer than its neighbors."""
+    """Captions of many lengths, and where their tokens are.
+
+    An image may have fewer than its neighbors.
+    """
     mask = torch.arange(T) < torch.tensor([[6, 2], [1, 0], [3, 5]])[..., None]
     return tokens.masked_fill(~mask, PAD), mask
 
@@ -90,8 +99,14 @@ def test_the_loss_reaches_every_parameter_with_a_finite_gradient(config, model, 
     loss = -log_probabilities(model.train(), images, tokens).mean()
     loss.backward()
     assert torch.isfinite(loss)
-    missing = [name for name, p in model.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all()]
-    assert [name for name in missing if not any(part in name for part in config.unused_parameters)] == []
+    missing = [
+        name
+        for name, p in model.named_parameters()
+        if p.grad is None or not torch.isfinite(p.grad).all()
+    ]
+    assert [
+        name for name in missing if not any(part in name for part in config.unused_parameters)
+    ] == []
     for part in config.unused_parameters:
         assert any(part in name for name in missing), f"{part} is used"
 
@@ -111,7 +126,9 @@ def test_no_token_sees_a_later_one(model, images, tokens):
 def test_masked_vectors_change_nothing(config, model, images, tokens):
     def spoiled(stream):
         hidden = ~stream.mask[..., None]
-        return Stream(stream.values.masked_fill(hidden, 100.0), stream.mask, stream.boxes, stream.sizes)
+        return Stream(
+            stream.values.masked_fill(hidden, 100.0), stream.mask, stream.boxes, stream.sizes
+        )
 
     expected = log_probabilities(model, images, tokens)
     close(log_probabilities(model, changed(images, spoiled), tokens), expected)
@@ -127,7 +144,9 @@ def test_every_vector_and_stream_counts(model, images, tokens):
             moved = stream.values * (1.5 if stream is chosen else 1.0)
             return Stream(moved, stream.mask, stream.boxes, stream.sizes)
 
-        assert (log_probabilities(model, changed(images, other), tokens) - expected).abs().amax((1, 2, 3)).min() > 1e-6
+        assert (log_probabilities(model, changed(images, other), tokens) - expected).abs().amax(
+            (1, 2, 3)
+        ).min() > 1e-6
 
 
 def test_an_image_does_not_depend_on_its_batch(config, model):
@@ -139,7 +158,10 @@ def test_an_image_does_not_depend_on_its_batch(config, model):
 
 
 def test_captions_of_an_image_do_not_see_each_other(model, images, tokens):
-    close(log_probabilities(model, images, tokens[:, :1]), log_probabilities(model, images, tokens)[:, :1])
+    close(
+        log_probabilities(model, images, tokens[:, :1]),
+        log_probabilities(model, images, tokens)[:, :1],
+    )
 
 
 def test_more_padding_of_captions_changes_nothing(model, images, captions):
@@ -147,8 +169,12 @@ def test_more_padding_of_captions_changes_nothing(model, images, captions):
     memory = model.encode(images)
     longer = torch.nn.functional.pad(tokens, (0, 4), value=PAD)
     close(model.decode(longer, memory)[:, :, :T][mask], model.decode(tokens, memory)[mask])
-    targets = [PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)]  # as training asks
-    found = [model.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)]
+    targets = [
+        PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)
+    ]  # as training asks
+    found = [
+        model.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)
+    ]
     close(*found)
 
 
@@ -164,7 +190,10 @@ def test_packed_tokens_equal_padded_ones_in_value_and_gradient(model, either, ca
     packed = model.decode_words(tokens, PackedIndex(mask), model.encode(either))
     close(packed, padded)
     weights = torch.randn_like(padded)
-    ours, theirs = gradients(model, (packed * weights).sum()), gradients(model, (padded * weights).sum())
+    ours, theirs = (
+        gradients(model, (packed * weights).sum()),
+        gradients(model, (padded * weights).sum()),
+    )
     assert set(ours) <= set(theirs)
     for name, expected in theirs.items():
         close(ours.get(name, torch.zeros_like(expected)), expected, 1e-10)
@@ -220,7 +249,10 @@ def prefix_step(model):
 
 @torch.no_grad()
 def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, either):
-    batch, settings = DecodingBatch(B, BOS, EOS, PAD, either.device), DecodingSettings(beam=3, max_length=9)
+    batch, settings = (
+        DecodingBatch(B, BOS, EOS, PAD, either.device),
+        DecodingSettings(beam=3, max_length=9),
+    )
     memory = model.encode(either)
     found = beam_search(model.step, model.start(memory), batch, settings)
     plain = Prefix(memory, tokens=torch.empty(B, 1, 0, dtype=torch.long))
@@ -230,7 +262,8 @@ def test_beam_search_equals_decoding_the_whole_prefix_at_every_step(model, eithe
 
 
 def test_decoding_keeps_rare_tokens_under_bf16(model, images, tokens):
-    # Sampling from 16-bit probabilities would never draw a rare token, and train another policy than the one scored.
+    # Sampling from 16-bit probabilities would never draw a rare token, and train another policy
+    # than the one scored.
     model.float()
     with torch.autocast("cpu", torch.bfloat16):
         out, _ = model.step(tokens[:, :1, 0], model.start(model.encode(changed(images, single))))
@@ -259,7 +292,10 @@ def test_attention_maps_sum_to_one_over_real_vectors(model, images, length):
     if not model.attention_modules():
         return  # a model need not have any
     maps = attention_maps(model, torch.full((B, C, length), 4), model.encode(images))
-    assert maps.shape[:3] == (B, C, length) and maps.shape[3] in (N, 2 * N)  # of one stream, or of two joined
+    assert maps.shape[:3] == (B, C, length) and maps.shape[3] in (
+        N,
+        2 * N,
+    )  # of one stream, or of two joined
     close(maps.sum(-1), torch.ones(B, C, length, dtype=maps.dtype), 1e-6)
     assert maps[1, :, :, 3:N].abs().max() == 0
     assert not any(module._forward_hooks for module in model.modules())
@@ -281,5 +317,7 @@ def test_a_killed_training_continues_to_the_same_bits(tmp_path, example, stage, 
         training(tmp_path / "broken", **options, die_at=die_at).run()
     again = training(tmp_path / "broken", **options)
     again.run()
-    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+    for ours, theirs in zip(
+        again.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(ours, theirs)

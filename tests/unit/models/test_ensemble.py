@@ -24,13 +24,17 @@ def build(config, seed):
 @pytest.fixture
 def batch():
     torch.manual_seed(7)
-    images = Images.of(torch.randn(3, 4, F, dtype=torch.float64), torch.ones(3, 4, dtype=torch.bool))
+    images = Images.of(
+        torch.randn(3, 4, F, dtype=torch.float64), torch.ones(3, 4, dtype=torch.bool)
+    )
     return images, torch.randint(3, V, (3, 2, 5))
 
 
 def search(model, images):
     start = DecodingBatch(len(images), 1, 2, 0, images.device)
-    return beam_search(model.step, model.start(model.encode(images)), start, DecodingSettings(beam=2, max_length=6))
+    return beam_search(
+        model.step, model.start(model.encode(images)), start, DecodingSettings(beam=2, max_length=6)
+    )
 
 
 @pytest.mark.parametrize("config", [XLAN, TRANSFORMER])
@@ -49,7 +53,10 @@ def test_the_mean_of_probabilities_of_different_kinds(batch):
     images, tokens = batch
     models = [build(XLAN, 0), build(XLAN, 1), build(TRANSFORMER, 2)]
     together = Ensemble(models)
-    each = [model.log_probabilities(model.decode(tokens, model.encode(images))).exp() for model in models]
+    each = [
+        model.log_probabilities(model.decode(tokens, model.encode(images))).exp()
+        for model in models
+    ]
     expected = torch.stack(each).mean(0)
     forced = together.log_probabilities(together.decode(tokens, together.encode(images)))
     torch.testing.assert_close(forced.exp(), expected, atol=1e-12, rtol=0)

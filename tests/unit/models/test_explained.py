@@ -18,7 +18,9 @@ def test_every_kind_says_what_it_looked_at(name, config):
     assert maps.shape[0] == T - 1 and maps.shape[1] >= images.main.mask.shape[1]
     assert torch.allclose(maps.sum(-1), torch.ones(T - 1, dtype=maps.dtype)) and (maps >= 0).all()
     assert maps.std(-1).max() > 0
-    other, _ = explained(config.kind, model, random_images(config, 1, seed=5, masked=False), tokens, WORDS[: T - 1])
+    other, _ = explained(
+        config.kind, model, random_images(config, 1, seed=5, masked=False), tokens, WORDS[: T - 1]
+    )
     assert not torch.allclose(maps, other)
     for note in notes:
         assert note.title and (len(note.values) == T - 1 or note.lines)

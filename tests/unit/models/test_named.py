@@ -25,7 +25,9 @@ def test_a_named_model_is_built_and_counted(params, name):
     with torch.device("meta"):
         model = build_model(config, InputSpec(dict.fromkeys(config.example_streams, FEATURES), IDS))
     (path,) = files(params, "models", name)
-    printed = yaml.safe_load(path.read_text()).get("expected_parameters")  # not what a base says of itself
+    printed = yaml.safe_load(path.read_text()).get(
+        "expected_parameters"
+    )  # not what a base says of itself
     if printed is not None:
         digits = -Decimal(str(printed)).as_tuple().exponent
         assert round(sum(p.numel() for p in model.parameters()) / 1e6, digits) == printed
@@ -40,7 +42,9 @@ def test_what_a_file_expects_is_no_part_of_what_is_trained():
 def test_grid_positions_tell_cells_apart():
     codes = grid_table(7, 16)
     assert torch.cdist(codes, codes).add(10 * torch.eye(49)).min() > 0.1
-    torch.testing.assert_close(codes[3 * 7 + 5], torch.cat([sinusoid_table(7, 8)[3], sinusoid_table(7, 8)[5]]))
+    torch.testing.assert_close(
+        codes[3 * 7 + 5], torch.cat([sinusoid_table(7, 8)[3], sinusoid_table(7, 8)[5]])
+    )
     with pytest.raises(ValueError, match="divisible by 4"):
         grid_table(7, 10)
     config = {"kind": "transformer", "d_model": 16, "heads": 2, "visual_positions": "grid"}

@@ -1,4 +1,7 @@
-"""A plug-in that is not named or not there is one sentence; tests/workflow runs a paper and a model of a user's own."""
+"""A plug-in that is not named or not there is one sentence.
+
+Tests/workflow runs a paper and a model of a user's own.
+"""
 
 import pytest
 
@@ -13,7 +16,11 @@ from recap.settings.params import validate
 
 def test_a_kind_whose_plugin_is_not_named_is_unknown():
     with refused(ConfigError, "toy.yaml", "unknown kind 'toy_fusion'"):
-        validate(Model, read_mapping(ROOT / "tests/toy_paper/params/toy/models/toy_fusion.yaml"), "toy.yaml")
+        validate(
+            Model,
+            read_mapping(ROOT / "tests/toy_paper/params/toy/models/toy_fusion.yaml"),
+            "toy.yaml",
+        )
 
 
 @pytest.mark.parametrize("name", ["toy_fusionn", "nowhere.at_all"])

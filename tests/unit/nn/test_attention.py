@@ -19,10 +19,14 @@ MAKERS = {
     "multi_head": lambda: MultiHeadAttention(d_model=D, heads=H),
     "zodiac": lambda: ZodiacMultiHead(d_model=D, heads=H, scope="prefix", **ZODIAC),
     "x_linear": lambda: XLinear(d_model=D, heads=H, d_joint=3),
-    "dot_product": lambda: DotProductAttention(d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5),
+    "dot_product": lambda: DotProductAttention(
+        d_model=D, heads=H, d_key=5, d_value=D // H, dropout=0.5
+    ),
     "projected": lambda: MultiHeadAttention(d_model=D, heads=H, d_key=5, d_value=3),
     "memory": lambda: MemoryAttention(d_model=D, heads=H, d_key=5, d_value=3, slots=4),
-    "aoa": lambda: AoAAttention(d_model=D, heads=H, order="query_attended", attention_dropout=0.5, aoa_dropout=0.5),
+    "aoa": lambda: AoAAttention(
+        d_model=D, heads=H, order="query_attended", attention_dropout=0.5, aoa_dropout=0.5
+    ),
     "additive": lambda: AdditiveAttention(d_query=D, d_source=D, d_hidden=6),
 }
 
@@ -43,7 +47,9 @@ def test_a_mask_that_hides_nothing_is_no_mask(attention):
     assert expected.shape == (B, C, T, D)
     for shape in ((1, 1, 1, N), (B, 1, 1, N), (B, C, 1, N), (1, 1, T, N), (B, C, T, N)):
         mask = torch.ones(shape, dtype=torch.bool)
-        torch.testing.assert_close(attention(query, key_value, attn_mask=mask).values, expected, atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            attention(query, key_value, attn_mask=mask).values, expected, atol=1e-12, rtol=0
+        )
 
 
 def test_masked_vectors_are_as_if_they_were_absent(attention):
@@ -65,7 +71,9 @@ def test_each_caption_has_a_mask_of_its_own(attention):
         torch.testing.assert_close(together[:, one], alone, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["multi_head", "zodiac", "x_linear", "dot_product", "projected", "memory", "aoa"])
+@pytest.mark.parametrize(
+    "kind", ["multi_head", "zodiac", "x_linear", "dot_product", "projected", "memory", "aoa"]
+)
 def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind, monkeypatch):
     monkeypatch.setattr("recap.papers.xlan.model.CHUNK", 100)  # several chunks
     torch.manual_seed(0)
@@ -75,7 +83,9 @@ def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind, monkeypatch):
     padded = Rows(randn(B, C, T, D))
     packed = Rows.pack(padded.values, PackedIndex(token_mask))
     mask = causal_mask(T, torch.device("cpu"))
-    expected, found = (attention(rows, attention.key_value(rows), attn_mask=mask) for rows in (padded, packed))
+    expected, found = (
+        attention(rows, attention.key_value(rows), attn_mask=mask) for rows in (padded, packed)
+    )
     assert found.values.shape == (int(lengths.sum()), D)
     torch.testing.assert_close(found.values, expected.values[token_mask], atol=1e-12, rtol=0)
 
@@ -85,7 +95,11 @@ def test_packed_rows_under_a_causal_mask_equal_padded_ones(kind, monkeypatch):
 def test_a_bias_is_added_to_the_scores(keys, masked):
     torch.manual_seed(0)
     attention = MultiHeadAttention(d_model=D, heads=H).double()
-    query, source, bias = Rows(randn(B, C, T, D)), Rows(randn(B, keys, N, D)), randn(B, C, H, T, N).requires_grad_()
+    query, source, bias = (
+        Rows(randn(B, C, T, D)),
+        Rows(randn(B, keys, N, D)),
+        randn(B, C, H, T, N).requires_grad_(),
+    )
     k, v = attention.key_value(source)
     scores = query.map(attention.query).split_heads(H) @ k.mT / math.sqrt(D // H) + bias
     mask = None
@@ -95,7 +109,9 @@ def test_a_bias_is_added_to_the_scores(keys, masked):
     expected = query.merge_heads(scores.softmax(-1) @ v).map(attention.output).values
     found = attention(query, (k, v), attn_mask=mask, attn_bias=bias).values
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-    gradients = [torch.autograd.grad(out.sum(), bias, retain_graph=True)[0] for out in (found, expected)]
+    gradients = [
+        torch.autograd.grad(out.sum(), bias, retain_graph=True)[0] for out in (found, expected)
+    ]
     torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
 
 
@@ -132,7 +148,9 @@ def test_watched_weights_sum_to_one_and_change_nothing(kind, keys):
     mask = key_mask(torch.tensor([True, True, False, True, False]).expand(B, -1))
     expected = attention(query, key_value, attn_mask=mask).values
     handle = attention.weights.register_forward_hook(lambda _, inputs, out: seen.append(out))
-    torch.testing.assert_close(attention(query, key_value, attn_mask=mask).values, expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        attention(query, key_value, attn_mask=mask).values, expected, atol=1e-12, rtol=0
+    )
     handle.remove()
     assert seen[0].shape == (B, C, H, T, key_value[0].shape[3])
     torch.testing.assert_close(seen[0].sum(-1), torch.ones(B, C, H, T, dtype=torch.float64))

@@ -45,11 +45,21 @@ def test_without_fast_layers_nothing_but_torch_runs(plain, monkeypatch):
     with deferred_weight_grad():
         layer(torch.randn(4, 512))
     q, k = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3)
-    bilinear_pool(q, k, torch.randn(2, 3), torch.randn(2), torch.randn(2), torch.full((1, 1, 1, 4), 0.25), dropout=0.5)
+    bilinear_pool(
+        q,
+        k,
+        torch.randn(2, 3),
+        torch.randn(2),
+        torch.randn(2),
+        torch.full((1, 1, 1, 4), 0.25),
+        dropout=0.5,
+    )
     tokens, index = random_tokens(), PackedIndex(torch.rand(B, C, T) < 0.5)
     for name, config in cases():
         model = built(config).train()
-        assert model.decode_words(tokens, index, model.encode(random_images(config))).dim() == 2, name
+        assert model.decode_words(tokens, index, model.encode(random_images(config))).dim() == 2, (
+            name
+        )
 
 
 @pytest.mark.parametrize("missing", ["_reorder_linear_weight", "_linear_pointwise"])
@@ -72,5 +82,7 @@ def test_the_mask_of_the_joint_layer_is_the_same_without_fast_paths(monkeypatch)
         monkeypatch.setattr(fast, "_enabled", enabled)
         torch.manual_seed(1)
         scores, means = bilinear_pool(*parts, mean_weights, dropout=0.3)
-        found.append([scores, means, *torch.autograd.grad(scores.square().sum() + means.sum(), parts)])
+        found.append(
+            [scores, means, *torch.autograd.grad(scores.square().sum() + means.sum(), parts)]
+        )
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)

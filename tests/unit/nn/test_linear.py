@@ -19,7 +19,11 @@ pytestmark = pytest.mark.seconds
 @pytest.fixture(autouse=True)
 def packs(monkeypatch):
     """Let searches pack weights whatever the processor."""
-    monkeypatch.setattr(fast_module, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"packed, few rows": 2**17}})
+    monkeypatch.setattr(
+        fast_module,
+        "ONEDNN",
+        {torch.backends.cpu.get_cpu_capability(): {"packed, few rows": 2**17}},
+    )
 
 
 def big():
@@ -39,7 +43,9 @@ def test_prepacked_weight_follows_the_weight():
         lambda: layer.load_state_dict(big().state_dict()),
     ):
         change()
-        torch.testing.assert_close(layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(
+            layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5
+        )
     layer.weight = nn.Parameter(layer.weight * 3)
     torch.testing.assert_close(layer(x), plain(x, layer.weight, layer.bias), atol=1e-4, rtol=1e-5)
     assert layer(x[:, :0]).shape == (2, 0, 256)
@@ -54,13 +60,17 @@ def decoded(layer, cell, x):
 
 
 def expected(layer, cell, x):
-    return nn.functional.linear(x, layer.weight, layer.bias), nn.LSTMCell.forward(cell, x, (x[:, :256], x[:, :256]))[0]
+    return nn.functional.linear(x, layer.weight, layer.bias), nn.LSTMCell.forward(
+        cell, x, (x[:, :256], x[:, :256])
+    )[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_optimiser_of_ones_own_changes_what_is_decoded_without_train_or_eval(kind):
     layer, cell, x = big(), LSTMCell(512, 256), torch.randn(4, 512)
-    fast = {"foreach": True} if kind == "radam" else {"fused": True}  # fused steps leave a weight's version as it is
+    fast = (
+        {"foreach": True} if kind == "radam" else {"fused": True}
+    )  # fused steps leave a weight's version as it is
     steps = KINDS[kind]([*layer.parameters(), *cell.parameters()], lr=0.1, **fast)
     for _ in range(3):
         with fixed_weights():
@@ -93,7 +103,9 @@ def test_a_weight_is_prepacked_once_at_its_second_use(monkeypatch):
     packed = []
     reorder = torch.ops.mkldnn._reorder_linear_weight
     monkeypatch.setattr(
-        torch.ops.mkldnn, "_reorder_linear_weight", lambda weight, rows: packed.append(1) or reorder(weight, rows)
+        torch.ops.mkldnn,
+        "_reorder_linear_weight",
+        lambda weight, rows: packed.append(1) or reorder(weight, rows),
     )
     layer, x = big(), torch.randn(4, 512)
     with fixed_weights():
@@ -128,7 +140,9 @@ def test_deferred_gradient_is_the_sum_over_the_loop():
     for deferred in (False, True):
         loss = unrolled(cell, layer, xs, deferred).square().sum()
         first = torch.autograd.grad(loss, wanted, retain_graph=True)
-        torch.autograd.grad(loss, xs, retain_graph=True)  # a pass that asks for other gradients leaves nothing behind
+        torch.autograd.grad(
+            loss, xs, retain_graph=True
+        )  # a pass that asks for other gradients leaves nothing behind
         found += [first, torch.autograd.grad(loss, wanted)]
     for others in found[1:]:
         for expected, gradient in zip(found[0], others, strict=True):
@@ -138,7 +152,11 @@ def test_deferred_gradient_is_the_sum_over_the_loop():
 def test_a_loop_leaves_nothing_behind_for_the_collector(monkeypatch):
     cell, layer, xs = LSTMCell(7, 4), Linear(4, 2), torch.randn(5, 6, 3)
     kept, init = [], DeferredWeightGrad.__init__
-    monkeypatch.setattr(DeferredWeightGrad, "__init__", lambda self, w: kept.append(weakref.ref(self)) or init(self, w))
+    monkeypatch.setattr(
+        DeferredWeightGrad,
+        "__init__",
+        lambda self, w: kept.append(weakref.ref(self)) or init(self, w),
+    )
     gc.disable()
     try:
         with deferred_weight_grad():
@@ -182,7 +200,9 @@ def test_gradient_of_pooling(rows, dropout, monkeypatch):
 
 def test_pooling_is_the_equation():
     torch.manual_seed(0)
-    q, k, weight = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3)))
+    q, k, weight = (
+        torch.randn(*shape, dtype=torch.float64) for shape in ((3, 2, 4, 3), (3, 2, 5, 3), (2, 3))
+    )
     bias, spatial = torch.randn(2, 2, dtype=torch.float64)
     mean_weights = torch.rand(3, 1, 4, 5, dtype=torch.float64)
     joint = torch.relu((q[..., None, :] * k[:, :, None]) @ weight.mT + bias)

@@ -1,4 +1,5 @@
-"""Products by oneDNN, where the table has them, and their gradients are those of float64 up to rounding."""
+"""Products by oneDNN, where the table has them, and their gradients are those of float64 up to
+rounding."""
 
 import pytest
 import torch
@@ -8,12 +9,17 @@ from recap.nn import fast as fast_linear
 from recap.nn.fast import Linear, deferred_weight_grad, product
 from recap.nn.layers import LSTMCell
 
-pytestmark = [pytest.mark.seconds, pytest.mark.skipif(not fast_linear.has_onednn(), reason="this torch has no oneDNN")]
+pytestmark = [
+    pytest.mark.seconds,
+    pytest.mark.skipif(not fast_linear.has_onednn(), reason="this torch has no oneDNN"),
+]
 
 
 def onednn_from(monkeypatch, size):
     """Let oneDNN be quicker on this processor from so many multiplications on."""
-    monkeypatch.setattr(fast_linear, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": size}})
+    monkeypatch.setattr(
+        fast_linear, "ONEDNN", {torch.backends.cpu.get_cpu_capability(): {"product": size}}
+    )
 
 
 @pytest.fixture
@@ -22,7 +28,9 @@ def called(monkeypatch):
     multiply, lay = fast_linear.onednn_product, []
 
     def watched(x, weight, bias):
-        lay.extend(m.is_contiguous() or m.mT.is_contiguous() for m in (x, weight) if not m.is_mkldnn)
+        lay.extend(
+            m.is_contiguous() or m.mT.is_contiguous() for m in (x, weight) if not m.is_mkldnn
+        )
         return multiply(x, weight, bias)
 
     onednn_from(monkeypatch, 0)
@@ -32,14 +40,21 @@ def called(monkeypatch):
 
 def rows(kind):
     x = torch.randn(6, 9, 2 * 70)
-    return {"whole": x[..., :70].clone(), "columns": x[..., 70:], "every second": x[..., ::2], "same": x[:1, :1, :70]}[
-        kind
-    ].expand(6, 9, 70)
+    return {
+        "whole": x[..., :70].clone(),
+        "columns": x[..., 70:],
+        "every second": x[..., ::2],
+        "same": x[:1, :1, :70],
+    }[kind].expand(6, 9, 70)
 
 
 def weights(kind):
     weight = torch.randn(40, 2 * 70)
-    return {"whole": weight[:, :70].clone(), "columns": weight[:, 70:], "turned": weight[:, :70].T.clone().T}[kind]
+    return {
+        "whole": weight[:, :70].clone(),
+        "columns": weight[:, 70:],
+        "turned": weight[:, :70].T.clone().T,
+    }[kind]
 
 
 @pytest.mark.parametrize("of_x", ["whole", "columns", "every second", "same"])
@@ -68,13 +83,19 @@ def test_a_loop_over_words_takes_no_part_of_a_matrix(called):
     torch.manual_seed(0)
     cell, layer, found = LSTMCell(70, 40), Linear(40, 30), []
     for dtype in (torch.float32, torch.float64):
-        cell, layer, xs = cell.to(dtype), layer.to(dtype), torch.linspace(-1, 1, 5 * 6 * 30, dtype=dtype).view(5, 6, 30)
+        cell, layer, xs = (
+            cell.to(dtype),
+            layer.to(dtype),
+            torch.linspace(-1, 1, 5 * 6 * 30, dtype=dtype).view(5, 6, 30),
+        )
         h = c = xs.new_zeros(5, 40)
         with deferred_weight_grad():
             for x in xs.unbind(1):
                 h, c = cell.step(cell.project_input(x, 0) + cell.project_input(h, 30), h, c)
                 out = layer(h)
-        found.append(torch.autograd.grad(out.square().sum(), [*cell.parameters(), *layer.parameters()]))
+        found.append(
+            torch.autograd.grad(out.square().sum(), [*cell.parameters(), *layer.parameters()])
+        )
     torch.testing.assert_close(found[0], tuple(x.float() for x in found[1]), atol=2e-5, rtol=1e-5)
     assert called and all(called)
 
@@ -97,14 +118,20 @@ def test_other_types_and_small_products_are_torchs(called, monkeypatch):
     assert not called
 
 
-@pytest.mark.parametrize(("processor", "expected"), [("AVX512", 5), ("AVX2", 1), ("DEFAULT", 0), ("unheard of", 0)])
+@pytest.mark.parametrize(
+    ("processor", "expected"), [("AVX512", 5), ("AVX2", 1), ("DEFAULT", 0), ("unheard of", 0)]
+)
 def test_the_class_of_processor_and_the_size_decide(processor, expected, monkeypatch):
     calls, multiply = [], fast_linear.onednn_product
-    monkeypatch.setattr(fast_linear, "onednn_product", lambda *parts: calls.append(1) or multiply(*parts))
+    monkeypatch.setattr(
+        fast_linear, "onednn_product", lambda *parts: calls.append(1) or multiply(*parts)
+    )
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: processor)
     large, small = Linear(512, 2048), Linear(16, 16)
     for layer in (large, small):
-        layer(torch.randn(64, layer.in_features, requires_grad=True)).sum().backward()  # forward and two gradients
+        layer(
+            torch.randn(64, layer.in_features, requires_grad=True)
+        ).sum().backward()  # forward and two gradients
         with fast_linear.fixed_weights():
             layer(torch.randn(4, layer.in_features))
             layer(torch.randn(40, layer.in_features))

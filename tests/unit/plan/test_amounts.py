@@ -35,7 +35,9 @@ def test_small_draws_of_a_large_data_set_use_few_of_its_images():
     stores = {run.dataset: run for run in amounts.plan.scored()}
     one_percent, seeds = 0.01 * 3_313_333, 4
     used = amounts.used_images(stores["conceptual_bpe"]) - 5_000 - 15_840
-    assert 0.98 * seeds * one_percent < used < seeds * one_percent  # draws of four seeds, the smaller ones within
+    assert (
+        0.98 * seeds * one_percent < used < seeds * one_percent
+    )  # draws of four seeds, the smaller ones within
     assert amounts.used_images(stores["coco_bpe"]) == 123_287  # a figure has all captions
 
 
@@ -57,19 +59,30 @@ def test_streams_of_all_kinds_of_features_at_paper_scale_are_known():
 def test_a_store_that_others_are_made_from_holds_the_images_of_all_of_them():
     amounts = amounts_of("zodiac")
     crops = amounts.plan.scored()[0]
-    assert amounts.used_images(replace(crops, features="bottom_up_36")) == amounts.used_images(crops) == 123_287
+    assert (
+        amounts.used_images(replace(crops, features="bottom_up_36"))
+        == amounts.used_images(crops)
+        == 123_287
+    )
     unread = replace(crops, features="clip_rn50_grid")
-    assert amounts.used_images(unread) == 10_000  # validation and test alone: no run is trained on it
+    assert (
+        amounts.used_images(unread) == 10_000
+    )  # validation and test alone: no run is trained on it
 
 
 @pytest.mark.parametrize(("epochs", "warned"), [(4, True), (10, False)])
-def test_a_training_that_ends_within_its_warm_up_is_said_before_it_begins(params, capsys, epochs, warned):
+def test_a_training_that_ends_within_its_warm_up_is_said_before_it_begins(
+    params, capsys, epochs, warned
+):
     """Five percent of 3,000 scenes are 8 steps an epoch."""
     xe = {"epochs": epochs, "images_per_batch": 20, "schedule": {"kind": "noam", "warmup": 80}}
     edited(params, "recap/recipes/scenes_short.yaml", xe=xe)
     Amounts(planned(params, tables=["visualgpt/t4"])).warn_of_short_trainings()
     said = capsys.readouterr().err
-    assert ("scenes/image_5/scenes_short/xe: the warm-up of 80 steps" in said and "training of 32" in said) is warned
+    assert (
+        "scenes/image_5/scenes_short/xe: the warm-up of 80 steps" in said
+        and "training of 32" in said
+    ) is warned
     assert said.count("\n") == warned  # once, not for every row
 
 

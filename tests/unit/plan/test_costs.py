@@ -13,23 +13,43 @@ from recap.plan.costs import TABLE, UNKNOWN, Costs, Resources, estimate, inputs_
 def shapes():
     plan = planned(PARAMS, tables=["xlan/t1"])
     amounts = Amounts(plan)
-    shapes = [*map(amounts.training_shape, plan.trained()), *map(amounts.decoding_shape, plan.scored())]
+    shapes = [
+        *map(amounts.training_shape, plan.trained()),
+        *map(amounts.decoding_shape, plan.scored()),
+    ]
     return list({shape.key: shape for shape in shapes}.values())
 
 
 def test_a_measured_shape_costs_what_was_measured(shapes):
     cost = estimate([measured_row(shapes[0])], shapes[0], 1_000_000)
-    assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (2.0, 3.0, {"a core, one core": 0.5}, True)
+    assert (cost.gflop, cost.saved_mb, cost.seconds, cost.measured) == (
+        2.0,
+        3.0,
+        {"a core, one core": 0.5},
+        True,
+    )
 
 
-def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(shapes):
+def test_another_size_of_a_measured_kind_is_scaled_from_the_nearest_and_the_first_table_counts_first(
+    shapes,
+):
     cost = estimate([measured_row(shapes[0], key="0" * 16)], shapes[0], 2_000_000)
-    assert (cost.gflop, cost.saved_mb, cost.measured) == (pytest.approx(4.0), pytest.approx(6.0), False)
+    assert (cost.gflop, cost.saved_mb, cost.measured) == (
+        pytest.approx(4.0),
+        pytest.approx(6.0),
+        False,
+    )
     assert cost.seconds == {"a core, one core": pytest.approx(1.0)}
-    rows = [measured_row(shapes[0], key="1" * 16, parameters=100), measured_row(shapes[0], key="2" * 16, gflop=9.0)]
+    rows = [
+        measured_row(shapes[0], key="1" * 16, parameters=100),
+        measured_row(shapes[0], key="2" * 16, gflop=9.0),
+    ]
     assert estimate(rows, shapes[0], 1_000_000).gflop == pytest.approx(9.0)
     own = measured_row(shapes[0], seconds=0.1, machine="this GPU", device="cuda")
-    assert list(estimate([own, measured_row(shapes[0])], shapes[0], 1).seconds) == ["this GPU", "a core, one core"]
+    assert list(estimate([own, measured_row(shapes[0])], shapes[0], 1).seconds) == [
+        "this GPU",
+        "a core, one core",
+    ]
 
 
 def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(shapes):
@@ -40,7 +60,9 @@ def test_of_a_kind_that_was_not_measured_operations_follow_from_its_parameters(s
 
 
 def test_a_measured_file_is_read_before_the_projects_own(tmp_path, shapes):
-    rows = read_costs(measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE)
+    rows = read_costs(
+        measured_file(tmp_path, [measured_row(shapes[0], seconds=0.25)]), PARAMS / TABLE
+    )
     assert estimate(rows, shapes[0], 1).seconds["a core, one core"] == 0.25
     assert len(rows) > 50
 
@@ -58,9 +80,18 @@ MILLION = 10**6
 def costs(shapes):
     plan, work = planned(PARAMS, tables=["xlan/t1"]), {"xe": 5.0, "scst": 7.0, "decode": 1.0}
     probe = Costs(plan, {}, [])
-    shapes = [*shapes, *(probe.decoding_shape(run, beam=probe.stage(run).validation_beam) for run in plan.trained())]
+    shapes = [
+        *shapes,
+        *(
+            probe.decoding_shape(run, beam=probe.stage(run).validation_beam)
+            for run in plan.trained()
+        ),
+    ]
     gflop = [(shape, work[shape.work]) for shape in shapes]
-    rows = [measured_row(shape, gflop=n, seconds=n, saved_mb=2.0, machine="here", device="cuda") for shape, n in gflop]
+    rows = [
+        measured_row(shape, gflop=n, seconds=n, saved_mb=2.0, machine="here", device="cuda")
+        for shape, n in gflop
+    ]
     return Costs(plan, {inputs_of(run): MILLION for run in plan.scored()}, rows)
 
 
@@ -128,5 +159,10 @@ def test_where_the_size_of_a_data_set_is_not_known_limits_are_wide(params):
     edited(params, "datasets/flickr8k.yaml", annotations="flickr8k/mine.json")
     needs = resources(planned(params, scale="photos"))
     run = needs.plan.scored()[0]
-    assert needs.training(needs.plan.weights(run)) == needs.evaluation(run) == needs.corpus("flickr8k") == UNKNOWN
+    assert (
+        needs.training(needs.plan.weights(run))
+        == needs.evaluation(run)
+        == needs.corpus("flickr8k")
+        == UNKNOWN
+    )
     assert needs.store("flickr8k", run.features) == UNKNOWN

@@ -1,4 +1,5 @@
-"""What decides whether finished runs rerun is written down, so that a change shows what it makes again."""
+"""What decides whether finished runs rerun is written down, so that a change shows what it makes
+again."""
 
 import json
 from pathlib import Path
@@ -18,13 +19,16 @@ COMMAND = "recap config identities --write tests/golden/identities.json"
 STAGE = {"epochs": 1, "learning_rate": 0.1}
 
 
-@pytest.mark.parametrize("parts", [("parameters", "neutral"), ("source", "metrics")], ids=["settings", "code of jobs"])
+@pytest.mark.parametrize(
+    "parts", [("parameters", "neutral"), ("source", "metrics")], ids=["settings", "code of jobs"]
+)
 def test_what_decides_runs_is_that_of_the_golden_file(parts):
     found, golden = identities(ROOT / "params"), json.loads(GOLDEN.read_text())
     assert golden.keys() == found.keys()
     changed = differences(*({part: each[part] for part in parts} for each in (golden, found)))
     assert not changed, (
-        f"changed: {changed}. Rewriting changes no settings; if they are meant to say something else, or code must be "
+        f"changed: {changed}. Rewriting changes no settings; if they are meant to say something "
+        "else, or code must be "
         f"another: `{COMMAND}`, and a line in CHANGELOG.md that says which runs are made again"
     )
 
@@ -36,7 +40,9 @@ def test_an_optional_key_is_neutral_while_at_its_default():
     class After(Before):
         depth: PositiveInt = neutral(2, description="layers")
 
-    assert value_hash(After(depth=2).model_dump(mode="json")) == value_hash(Before().model_dump(mode="json"))
+    assert value_hash(After(depth=2).model_dump(mode="json")) == value_hash(
+        Before().model_dump(mode="json")
+    )
     assert After(depth=3).model_dump(mode="json") == {"width": 8, "depth": 3}
     assert After.model_validate(After().model_dump(mode="json")).depth == 2
     assert neutral_keys() | {"After.depth": 2} == neutral_keys()
@@ -45,5 +51,7 @@ def test_an_optional_key_is_neutral_while_at_its_default():
 
 def test_how_a_run_is_computed_is_no_part_of_what_decides_it():
     plain = Recipe(xe=CrossEntropy(**STAGE))
-    elsewhere = Recipe(xe=CrossEntropy(**STAGE), execution={"threads": 8, "device": "cuda", "compile": True})
+    elsewhere = Recipe(
+        xe=CrossEntropy(**STAGE), execution={"threads": 8, "device": "cuda", "compile": True}
+    )
     assert plain.model_dump(mode="json") == elsewhere.model_dump(mode="json")

@@ -1,4 +1,5 @@
-"""Names of variants as parts of paths, and labels of runs: one rule for MLflow, messages, captions and figures."""
+"""Names of variants as parts of paths, and labels of runs: one rule for MLflow, messages, captions
+and figures."""
 
 import pytest
 
@@ -17,7 +18,10 @@ def variant_name(changes):
     [
         ({}, "m"),
         ({"b": 2, "a": "relu"}, "m+a=relu,b=2"),
-        ({"xe": {"epochs": 1, "schedule": {"learning_rate": 5e-05}}}, "m+xe.epochs=1,xe.schedule.learning_rate=5e-05"),
+        (
+            {"xe": {"epochs": 1, "schedule": {"learning_rate": 5e-05}}},
+            "m+xe.epochs=1,xe.schedule.learning_rate=5e-05",
+        ),
         ({"on": True, "off": None}, "m+off=null,on=true"),
         ({"betas": [0.9, 0.999]}, "m+betas=0.9_0.999"),
     ],
@@ -47,7 +51,13 @@ def test_long_names_are_cut_between_keys_and_told_apart_by_a_hash():
 def row(label, setting="photos/full/grid/xlan@long", stage="scst"):
     dataset, subset, features, last = setting.split("/")
     model, recipe = last.split("@")
-    parts = {"dataset": dataset, "subset": subset, "features": features, "model": model, "recipe": recipe}
+    parts = {
+        "dataset": dataset,
+        "subset": subset,
+        "features": features,
+        "model": model,
+        "recipe": recipe,
+    }
     return {**parts, "label": label, "stage": stage}
 
 
@@ -55,7 +65,11 @@ def test_both_stages_of_a_setting_have_one_label():
     whole, short = "photos/full/grid/xlan@long", "photos/full/grid/xlan@short"
     tables = {"t": [row("X-LAN", whole), {**row("X-LAN", short), "stage": "xe"}]}
     named = labels(tables, [f"{whole}/xe"])
-    assert named == {f"{whole}/scst": "X-LAN (long)", f"{short}/xe": "X-LAN (short)", f"{whole}/xe": "X-LAN (long)"}
+    assert named == {
+        f"{whole}/scst": "X-LAN (long)",
+        f"{short}/xe": "X-LAN (short)",
+        f"{whole}/xe": "X-LAN (long)",
+    }
 
 
 def test_a_run_has_the_label_of_its_row_and_so_has_its_first_stage():
@@ -99,5 +113,11 @@ def test_a_legend_tells_equal_labels_apart_by_one_part_in_words():
 
 
 def test_no_row_that_is_trained_here_is_called_quoted():
-    rows = [row for file in PARAMS.glob("**/tables/*.yaml") for row in read_mapping(file).get("rows") or []]
-    assert len(rows) > 100 and not [row["label"] for row in rows if "quoted" in row.get("label", "")]
+    rows = [
+        row
+        for file in PARAMS.glob("**/tables/*.yaml")
+        for row in read_mapping(file).get("rows") or []
+    ]
+    assert len(rows) > 100 and not [
+        row["label"] for row in rows if "quoted" in row.get("label", "")
+    ]

@@ -8,7 +8,8 @@ from recap.settings.params import names
 
 
 def test_the_tables_of_visual_gpt_train_equal_settings_once():
-    """192 + 120 + 4 + 4 + 96 + 96 stage runs for Tables 1 to 5 and 8, and 40 + 48 + 48 for Figures 7 to 9."""
+    """192 + 120 + 4 + 4 + 96 + 96 stage runs for Tables 1 to 5 and 8, and 40 + 48 + 48 for Figures
+    7 to 9."""
     tables = [name for name in names(PARAMS, "tables") if name.startswith("visualgpt/t")]
     figures = [name for name in names(PARAMS, "figures") if name.startswith("visualgpt/")]
     assert len(planned(PARAMS, "paper", tables, figures=figures).trained()) == 648
@@ -17,7 +18,8 @@ def test_the_tables_of_visual_gpt_train_equal_settings_once():
 @pytest.mark.parametrize(
     ("paper", "trained"),
     [
-        # Table I: 7 extractors x 3 models x 5 seeds; II: 20 rows; III: 2 models x 5 seeds of its own; IV: 7 rows;
+        # Table I: 7 extractors x 3 models x 5 seeds; II: 20 rows; III: 2 models x 5 seeds of its
+        # own; IV: 7 rows;
         # readings: 10 settings of their own, 3 seeds
         ("zodiac", 172),
         ("fusion", 44),
@@ -38,4 +40,8 @@ def test_the_resolved_profile_as_a_file_of_json_is_the_same_plan(tmp_path):
     plan = named_plan(PARAMS, "fusion", scale="photos")
     (tmp_path / "profile.json").write_text(plan.profile.model_dump_json())
     again = named_plan(PARAMS, str(tmp_path / "profile.json"))
-    assert again.profile == plan.profile and again.scored() == plan.scored() and again.seeds == plan.seeds
+    assert (
+        again.profile == plan.profile
+        and again.scored() == plan.scored()
+        and again.seeds == plan.seeds
+    )

@@ -1,4 +1,5 @@
-"""What rules share: where the files of a plan are, what they are made from, and which outside files are missing."""
+"""What rules share: where the files of a plan are, what they are made from, and which outside files
+are missing."""
 
 import logging
 import shutil
@@ -62,16 +63,30 @@ def fusion_paths(params, **grid):
     """Plan a row with two features, the second made from the cells of the first."""
     edited(params, "features/boxes.yaml", kind="pooled", cells="tiny_grid", areas="boxes")
     edited(params, "features/tiny_grid.yaml", **grid)
-    edited(params, "models/fusion.yaml", kind="fusion", d_model=16, heads=2, encoder_layers=1, decoder_layers=1)
+    edited(
+        params,
+        "models/fusion.yaml",
+        kind="fusion",
+        d_model=16,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+    )
     changed_table(params, features=["tiny_grid", "boxes"], model="fusion")
     return paths_of()
 
 
-def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(params):
+def test_features_come_with_those_that_they_are_made_from_and_weights_that_are_trained_first(
+    params,
+):
     paths = fusion_paths(params, weights="boxes", pretraining={"epochs": 1})
     assert used_features(paths.plan) == ["boxes", "tiny_grid"]
     folder = "results/tiny/features/tiny_scenes"
-    notes = [f"{name}.{note}" for name in ("boxes", "tiny_grid") for note in ("extractor.json", "images.txt")]
+    notes = [
+        f"{name}.{note}"
+        for name in ("boxes", "tiny_grid")
+        for note in ("extractor.json", "images.txt")
+    ]
     names = sorted(["boxes.h5", "tiny_grid.backbone.safetensors", "tiny_grid.h5", *notes])
     assert feature_files(paths) == [f"{folder}/{name}" for name in names]
     made = {"card.md", "corpus.parquet", "images.zip", "seed-1.json", "vocabulary.json"}
@@ -96,9 +111,17 @@ def test_what_a_store_is_made_from_is_missing_while_the_store_is(params, of_the_
 
 def test_auto_means_the_gpu_where_there_is_one(monkeypatch):
     monkeypatch.setenv(VISIBLE, "")
-    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [False, False, True]
+    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [
+        False,
+        False,
+        True,
+    ]
     monkeypatch.setenv(VISIBLE, "0")
-    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [True, False, True]
+    assert [uses_gpus(Execution(device=device)) for device in ("auto", "cpu", "cuda")] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_job_runs_again_for_what_it_reads_alone(params):
@@ -170,8 +193,10 @@ def test_all_missing_files_are_said_at_once_with_address_or_steps_bytes_and_lice
     named = "(features/tiny_imported.yaml)"
     assert [record.getMessage() for record in caplog.records] == [
         f"recap: missing: in/web/a.zip {named}; http://h/a.zip or http://i/a.zip; 2 GiB; CC BY 4.0",
-        f"recap: missing: in/own/pack.zip {named}; by hand: 1. ask; 2. put it there; size not known; none",
-        f"recap: missing: in/nobody/knows.tsv {named}; not in the list of outside files: put it there",
+        f"recap: missing: in/own/pack.zip {named}; by hand: 1. ask; 2. put it there; size not "
+        "known; none",
+        f"recap: missing: in/nobody/knows.tsv {named}; not in the list of outside files: put it "
+        "there",
     ]
     assert "--config fetch=true inputs=in" in str(refusal.value)
 

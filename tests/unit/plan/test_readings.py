@@ -1,4 +1,7 @@
-"""Tables of readings: at every scale they compare things that differ; choices are among rows that go together."""
+"""Tables of readings: at every scale they compare things that differ.
+
+Choices are among rows that go together.
+"""
 
 import pytest
 
@@ -19,14 +22,23 @@ def shipped(table, scale):
     return planned(PARAMS, scale, [table])
 
 
-@pytest.mark.parametrize("scale", ["scenes", pytest.param("paper", marks=SLOW), pytest.param("photos", marks=SLOW)])
+@pytest.mark.parametrize(
+    "scale", ["scenes", pytest.param("paper", marks=SLOW), pytest.param("photos", marks=SLOW)]
+)
 @pytest.mark.parametrize("table", READINGS)
 def test_no_two_rows_are_the_same_run(table, scale):
     plan = shipped(table, scale)
     runs = {}
     for row in plan.tables[table].rows:
-        what = plan.get("models", row.model), plan.get("recipes", row.recipe), row.dataset, row.features
-        key = repr([each.model_dump(mode="json") if hasattr(each, "model_dump") else each for each in what])
+        what = (
+            plan.get("models", row.model),
+            plan.get("recipes", row.recipe),
+            row.dataset,
+            row.features,
+        )
+        key = repr(
+            [each.model_dump(mode="json") if hasattr(each, "model_dump") else each for each in what]
+        )
         assert key not in runs, f"{row.id} and {runs[key]} are the same at scale {scale}"
         runs[key] = row.id
 
@@ -34,7 +46,9 @@ def test_no_two_rows_are_the_same_run(table, scale):
 def test_what_only_decodes_otherwise_is_not_trained_again():
     plan = shipped("xlan/readings", "paper")
     scored = {run.recipe: run for run in plan.scored() if run.seed == 1 and run.model == "xlan"}
-    (older,) = (run for name, run in scored.items() if "set_aside" in name and "dropout" not in name)
+    (older,) = (
+        run for name, run in scored.items() if "set_aside" in name and "dropout" not in name
+    )
     assert plan.weights(older) == plan.weights(scored["xlan"]) != older
     dropout = next(run for name, run in scored.items() if "dropout=true" in name)
     assert plan.weights(dropout) == dropout
@@ -49,7 +63,9 @@ def test_a_choice_is_among_the_rows_that_a_part_and_a_scale_have():
     spec = selection_spec(plan, "visualgpt/t1_f01")
     assert set(spec["trainings"]) == {name for each in table.selections for name in each.over}
     trained = {run.path for run in plan.trained()}
-    assert {path for by_seed in spec["trainings"].values() for path in by_seed.values()} <= trained  # none more
+    assert {
+        path for by_seed in spec["trainings"].values() for path in by_seed.values()
+    } <= trained  # none more
 
 
 def test_rows_whose_validations_differ_in_kind_are_no_choice(params):
@@ -61,6 +77,11 @@ def test_rows_whose_validations_differ_in_kind_are_no_choice(params):
     edited(params, "mine/tables/t.yaml", **keys, selections=chosen)
     with refused(ConfigError, "mine/t", "'c'", "'a'", "'b'"):
         planned(params, None, ["mine/t"])
-    edited(params, "mine/tables/t.yaml", **keys, selections=[{"id": "c", "label": "C", "over": ["a", "x"]}])
+    edited(
+        params,
+        "mine/tables/t.yaml",
+        **keys,
+        selections=[{"id": "c", "label": "C", "over": ["a", "x"]}],
+    )
     with refused(ConfigError, "'x'"):
         planned(params, None, ["mine/t"])

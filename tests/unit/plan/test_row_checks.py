@@ -1,4 +1,5 @@
-"""Rows whose data, features, model and recipe do not go together, refused before anything is trained."""
+"""Rows whose data, features, model and recipe do not go together, refused before anything is
+trained."""
 
 import pytest
 
@@ -12,7 +13,11 @@ SCALES = ("paper", "photos", "scenes")
 
 def test_features_that_have_seen_all_captions_are_refused_to_a_row_on_some(params):
     table = read_mapping(params / "recap" / "tables" / "iu_xray_tuned.yaml")
-    edited(params, "recap/tables/iu_xray_tuned.yaml", defaults={**table["defaults"], "subset": "pair_5"})
+    edited(
+        params,
+        "recap/tables/iu_xray_tuned.yaml",
+        defaults={**table["defaults"], "subset": "pair_5"},
+    )
     with refused(ConfigError, "'mobilenetv2_xray_tuned'"):
         planned(params, "photos", tables=["recap/iu_xray_tuned"])
 
@@ -20,10 +25,22 @@ def test_features_that_have_seen_all_captions_are_refused_to_a_row_on_some(param
 def with_visual_gpt(params, **changes):
     defaults = {"dataset": "coco_bpe", "features": "bottom_up_adaptive", "recipe": "visualgpt"}
     rows = [
-        {"id": "three", "label": "3", "model": {"base": "visual_gpt_transformer", "decoder_layers": 3}},
+        {
+            "id": "three",
+            "label": "3",
+            "model": {"base": "visual_gpt_transformer", "decoder_layers": 3},
+        },
         {"id": "twelve", "label": "12", "model": {"base": "visual_gpt", "tau": 0.1, **changes}},
     ]
-    edited(params, "tables/v.yaml", title="t", columns=["CIDEr"], baseline="three", defaults=defaults, rows=rows)
+    edited(
+        params,
+        "tables/v.yaml",
+        title="t",
+        columns=["CIDEr"],
+        baseline="three",
+        defaults=defaults,
+        rows=rows,
+    )
     return params
 
 

@@ -19,29 +19,46 @@ from recap.statistics.compare import compare_table
 RUN = ["parameters", "validation CIDEr-D", "steps", "training hours"]
 COLUMNS = ["METEOR", "CIDEr", *RUN]
 SEEDS = [1, 2]
-TRAINED = {"parameters": 54_321_000, "best_val_cider_d": 0.5, "steps": 1000, "seconds": 5400.0, "fresh": 7}
+TRAINED = {
+    "parameters": 54_321_000,
+    "best_val_cider_d": 0.5,
+    "steps": 1000,
+    "seconds": 5400.0,
+    "fresh": 7,
+}
 
 
 def compared(folder, **changes):
-    """Statistics of a table whose runs have two stages of TRAINED; each seed adds a tenth of validation CIDEr-D."""
+    """Statistics of a table whose runs have two stages of TRAINED.
+
+    Each seed adds a tenth of validation CIDEr-D.
+    """
     table = make_table(**{"columns": COLUMNS, **changes})
     write_scores(folder / "scores", table, SEEDS)
     runs = {}
     for row in table.rows:
         for seed, run in zip(SEEDS, row_runs(row, SEEDS), strict=False):
             runs[run.path] = [
-                folder / "runs" / f"{row_setting(vars(run))}/seed-{seed}/{stage}" for stage in ("xe", "scst")
+                folder / "runs" / f"{row_setting(vars(run))}/seed-{seed}/{stage}"
+                for stage in ("xe", "scst")
             ]
             for stage in runs[run.path]:
                 stage.mkdir(parents=True, exist_ok=True)
-                (stage / "training.json").write_text(json.dumps({**TRAINED, "best_val_cider_d": 0.4 + 0.1 * seed}))
+                (stage / "training.json").write_text(
+                    json.dumps({**TRAINED, "best_val_cider_d": 0.4 + 0.1 * seed})
+                )
                 record(stage / "training.json")
     return table, runs, folder / "two.json"
 
 
 def statistics(folder, table, runs, out):
     return compare_table(
-        table=table, name="two", seeds=SEEDS, scores_root=folder / "scores", statistics_out=out, trainings=runs
+        table=table,
+        name="two",
+        seeds=SEEDS,
+        scores_root=folder / "scores",
+        statistics_out=out,
+        trainings=runs,
     )
 
 
@@ -49,9 +66,17 @@ def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_c
     result = statistics(tmp_path, *compared(tmp_path))
     cells = result["rows"][1]["cells"]
     assert {name: cells[name]["mean"] for name in RUN} == pytest.approx(
-        {"parameters": 54_321_000, "validation CIDEr-D": 0.55, "steps": 2000, "training hours": 10_800}
+        {
+            "parameters": 54_321_000,
+            "validation CIDEr-D": 0.55,
+            "steps": 2000,
+            "training hours": 10_800,
+        }
     )
-    assert {name for name in RUN if cells[name]["sd"] is not None} == {"validation CIDEr-D", "training hours"}
+    assert {name for name in RUN if cells[name]["sd"] is not None} == {
+        "validation CIDEr-D",
+        "training hours",
+    }
     assert all(cells[name]["comparison"] is None for name in RUN)
     scores = {**result["family"], "over": ""}
     alone = statistics(tmp_path, *compared(tmp_path, columns=["METEOR", "CIDEr"]))
@@ -59,24 +84,53 @@ def test_what_trainings_recorded_is_read_of_the_last_stage_or_of_all_and_never_c
 
 
 def test_every_format_shows_them_with_their_unit_and_without_mark_or_p(tmp_path, monkeypatch):
-    monkeypatch.setitem(RUN_COLUMNS, "freshness", RunColumn("Fresh", "kg", 2, "training.json", "fresh", scale=0.1))
-    printed = make_table().rows[0].model_copy(update={"printed": {"parameters": 59.0}, "as_printed": True})
-    table, runs, out = compared(tmp_path, rows=[printed, make_table().rows[1]], columns=[*COLUMNS, "freshness"])
+    monkeypatch.setitem(
+        RUN_COLUMNS, "freshness", RunColumn("Fresh", "kg", 2, "training.json", "fresh", scale=0.1)
+    )
+    printed = (
+        make_table()
+        .rows[0]
+        .model_copy(update={"printed": {"parameters": 59.0}, "as_printed": True})
+    )
+    table, runs, out = compared(
+        tmp_path, rows=[printed, make_table().rows[1]], columns=[*COLUMNS, "freshness"]
+    )
     statistics(tmp_path, table, runs, out)
     # As the workflow reads them: a file has its keys in another order than the table its columns.
     texts = table_texts(tmp_path, table, json.loads(out.read_text()))
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in texts["md"].splitlines() if line[:1] == "|"]
-    assert lines[0][1:] == ["METEOR", "CIDEr", "Params (M)", "Val. CIDEr-D", "Steps", "Training (h)", "Fresh (kg)"]
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in texts["md"].splitlines()
+        if line[:1] == "|"
+    ]
+    assert lines[0][1:] == [
+        "METEOR",
+        "CIDEr",
+        "Params (M)",
+        "Val. CIDEr-D",
+        "Steps",
+        "Training (h)",
+        "Fresh (kg)",
+    ]
     ours = {tuple(line[3:]) for line in lines if line[0].startswith("ours (n = 2)")}
     assert ours == {("54.3", "55.0 ± 7.1", "2000", "3.00 ± 0.00", "0.70")}
     shown = {line[0]: line[1:] for line in lines}
     assert shown["printed"][2] == "59.0" and shown["ours minus printed"][2] == "-4.7"
     for kind in ("ours minus baseline", "p, images (Holm)", "p, runs (Holm)", "p, both (Holm)"):
         assert shown[kind][2:] == ["--"] * 5
-    assert all("Params (M)" in texts[ending] and "54.3" in texts[ending] for ending in ("html", "tex", "paper.md"))
+    assert all(
+        "Params (M)" in texts[ending] and "54.3" in texts[ending]
+        for ending in ("html", "tex", "paper.md")
+    )
     assert next(csv.DictReader(io.StringIO(texts["paper.csv"])))["Params (M)"] == "54.3"
-    full = [line for line in csv.DictReader(io.StringIO(texts["csv"])) if line["metric"] == "training hours"]
-    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [("3.0 3.0", "", "")] * 2
+    full = [
+        line
+        for line in csv.DictReader(io.StringIO(texts["csv"]))
+        if line["metric"] == "training hours"
+    ]
+    assert [(line["values"], line["paired_p"], line["mark"]) for line in full] == [
+        ("3.0 3.0", "", "")
+    ] * 2
 
 
 def test_missing_trainings_and_changed_files_are_refused(tmp_path):
@@ -98,7 +152,11 @@ def test_the_plan_names_the_trainings_of_a_table_that_has_such_columns():
     assert trainings(plan, "xlan/t1") == {} and training_files(plan, "xlan/t1") == []
     plan.tables["xlan/t1"].columns.append("parameters")
     outcome = trainings(plan, "xlan/t1")
-    assert {run for run, stages in outcome.items() if len(stages) == 2 and stages[1] == run} == set(outcome) != set()
+    assert (
+        {run for run, stages in outcome.items() if len(stages) == 2 and stages[1] == run}
+        == set(outcome)
+        != set()
+    )
     assert all(stages[0].endswith("/seed-1/xe") for stages in outcome.values())
     files = {f"{path}/training.json" for stages in outcome.values() for path in stages}
     assert set(training_files(plan, "xlan/t1")) == files

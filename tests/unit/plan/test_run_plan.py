@@ -1,4 +1,5 @@
-"""What profiles and tables plan: rows at every scale, paths, shared trainings, sources of values."""
+"""What profiles and tables plan: rows at every scale, paths, shared trainings, sources of
+values."""
 
 from pathlib import Path
 
@@ -24,17 +25,23 @@ def shipped(*tables, scale=None, seeds=None):
     return planned(PARAMS, scale, tables, seeds=seeds)
 
 
-# One paper at each scale and the demo are quick; all papers at full scale are planned in test_papers.py, too.
+# One paper at each scale and the demo are quick; all papers at full scale are planned in
+# test_papers.py, too.
 LIGHT = ("demo", "fusion_paper", "fusion_photos", "fusion_scenes")
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LIGHT else SLOW) for name in PROFILES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in LIGHT else SLOW) for name in PROFILES]
+)
 def test_every_shipped_profile_is_planned(name):
     plan = RunPlan(PROFILES[name], PARAMS)
     assert plan.scored()
     assert {run.stage for run in plan.trained()} >= {run.stage for run in plan.scored()}
     for table, planned_table in plan.tables.items():
-        declared = plan.profile.scale in (None, "paper") and load_named(PARAMS, "tables", table).printed_on is not None
+        declared = (
+            plan.profile.scale in (None, "paper")
+            and load_named(PARAMS, "tables", table).printed_on is not None
+        )
         assert {row.as_printed for row in planned_table.rows} == {declared}
 
 
@@ -49,10 +56,16 @@ def test_the_rows_own_change_lies_over_the_scale_and_the_scale_over_the_file():
 
 
 def test_recipes_that_differ_in_the_second_stage_alone_share_the_first(params):
-    edited(params, "xlan/recipes/faster.yaml", base="xlan", scst={"schedule": {"learning_rate": 5e-5}})
+    edited(
+        params, "xlan/recipes/faster.yaml", base="xlan", scst={"schedule": {"learning_rate": 5e-5}}
+    )
     table = read_mapping(params / "xlan" / "tables" / "t1.yaml")
     row = next(row for row in table["rows"] if row["id"] == "xlan")
-    recipes = {"plain": "xlan", "file": "faster", "inline": {"base": "faster", "scst": {"samples": 6}}}
+    recipes = {
+        "plain": "xlan",
+        "file": "faster",
+        "inline": {"base": "faster", "scst": {"samples": 6}},
+    }
     rows = [{**row, "id": name, "recipe": recipe} for name, recipe in recipes.items()]
     edited(params, "xlan/tables/t1.yaml", rows=rows, baseline="plain", figures=[])
     plan = planned(params, "paper", ["xlan/t1"], seeds=[1])
@@ -69,7 +82,9 @@ def test_another_first_stage_or_other_processes_are_trained_apart(params):
         assert plan.first_stage(type(run)(**{**vars(run), "recipe": recipe})).recipe == recipe
 
 
-def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_but_no_training(params):
+def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_but_no_training(
+    params,
+):
     table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
     row = table["rows"][-1]
     wide = {**row, "id": "wide", "recipe": {"base": "xlan", "evaluation": {"beam": 5}}}
@@ -81,12 +96,18 @@ def test_a_cross_entropy_row_that_is_evaluated_otherwise_has_scores_of_its_own_b
 
 def test_a_row_may_name_several_features(params):
     defaults = read_mapping(params / "xlan/tables/t3.yaml")["defaults"]
-    edited(params, "xlan/tables/t3.yaml", defaults={**defaults, "features": ["vinvl", "clip_rn50_grid"]})
+    edited(
+        params,
+        "xlan/tables/t3.yaml",
+        defaults={**defaults, "features": ["vinvl", "clip_rn50_grid"]},
+    )
     plan = planned(params, "paper")
     (part,) = {run.features for run in plan.scored()}
     assert part == "vinvl+clip_rn50_grid"
     assert plan.feature_names(part) == ("vinvl", "clip_rn50_grid")
-    with refused(ConfigError, "vinvl, clip_rn50_grid", "scenes_grid, scenes_grid", "at scale 'scenes'"):
+    with refused(
+        ConfigError, "vinvl, clip_rn50_grid", "scenes_grid, scenes_grid", "at scale 'scenes'"
+    ):
         planned(params, "scenes")
 
 
@@ -101,19 +122,33 @@ def test_a_row_that_is_not_run_at_a_scale_is_quoted_there():
     assert "updown" in [row.id for row in at_scenes.tables["xlan/t1"].rows]
     assert "updown" in [row.id for row in at_paper.tables["xlan/t1"].quoted]
     photos = shipped("xlan/t1", scale="photos").tables["xlan/t1"]
-    assert (photos.not_run[0].id, photos.not_run[0].reason) == ("xlan_ens", "the row is not run at scale photos")
+    assert (photos.not_run[0].id, photos.not_run[0].reason) == (
+        "xlan_ens",
+        "the row is not run at scale photos",
+    )
     assert at_scenes.model_figures[0].labels == ("Up-Down", "X-LAN", "X-Transformer")
     assert at_paper.model_figures[0].labels == ("X-LAN", "X-Transformer")
 
 
-def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(params, monkeypatch, tmp_path):
+def test_a_figure_is_drawn_at_its_scales_from_the_texts_that_it_names(
+    params, monkeypatch, tmp_path
+):
     monkeypatch.chdir(tmp_path)
-    at_paper, at_scenes = (planned(params, scale, ["visualgpt/t1_f01"]) for scale in ("paper", "scenes"))
-    kinds = [[figure.settings.kind for figure in plan.model_figures] for plan in (at_paper, at_scenes)]
+    at_paper, at_scenes = (
+        planned(params, scale, ["visualgpt/t1_f01"]) for scale in ("paper", "scenes")
+    )
+    kinds = [
+        [figure.settings.kind for figure in plan.model_figures] for plan in (at_paper, at_scenes)
+    ]
     assert kinds == [["gates", "gate_functions", "parts_of_speech"], ["gates", "gate_functions"]]
     article = Paths(at_paper).outside("wikitext/wikitext-2/wiki.train.tokens")
-    needed, at_small = ({each.path: each for each in requirements(Paths(plan))} for plan in (at_paper, at_scenes))
-    assert (needed[article].how, needed[article].named_by) == ("unpack", "tables/visualgpt/t1_f01.yaml")
+    needed, at_small = (
+        {each.path: each for each in requirements(Paths(plan))} for plan in (at_paper, at_scenes)
+    )
+    assert (needed[article].how, needed[article].named_by) == (
+        "unpack",
+        "tables/visualgpt/t1_f01.yaml",
+    )
     assert article not in at_small
     for ending in ("png", "csv"):
         drawn = Path(f"reports/p/figures/visualgpt_t1_f01_parts_of_speech.{ending}")
@@ -132,13 +167,31 @@ def test_without_a_scale_nothing_is_replaced_and_no_sentence_speaks_of_one():
 
 @pytest.mark.parametrize(
     ("printed_on", "scale", "compared"),
-    [(None, "paper", False), ("coco", "paper", False), ("scenes", "paper", True), ("scenes", None, True)],
+    [
+        (None, "paper", False),
+        ("coco", "paper", False),
+        ("scenes", "paper", True),
+        ("scenes", None, True),
+    ],
 )
-def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(params, scale, printed_on, compared):
+def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(
+    params, scale, printed_on, compared
+):
     sizes = {"base": "transformer", "d_model": 32, "heads": 2, "d_feed_forward": 32}
     row = {"id": "toy", "label": "Toy", "model": sizes, "printed": {"CIDEr": 128.0}}
-    defaults = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_short", "stage": "xe"}
-    values = {"title": "Own", "columns": ["CIDEr"], "baseline": "toy", "defaults": defaults, "rows": [row]}
+    defaults = {
+        "dataset": "scenes",
+        "features": "scenes_grid",
+        "recipe": "scenes_short",
+        "stage": "xe",
+    }
+    values = {
+        "title": "Own",
+        "columns": ["CIDEr"],
+        "baseline": "toy",
+        "defaults": defaults,
+        "rows": [row],
+    }
     edited(params, "mine/tables/own.yaml", printed_on=printed_on, **values)
     table = planned(params, scale=scale, tables=["mine/own"]).tables["mine/own"]
     assert [row.as_printed for row in table.rows] == [compared]
@@ -151,17 +204,30 @@ def test_own_settings_are_the_prints_only_on_the_data_set_that_the_table_says(pa
     [
         (
             {"model": {"base": "xlan", "encoder_layer": 2}},
-            ["params/xlan/tables/t3.yaml: row 'enc4_elu': model", "'encoder_layer'", "'encoder_layers'"],
+            [
+                "params/xlan/tables/t3.yaml: row 'enc4_elu': model",
+                "'encoder_layer'",
+                "'encoder_layers'",
+            ],
         ),
         ({"model": {"base": "xlam"}}, ["params: ", "'xlam'", "models", "'xlan'", "row 'enc4_elu'"]),
-        ({"stage": "scst", "recipe": "zodiac"}, ["row 'enc4_elu'", "stage scst", "recipe 'zodiac'"]),
+        (
+            {"stage": "scst", "recipe": "zodiac"},
+            ["row 'enc4_elu'", "stage scst", "recipe 'zodiac'"],
+        ),
         ({"scales": ["photos"]}, ["t3.yaml", "'paper'", "`scales`"]),
         ({"model": None}, ["t3.yaml", "row 'enc4_elu'", "'model'", "`defaults`"]),
     ],
 )
 def test_a_mistake_in_a_row_is_said_with_file_row_key_and_nearest_name(params, row, named):
     table = read_mapping(params / "xlan" / "tables" / "t3.yaml")
-    edited(params, "xlan/tables/t3.yaml", rows=[{**table["rows"][-1], **row}], baseline="enc4_elu", figures=[])
+    edited(
+        params,
+        "xlan/tables/t3.yaml",
+        rows=[{**table["rows"][-1], **row}],
+        baseline="enc4_elu",
+        figures=[],
+    )
     with refused(ConfigError, *named):
         planned(params, "paper")
 
@@ -177,7 +243,9 @@ def test_mistakes_in_a_scale_are_said_with_its_file(params):
         planned(params, "scene")
 
 
-def test_a_kind_has_the_sizes_of_the_kind_that_its_class_extends_with_its_own_changes(params, monkeypatch):
+def test_a_kind_has_the_sizes_of_the_kind_that_its_class_extends_with_its_own_changes(
+    params, monkeypatch
+):
     class WiderTransformer(TransformerModel):
         """A kind of a plug-in, for which no scale has sizes."""
 
@@ -192,8 +260,13 @@ def test_a_kind_has_the_sizes_of_the_kind_that_its_class_extends_with_its_own_ch
 
 
 def test_the_sentence_under_a_table_says_what_was_replaced_and_no_more():
-    at_scenes, at_photos = (shipped("xlan/t3", scale=scale).tables["xlan/t3"].scale for scale in ("scenes", "photos"))
-    assert "3,000 rendered" in at_scenes and "width 128 in place of 1,024, heads 4 in place of 8" in at_scenes
+    at_scenes, at_photos = (
+        shipped("xlan/t3", scale=scale).tables["xlan/t3"].scale for scale in ("scenes", "photos")
+    )
+    assert (
+        "3,000 rendered" in at_scenes
+        and "width 128 in place of 1,024, heads 4 in place of 8" in at_scenes
+    )
     assert "50 %" in at_photos and "2 epochs of cross-entropy in place of 70;" in at_photos
     assert "width" not in shipped("xlan/t3", scale="paper").tables["xlan/t3"].scale
 
@@ -203,7 +276,10 @@ def test_the_sentence_under_a_table_says_what_was_replaced_and_no_more():
     [
         ([{"kind": "gates"}], ["kind 'gates'", "1", "`rows`"]),
         ([{"kind": "attention", "rows": ["bas"]}], ["figures: attention: ", "'bas'"]),
-        ([{"kind": "attention"}, {"kind": "attention", "rows": ["base"]}], ["kind 'attention'", "twice"]),
+        (
+            [{"kind": "attention"}, {"kind": "attention", "rows": ["base"]}],
+            ["kind 'attention'", "twice"],
+        ),
     ],
 )
 def test_a_figure_that_cannot_be_drawn_is_refused_before_the_first_job(params, figures, named):

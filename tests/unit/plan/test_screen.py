@@ -56,16 +56,24 @@ def test_tables_add_up_to_all_trainings_and_evaluations_each_once(folder):
     )
     assert list(result)[:2] == ["visualgpt/t1", "visualgpt/t2"]  # with all their parts
     acf = plan_of("acf", "scenes")  # has a table of first stages alone, which another trains
-    assert sum(kind == "evaluate" for work in table_work(acf).values() for kind, _ in work) == len(acf.scored())
+    assert sum(kind == "evaluate" for work in table_work(acf).values() for kind, _ in work) == len(
+        acf.scored()
+    )
 
 
 def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
     plan = plan_of("xlan")
     costs, after = jobs(plan, costs_of(plan))
     assert costs.keys() == after.keys()
-    assert len(after) == len(plan.trained()) + len(plan.scored()) + len(plan.submissions()) > len(plan.trained())
+    assert (
+        len(after)
+        == len(plan.trained()) + len(plan.scored()) + len(plan.submissions())
+        > len(plan.trained())
+    )
     place = {name: index for index, name in enumerate(after)}
-    assert all(place[before] < place[name] for name, jobs_before in after.items() for before in jobs_before)
+    assert all(
+        place[before] < place[name] for name, jobs_before in after.items() for before in jobs_before
+    )
     ensemble = next(run for run in plan.scored() if run.members)
     assert len(after["evaluate", ensemble]) == len(ensemble.members)
 
@@ -73,14 +81,18 @@ def test_a_second_stage_and_an_evaluation_wait_for_their_weights(folder):
 def test_a_cache_that_links_makes_no_second_copy(folder):
     plan = plan_of("fusion", "scenes")
     costs = costs_of(plan)
-    assert "a second copy: set `dvc config cache.type`" in screen(plan, costs, [], tflops=10, places=None)
+    assert "a second copy: set `dvc config cache.type`" in screen(
+        plan, costs, [], tflops=10, places=None
+    )
     (folder / ".dvc").mkdir()
     (folder / ".dvc" / "config").write_text('[cache]\n    type = "reflink,hardlink,symlink,copy"\n')
     assert "links to these files" in screen(plan, costs, [], tflops=10, places=None)
 
 
 def test_only_tools_that_a_plan_needs_are_asked_for():
-    names = {paper: {tool.name for tool in plan_tools(plan_of(paper))} for paper in ("acf", "visualgpt")}
+    names = {
+        paper: {tool.name for tool in plan_tools(plan_of(paper))} for paper in ("acf", "visualgpt")
+    }
     assert names["visualgpt"] - names["acf"] == {"detectron2"}
     assert {"SPICE's models", "Java"} <= names["acf"]
     demo = {tool.name for tool in plan_tools(named_plan(PARAMS, str(PARAMS / "demo.yaml")))}
@@ -122,7 +134,10 @@ def test_a_job_waits_for_those_before_it():
 
 
 def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
-    after, seconds = {n: (n - 3,) if n > 3 else () for n in range(1, 40)}, {n: n % 7 + 1.0 for n in range(1, 40)}
+    after, seconds = (
+        {n: (n - 3,) if n > 3 else () for n in range(1, 40)},
+        {n: n % 7 + 1.0 for n in range(1, 40)},
+    )
     longest = max(chains(after, seconds).values())
     for places in (1, 2, 3, 5):
         bound = max(sum(seconds.values()) / places, longest)
@@ -133,7 +148,10 @@ def test_no_schedule_is_below_its_bounds_or_above_twice_the_larger():
 @pytest.mark.parametrize(("paper", "page"), [("xlan", "xlan.md"), ("m2", "baselines.md")])
 def test_the_pages_of_papers_have_the_hours_that_others_report_beside_ours(paper, page, folder):
     plan = plan_of(paper)
-    lines, text = list(reported(plan, costs_of(plan), 10.0)), (PARAMS.parent / "docs/papers" / page).read_text()
+    lines, text = (
+        list(reported(plan, costs_of(plan), 10.0)),
+        (PARAMS.parent / "docs/papers" / page).read_text(),
+    )
     assert len(lines) == 2 and all(f"    {line}\n" in text for line in lines)
     small = plan_of(paper, "scenes")
     assert not list(reported(small, costs_of(small), 10.0))

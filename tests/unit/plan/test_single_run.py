@@ -1,4 +1,5 @@
-"""A row of a table trains in this process: what it is made from, what may be different, and what it ends with."""
+"""A row of a table trains in this process: what it is made from, what may be different, and what it
+ends with."""
 
 import shutil
 import signal
@@ -31,9 +32,18 @@ def chosen_run(row="tiny/zodiac", *changes, stage=None, params=PARAMS, **options
 
 
 def test_a_row_is_a_spec_with_some_other_values():
-    changes = ["xe.schedule.learning_rate=1e-4", "model.d_model=32", "execution.device=cpu", "evaluation.beam=1"]
+    changes = [
+        "xe.schedule.learning_rate=1e-4",
+        "model.d_model=32",
+        "execution.device=cpu",
+        "evaluation.beam=1",
+    ]
     result = chosen_run("tiny/zodiac", *changes, "execution.max_steps=3")
-    assert (result.spec.stage, result.spec.seed, result.spec.model_settings.d_model) == ("xe", 2, 32)
+    assert (result.spec.stage, result.spec.seed, result.spec.model_settings.d_model) == (
+        "xe",
+        2,
+        32,
+    )
     assert result.spec.stage_settings.schedule.learning_rate == 1e-4
     assert (result.execution.device, result.evaluation.evaluation.beam) == ("cpu", 1)
     assert result.execution.is_short and not chosen_run().execution.is_short
@@ -60,7 +70,11 @@ def test_a_profile_gives_its_folders_and_settings_and_options_go_before_them(tmp
         "{name: mine, tables: [photos], seeds: [7, 8], inputs: a, execution: {threads: 3}, studies: [s]}"
     )
     result = chosen_run(profile=profile, inputs=Path("b"))
-    assert (result.plan.profile.name, result.plan.profile.inputs, result.execution.threads) == ("mine", "b", 3)
+    assert (result.plan.profile.name, result.plan.profile.inputs, result.execution.threads) == (
+        "mine",
+        "b",
+        3,
+    )
     assert list(result.plan.tables) == ["tiny"] and result.plan.seeds == {"tiny": [2]}
 
 
@@ -78,19 +92,31 @@ def test_no_profile_cuts_trainings_short_because_their_results_would_count_as_fi
     values = {"name": "mine", "tables": ["t"], "execution": {key: value}}
     with refused(ConfigError, "params/mine.yaml", f"'execution.{key}'"):
         validate(Profile, values, "params/mine.yaml")
-    assert ExecutionFile(max_steps=10, overfit_one_batch=True).model_dump() == Execution().model_dump()
+    assert (
+        ExecutionFile(max_steps=10, overfit_one_batch=True).model_dump() == Execution().model_dump()
+    )
 
 
 def test_weights_that_are_set_are_inputs_and_missing_ones_are_named(tmp_path):
     params = Path(shutil.copytree(ROOT / "params", tmp_path / "params"))
-    row = {"id": "v", "label": "v", "model": "visual_gpt", "recipe": "visualgpt", "features": "bottom_up_adaptive"}
+    row = {
+        "id": "v",
+        "label": "v",
+        "model": "visual_gpt",
+        "recipe": "visualgpt",
+        "features": "bottom_up_adaptive",
+    }
     rows = [{**row, "dataset": "coco_bpe"}]
     edited(params, "tables/v.yaml", title="t", columns=["CIDEr"], baseline="v", rows=rows)
 
     def result(*changes, stage="xe"):
-        chosen = chosen_run("v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in")
+        chosen = chosen_run(
+            "v/v", *changes, stage=stage, params=params, scale="scenes", inputs=tmp_path / "in"
+        )
         paths, model = Paths(chosen.plan), chosen.spec.model_settings
-        missing = {each.path: each.named_by for each in requirements(paths, model) if each.how != "hub"}
+        missing = {
+            each.path: each.named_by for each in requirements(paths, model) if each.how != "hub"
+        }
         return paths.training_inputs(chosen.run, model), missing
 
     inputs, missing = result()
@@ -116,7 +142,9 @@ def test_what_a_row_needs_and_is_missing_is_one_sentence(monkeypatch, capsys, tm
 
 def test_snakemake_ends_with_the_command_that_waits_for_it(tmp_path):
     stand_in = tmp_path / "python"
-    stand_in.write_text("#!/bin/bash\ntrap 'touch ended; exit' TERM\ntouch started\nwhile :; do sleep 0.1; done\n")
+    stand_in.write_text(
+        "#!/bin/bash\ntrap 'touch ended; exit' TERM\ntouch started\nwhile :; do sleep 0.1; done\n"
+    )
     stand_in.chmod(0o755)
     code = "import sys, types; from recap.cli import train\n"
     code += "train.sys = types.SimpleNamespace(executable=sys.argv[1])\n"

@@ -1,4 +1,5 @@
-"""A job's digest covers what the job runs: no layout, no words of messages, no names of files, no other jobs."""
+"""A job's digest covers what the job runs: no layout, no words of messages, no names of files, no
+other jobs."""
 
 import inspect
 import sys
@@ -46,7 +47,8 @@ NUMBERS = "SCALE = 1.5\nSHIFT = 2\n\n\ndef unused():\n    return SHIFT\n"
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """Return a function that writes the modules of a package `toy` and returns the digest of its `job`."""
+    """Return a function that writes the modules of a package `toy` and returns the digest of its
+    `job`."""
     monkeypatch.setattr(source, "_PACKAGE", tmp_path / "toy")
     caches = (source._parsed, source._meant, source._meanings)
 
@@ -56,7 +58,10 @@ def toy(tmp_path, monkeypatch):
         source.DIGESTS.clear()
         for file in tmp_path.rglob("*.py"):
             file.unlink()
-        files = {"job": "from toy.layer import Layer\n\n\ndef run():\n    return Layer()\n", "layer": LAYER} | {
+        files = {
+            "job": "from toy.layer import Layer\n\n\ndef run():\n    return Layer()\n",
+            "layer": LAYER,
+        } | {
             "numbers": NUMBERS,
             "core": "log = None\n",
             "errors": "class ShapeError(Exception):\n    pass\n",
@@ -129,9 +134,13 @@ def test_two_definitions_of_one_name_that_change_places_count(toy):
 def test_fields_of_settings_do_not_count_and_their_methods_do(toy):
     settings = (
         "from pydantic import BaseModel\n\n\nclass Base(BaseModel):\n    pass\n\n\n"
-        "class Settings(Base):\n    width: int = 3\n\n    def rate(self):\n        return 2 * self.width\n"
+        "class Settings(Base):\n    width: int = 3\n\n    def rate(self):\n        return 2 * "
+        "self.width\n"
     )
-    job = "from toy.settings import Settings\n\n\ndef run(settings: Settings):\n    return settings.rate()\n"
+    job = (
+        "from toy.settings import Settings\n\n\ndef run(settings: Settings):\n    return "
+        "settings.rate()\n"
+    )
     before = toy(job=job, settings=settings)
     assert toy(job=job, settings=replaced(settings, "int = 3", "int = 4")) == before
     assert toy(job=job, settings=replaced(settings, "2 * self.width", "3 * self.width")) != before
@@ -151,10 +160,16 @@ def test_what_is_left_out_is_not_followed():
 
 
 def test_a_model_is_followed_only_where_it_is_named():
-    assert not any(module.startswith("recap.papers.zodiac.model") for module, _ in reached([TRAINING]))
+    assert not any(
+        module.startswith("recap.papers.zodiac.model") for module, _ in reached([TRAINING])
+    )
     model = MODELS.get("zodiac").implementation, MODELS.target("zodiac")
     modules = {module for module, _ in reached([TRAINING, *model])}
-    assert {"recap.papers.zodiac.model", "recap.papers.transformer.model", "recap.papers.zodiac.settings"} <= modules
+    assert {
+        "recap.papers.zodiac.model",
+        "recap.papers.transformer.model",
+        "recap.papers.zodiac.settings",
+    } <= modules
     assert "recap.papers.xlan.model" not in modules
 
 
@@ -166,7 +181,8 @@ def test_an_unknown_name_is_refused():
         code_digest(TRAINING, without=["recap.models.registri"])
 
 
-# Settings are built and checked by the first three, which pydantic calls; the last makes the line of the log.
+# Settings are built and checked by the first three, which pydantic calls; the last makes the line
+# of the log.
 CARRIERS = (
     "recap.settings.base",
     "recap.settings.kinds",
@@ -184,11 +200,21 @@ def folder(prepare):
 @pytest.mark.parametrize(
     "kind, stage, settings",
     [
-        ("xlan", "xe", {"schedule": NOAM, "scheduled_sampling": {"interval": 1, "increment": 0.5}, "epochs": 2}),
+        (
+            "xlan",
+            "xe",
+            {
+                "schedule": NOAM,
+                "scheduled_sampling": {"interval": 1, "increment": 0.5},
+                "epochs": 2,
+            },
+        ),
         ("transformer", "scst", {"learning_rate": 0.001, "samples": 2}),
     ],
 )
-def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(folder, kind, stage, settings):
+def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digests(
+    folder, kind, stage, settings
+):
     from recap.evaluation.decode import evaluate
     from recap.training.run import train
 
@@ -220,7 +246,9 @@ def test_every_function_that_a_training_and_an_evaluation_run_is_in_their_digest
     assert not missed(ran, TRAINING, kind)
 
     metrics = ["BLEU", "CIDEr"]
-    spec = EvaluationSpec(evaluation={"metrics": metrics, "beam": 2, "max_length": 5, "split": "test"})
+    spec = EvaluationSpec(
+        evaluation={"metrics": metrics, "beam": 2, "max_length": 5, "split": "test"}
+    )
     ran = traced(evaluate, **common, spec=spec, model=[run], out=run.parent / "scores")
     assert ("recap.decoding.beam", "beam_search") in ran
     assert not missed(ran, EVALUATION, kind, metrics)

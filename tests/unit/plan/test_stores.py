@@ -1,4 +1,5 @@
-"""Feature stores: data sets over the same pictures share them, and a store serves the draws of all that read it."""
+"""Feature stores: data sets over the same pictures share them, and a store serves the draws of all
+that read it."""
 
 from pathlib import Path
 
@@ -28,8 +29,13 @@ def run_on(dataset, features):
 
 def test_data_sets_whose_captions_alone_differ_have_the_same_pictures():
     plan = planned(PARAMS)
-    assert {plan.same_pictures(name) for name in ("coco", "coco_5", "coco_bpe", "coco_plain")} == {"coco"}
-    assert plan.same_pictures("conceptual_bpe") == "conceptual" and plan.same_pictures("iu_xray_bpe") == "iu_xray"
+    assert {plan.same_pictures(name) for name in ("coco", "coco_5", "coco_bpe", "coco_plain")} == {
+        "coco"
+    }
+    assert (
+        plan.same_pictures("conceptual_bpe") == "conceptual"
+        and plan.same_pictures("iu_xray_bpe") == "iu_xray"
+    )
     for name in ("coco_2017", "coco_test2014", "flickr30k", "scenes_small"):
         assert plan.same_pictures(name) == name
 
@@ -48,7 +54,9 @@ def test_every_store_of_the_fusion_tables_is_made_once():
     assert {run.dataset for run in stores} == {"coco"}
     assert len({run.features for run in stores}) == len(stores)
     assert not [file for file in feature_files(paths) if "/coco_5/" in file]
-    one, other = (run_on(name, "grid_feats_x101_grid+grid_feats_x101_boxes") for name in ("coco", "coco_5"))
+    one, other = (
+        run_on(name, "grid_feats_x101_grid+grid_feats_x101_boxes") for name in ("coco", "coco_5")
+    )
     assert paths.features(one) == paths.features(other)
     assert paths.features(one, EXTRACTOR) == paths.features(other, EXTRACTOR)
 
@@ -86,6 +94,8 @@ def test_draws_from_web_pictures_are_those_of_all_runs_and_none_where_all_are_fe
     assert set(draws) == {"conceptual_bpe"}
     result = draws["conceptual_bpe"]
     assert (result["held_out"], result["seed"], result["survival"]) == (5000, 0, 0.6)
-    assert {(draw["fraction"], draw["unit"]) for draw in result["draws"]} == {(f, "pair") for f in (0.001, 0.005, 0.01)}
+    assert {(draw["fraction"], draw["unit"]) for draw in result["draws"]} == {
+        (f, "pair") for f in (0.001, 0.005, 0.01)
+    }
     assert len(result["draws"]) == 3 * 4
     assert web_draws(paths, "resources/conceptual/images/validation/survivors.parquet") == {}

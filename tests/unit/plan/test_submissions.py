@@ -1,4 +1,5 @@
-"""What COCO's server is sent is planned with the rows, and what cannot be sent is refused before the first job."""
+"""What COCO's server is sent is planned with the rows, and what cannot be sent is refused before
+the first job."""
 
 from dataclasses import replace
 
@@ -23,10 +24,15 @@ def test_an_ensemble_is_sent_as_one_with_the_features_of_the_test_pictures():
     result = plan.submissions()
     assert [each.algorithm for each in result] == ["xlan_t2_xlan_r101", "xlan_t2_xtransformer_r101"]
     assert len(result[0].run.members) == 4
-    assert (result[0].test.dataset, result[0].test.features) == ("coco_test2014", "bottom_up_adaptive_test2014")
+    assert (result[0].test.dataset, result[0].test.features) == (
+        "coco_test2014",
+        "bottom_up_adaptive_test2014",
+    )
     assert result[0].shown("val2014").dataset == "coco"
     paths = Paths(plan)
-    assert "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5" in feature_files(paths)
+    assert "results/mine/features/coco_test2014/bottom_up_adaptive_test2014.h5" in feature_files(
+        paths
+    )
     assert "results/mine/data/coco_test2014/corpus.parquet" in data_files(paths)
     assert "results/mine/data/coco_test2014/vocabulary.json" not in data_files(paths)
     needed = {each.path: each.named_by for each in requirements(paths)}
@@ -39,7 +45,12 @@ def test_features_are_made_of_all_pictures_of_val2014_that_are_sent():
     assert sent_parts(paths, store) == ["val2014"]
     assert sent_parts(Paths(planned(table="xlan/t3")), store) == []
     assert sent_parts(paths, replace(store, features="oscar")) == []
-    assert sent_parts(paths, replace(store, dataset="coco_test2014", features="bottom_up_adaptive_test2014")) == []
+    assert (
+        sent_parts(
+            paths, replace(store, dataset="coco_test2014", features="bottom_up_adaptive_test2014")
+        )
+        == []
+    )
 
 
 def test_nothing_is_sent_at_scales_with_other_data_or_of_a_row_trained_alone():

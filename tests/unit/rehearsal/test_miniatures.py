@@ -1,4 +1,7 @@
-"""Miniatures: their words, and a file that has none. That readers read them is what every rehearsal shows."""
+"""Miniatures: their words, and a file that has none.
+
+That readers read them is what every rehearsal shows.
+"""
 
 from collections import Counter
 from itertools import chain
@@ -11,7 +14,9 @@ from recap.settings.params import load_named, names
 from rehearsal.files import write_outside_file
 from rehearsal.world import World
 
-WORLD = World(train=12, held_out=7, web=6, studies=5, address="http://127.0.0.1:1")  # as many as in a rehearsal
+WORLD = World(
+    train=12, held_out=7, web=6, studies=5, address="http://127.0.0.1:1"
+)  # as many as in a rehearsal
 KARPATHY = "karpathy/caption_datasets.zip"
 PICTURES = ["coco/train2014.zip", "coco/val2014.zip"]
 
@@ -21,8 +26,12 @@ def test_captions_have_every_word_that_a_recipe_of_the_papers_names(tmp_path):
         write_outside_file(name, WORLD, tmp_path)
     spec = {"kind": "coco", "images": PICTURES, "annotations": [KARPATHY], "partial": True}
     build_corpus(name="x", spec=spec, inputs=tmp_path, out=tmp_path / "corpus")
-    counts = Counter(chain.from_iterable(Corpus.read(tmp_path / "corpus" / "corpus.parquet").token_lists()))
-    recipes = [load_named(ROOT / "params", "recipes", name) for name in names(ROOT / "params", "recipes")]
+    counts = Counter(
+        chain.from_iterable(Corpus.read(tmp_path / "corpus" / "corpus.parquet").token_lists())
+    )
+    recipes = [
+        load_named(ROOT / "params", "recipes", name) for name in names(ROOT / "params", "recipes")
+    ]
     named = {word for recipe in recipes for word in recipe.evaluation.rules.bad_endings}
     assert "an" in named and not {word for word in named if counts[word] < 6}
 

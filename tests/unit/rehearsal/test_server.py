@@ -10,7 +10,9 @@ from recap.core.errors import ConfigError, RecapError
 from rehearsal.rehearse import STATE, open_folder
 
 
-@pytest.mark.parametrize("state", ["[]", "{", '{"paper": "xlan", "short": true, "port": 70000}', '{"by_hand": []}'])
+@pytest.mark.parametrize(
+    "state", ["[]", "{", '{"paper": "xlan", "short": true, "port": 70000}', '{"by_hand": []}']
+)
 def test_a_damaged_state_of_a_rehearsal_is_one_sentence(tmp_path, state):
     (tmp_path / STATE).write_text(state)
     with refused(RecapError, tmp_path / STATE):

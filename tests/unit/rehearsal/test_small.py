@@ -1,4 +1,5 @@
-"""The copied parameter files: the tables and rows of the paper, in tiny sizes, and fewer of them in the short form."""
+"""The copied parameter files: the tables and rows of the paper, in tiny sizes, and fewer of them in
+the short form."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +29,8 @@ def small(tmp_path_factory):
     """A small copy of the parameter files, for stand-ins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, PLUGIN)
-        adapter.cache_clear()  # other tests of this process may have read settings without the plug-in
+        # other tests of this process may have read settings without the plug-in
+        adapter.cache_clear()
         folder = tmp_path_factory.mktemp("small") / "params"
         write_small(PARAMS, folder, detectron2=False)
         yield folder
@@ -63,34 +65,56 @@ def test_a_rehearsal_has_every_row_of_the_paper_in_tiny_sizes_for_two_epochs(pla
     recipes = [plan.recipe(run.recipe) for run in plan.scored()]
     stages = [stage for recipe in recipes for stage in (recipe.xe, recipe.scst) if stage]
     assert {stage.epochs for stage in stages} == {2}
-    whole = [plan.recipe(run.recipe) for run in plan.scored() if "+" not in run.recipe]  # others name their own batches
-    assert {stage.images_per_batch for recipe in whole for stage in (recipe.xe, recipe.scst) if stage} == {1000}
+    whole = [
+        plan.recipe(run.recipe) for run in plan.scored() if "+" not in run.recipe
+    ]  # others name their own batches
+    assert {
+        stage.images_per_batch for recipe in whole for stage in (recipe.xe, recipe.scst) if stage
+    } == {1000}
     assert {recipe.evaluation.max_length for recipe in recipes} == {8}
-    assert {plan.get("datasets", run.dataset).vocabulary.max_length for run in plan.trained()} == {8}
+    assert {plan.get("datasets", run.dataset).vocabulary.max_length for run in plan.trained()} == {
+        8
+    }
     assert "numbers mean nothing" in next(iter(plan.tables.values())).scale
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))
-def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_that_are_left(own, tmp_path, paper):
+def test_the_short_form_has_every_kind_of_work_and_judges_a_claim_about_rows_that_are_left(
+    own, tmp_path, paper
+):
     plan = planned(own, paper)
     short = planned(own, paper, **cut_rows(plan))
 
     def work(plan):
         runs = plan.scored()
-        features = {plan.get("features", name).kind for run in runs for name in plan.feature_names(run.features)}
-        models = {plan.get("models", run.model).kind for run in runs} | {bool(run.members) for run in runs}
+        features = {
+            plan.get("features", name).kind
+            for run in runs
+            for name in plan.feature_names(run.features)
+        }
+        models = {plan.get("models", run.model).kind for run in runs} | {
+            bool(run.members) for run in runs
+        }
         figures = {figure.settings.kind for figure in plan.model_figures}
         return {run.dataset for run in runs}, {run.stage for run in runs}, features, models, figures
 
     assert work(short) == work(plan)
-    assert len(short.trained()) <= len(plan.trained())  # a paper of two rows has nothing to leave out
+    assert len(short.trained()) <= len(
+        plan.trained()
+    )  # a paper of two rows has nothing to leave out
     assert bool(short.profile.studies) == bool(plan.profile.studies)
     assert bool(short.figures) == bool(plan.figures)
     assert bool(choices(short)) == bool(choices(plan))
     asked = planned_claims(short)
-    judged = [each for verdict in judge_claims(asked, tmp_path) for each in verdict.judged] if asked else []
-    assert any(each.planned and "is not run" not in each.why for each in judged) == bool(planned_claims(plan))
+    judged = (
+        [each for verdict in judge_claims(asked, tmp_path) for each in verdict.judged]
+        if asked
+        else []
+    )
+    assert any(each.planned and "is not run" not in each.why for each in judged) == bool(
+        planned_claims(plan)
+    )
 
 
 def choices(plan):
@@ -98,7 +122,10 @@ def choices(plan):
 
 
 def test_networks_of_the_hub_are_small_ones_of_like_kind_and_fit_their_grid(small):
-    swin, clip = (read_mapping(small / "features" / f"{name}.yaml") for name in ("swin_l_384_grid", "clip_rn50_crops"))
+    swin, clip = (
+        read_mapping(small / "features" / f"{name}.yaml")
+        for name in ("swin_l_384_grid", "clip_rn50_crops")
+    )
     assert (swin["backbone"], swin["image_size"]) == ("test_vit.r160_in1k", 12 * 16)
     assert (clip["backbone"], clip["embedding"]) == ("test_resnet.r160_in1k", "pooled")
     assert read_mapping(small / "features" / "bottom_up_r101.yaml")["kind"] == "stand_in_regions"
@@ -106,7 +133,9 @@ def test_networks_of_the_hub_are_small_ones_of_like_kind_and_fit_their_grid(smal
 
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", rehearsable(PARAMS))
-def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(paper, tmp_path, monkeypatch):
+def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(
+    paper, tmp_path, monkeypatch
+):
     monkeypatch.setenv(VARIABLE, PLUGIN)
     adapter.cache_clear()
     params = PARAMS.absolute()
@@ -116,13 +145,18 @@ def test_every_outside_file_of_a_paper_has_a_miniature_or_is_brought_by_hand(pap
     left = [each for each in requirements(Paths(prepared.plan)) if each.how == "hand"]
     assert left == []
     fetched = [
-        each.entry.name for each in requirements(Paths(prepared.plan)) if each.how == "fetch" and each.entry.urls
+        each.entry.name
+        for each in requirements(Paths(prepared.plan))
+        if each.how == "fetch" and each.entry.urls
     ]
     assert fetched and all((tmp_path / "site" / name).is_file() for name in fetched)
 
 
 def test_a_kind_without_sizes_is_refused_with_the_file_that_shall_have_them(tmp_path, monkeypatch):
-    """The copy has the sizes of scale `rehearsal` under the name of scale `paper`; a user edits the former."""
+    """The copy has the sizes of scale `rehearsal` under the name of scale `paper`.
+
+    A user edits the former.
+    """
     source = Path(shutil.copytree(PARAMS, tmp_path / "source"))
     (source / "xlan" / "scales" / "rehearsal.yaml").unlink()
     monkeypatch.chdir(tmp_path)

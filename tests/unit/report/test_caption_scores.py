@@ -1,4 +1,5 @@
-"""Files of captions as the rows of one table, also beside a published run: intervals, paired p, four formats."""
+"""Files of captions as the rows of one table, also beside a published run: intervals, paired p,
+four formats."""
 
 import gzip
 import json
@@ -43,14 +44,34 @@ def folder(tmp_path, monkeypatch):
 def corpus(path, change=""):
     rows = [(image, text) for image, texts in REFERENCES.items() for text in texts]
     captions = [
-        Caption(image, f"{image}.png", "test" if image < 110 else "val", number, text + change, text.split())
+        Caption(
+            image,
+            f"{image}.png",
+            "test" if image < 110 else "val",
+            number,
+            text + change,
+            text.split(),
+        )
         for number, (image, text) in enumerate(rows)
     ]
     write_corpus(captions, path, dataset="balls", kind="test", source_sha256="0" * 64)
 
 
 def scored(capsys, *words, form="json"):
-    main(["score", *words, "--dataset", "balls", "--metrics", "BLEU", "ROUGE-L", "CIDEr", "--format", form])
+    main(
+        [
+            "score",
+            *words,
+            "--dataset",
+            "balls",
+            "--metrics",
+            "BLEU",
+            "ROUGE-L",
+            "CIDEr",
+            "--format",
+            form,
+        ]
+    )
     text = capsys.readouterr().out
     return json.loads(text) if form == "json" else text
 
@@ -61,7 +82,10 @@ def publish(capsys, folder, name):
     images = read_image_scores(folder / "once", "test")
     ids = images.pop("image_id").tolist()
     metrics = json.loads((folder / "once" / "metrics.json").read_text())
-    values = {each: {metric: values[at] for metric, values in images.items()} for at, each in enumerate(ids)}
+    values = {
+        each: {metric: values[at] for metric, values in images.items()}
+        for at, each in enumerate(ids)
+    }
     rows = [Image(each, FILES[name][each], values[each]) for each in ids]
     header = {
         "metrics": metrics,
@@ -86,7 +110,9 @@ def floored(metric, values):
 def test_every_p_is_scipys_over_the_images_and_holms_over_all(capsys, folder):
     published = publish(capsys, folder, "ours")
     names = [f"{name}.json" for name in FILES]
-    result = scored(capsys, *names, "--corpus", "corpus.parquet", "--against", str(published), "--out", "out")
+    result = scored(
+        capsys, *names, "--corpus", "corpus.parquet", "--against", str(published), "--out", "out"
+    )
     assert [row["label"] for row in result["rows"]] == ["p/run/xe", *FILES]
     assert result["images"] == 110
     first = read_image_scores(folder / "out" / "ours", "test")  # the same captions
@@ -98,7 +124,10 @@ def test_every_p_is_scipys_over_the_images_and_holms_over_all(capsys, folder):
             assert cell["score"] == read_metrics(folder / "out" / row["label"]).scores[metric]
             assert cell["low"] <= cell["image_mean"] <= cell["high"]
             assert np.isclose(cell["image_mean"], own[metric].mean())
-            paired, pair = cell["paired"], (floored(metric, own[metric]), floored(metric, first[metric]))
+            paired, pair = (
+                cell["paired"],
+                (floored(metric, own[metric]), floored(metric, first[metric])),
+            )
             if row["label"] == "ours":
                 assert paired["p"] is None
                 assert cell["difference"] == 0
@@ -138,7 +167,16 @@ def test_a_table_without_any_score_says_why(capsys, monkeypatch):
         return Gap("not for now")
 
     monkeypatch.setattr("recap.metrics.spice.spice_models_missing", gap)
-    words = ["score", "ours.json", "--dataset", "balls", "--corpus", "corpus.parquet", "--metrics", "SPICE"]
+    words = [
+        "score",
+        "ours.json",
+        "--dataset",
+        "balls",
+        "--corpus",
+        "corpus.parquet",
+        "--metrics",
+        "SPICE",
+    ]
     for form in ("json", "markdown", "latex"):
         main([*words, "--format", form])
         assert "not for now" in capsys.readouterr().out
@@ -155,14 +193,27 @@ def test_the_folder_of_a_run_or_of_an_earlier_call_is_the_first_row(capsys, fold
 def test_a_first_row_of_other_references_images_or_tokens_is_refused(capsys, folder, monkeypatch):
     published = publish(capsys, folder, "ours")
     corpus(folder / "other" / "corpus.parquet", change="s")
-    words = ["score", "shuffled.json", "--dataset", "balls", "--metrics", "CIDEr", "--against", str(published)]
+    words = [
+        "score",
+        "shuffled.json",
+        "--dataset",
+        "balls",
+        "--metrics",
+        "CIDEr",
+        "--against",
+        str(published),
+    ]
     with refused(MetricError, published, "reference captions", "other/corpus.parquet"):
         run(*words, "--corpus", "other/corpus.parquet")
     with refused(MetricError, "p/run/xe", "shuffled", "images is"):
         run(*words, "--corpus", "corpus.parquet", "--split", "val")
-    text = gzip.decompress(published.read_bytes()).replace(b"tok:simple", b"tok:ptb")  # no hash holds the signature
+    text = gzip.decompress(published.read_bytes()).replace(
+        b"tok:simple", b"tok:ptb"
+    )  # no hash holds the signature
     published.write_bytes(gzip.compress(text))
-    with refused(MetricError, "p/run/xe", "shuffled", "tok is 'ptb' in one and 'simple' in the other"):
+    with refused(
+        MetricError, "p/run/xe", "shuffled", "tok is 'ptb' in one and 'simple' in the other"
+    ):
         run(*words, "--corpus", "corpus.parquet")
     with refused(MissingFile, "published/p", "metrics.json"):
         run(*words[:-1], "published/p", "--corpus", "corpus.parquet")
@@ -173,8 +224,14 @@ def test_two_files_of_one_name_are_told_apart_by_their_folders(capsys, folder):
         (folder / name).mkdir()
         (folder / name / "ours.json").write_text(json.dumps(FILES["ours"]))
     words = ("a/ours.json", "b/ours.json", "--corpus", "corpus.parquet", "--out", "out")
-    assert [row["label"] for row in scored(capsys, *words)["rows"]] == ["a/ours.json", "b/ours.json"]
-    assert read_metrics(folder / "out" / "b_ours.json").scores == read_metrics(folder / "out" / "a_ours.json").scores
+    assert [row["label"] for row in scored(capsys, *words)["rows"]] == [
+        "a/ours.json",
+        "b/ours.json",
+    ]
+    assert (
+        read_metrics(folder / "out" / "b_ours.json").scores
+        == read_metrics(folder / "out" / "a_ours.json").scores
+    )
 
 
 def run(*words):

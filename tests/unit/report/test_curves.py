@@ -1,4 +1,7 @@
-"""Learning curves of all runs, as numbers and as a picture that names each; the flat file of `dvc metrics diff`."""
+"""Learning curves of all runs, as numbers and as a picture that names each.
+
+The flat file of `dvc metrics diff`.
+"""
 
 import json
 from pathlib import Path
@@ -28,7 +31,13 @@ def curve(label, stage="xe", epochs=3, start=0, more=0.0):
 
 def run(label, seed, stage="xe"):
     after = f"{label}/seed-{seed}/xe" if stage == "scst" else None
-    return {"label": label, "seed": seed, "stage": stage, "path": f"{label}/seed-{seed}/{stage}", "after": after}
+    return {
+        "label": label,
+        "seed": seed,
+        "stage": stage,
+        "path": f"{label}/seed-{seed}/{stage}",
+        "after": after,
+    }
 
 
 def write_history(tmp_path, named, text):
@@ -56,7 +65,9 @@ def write(tmp_path):
 def test_curves_of_all_runs_stand_below_each_other_under_readable_names(tmp_path, write):
     runs = [run("ZoDIAC (a $ign)", 1), run("ZoDIAC (a $ign)", 1, "scst"), run("Transformer", 2)]
     for number, named in enumerate(runs):
-        before = "0,0,,,0.2,1\n" if named["stage"] == "scst" else ""  # no loss before its first step
+        before = (
+            "0,0,,,0.2,1\n" if named["stage"] == "scst" else ""
+        )  # no loss before its first step
         write_history(tmp_path, named, f"{HEAD}{before}1,5,3.0,0.1,0.{number},9\n2,10,2.5,0.1,,9\n")
     out, figure = write(*runs)
     assert out.read_text().splitlines() == [
@@ -100,20 +111,33 @@ def test_seeds_of_a_label_are_one_line_with_bars(axes_of):
     (line,) = (line for line in axes.lines if len(line.get_xdata()))
     assert list(line.get_ydata()) == [150, 250, 350]
     (bars,) = axes.collections
-    assert [list(ends[:, 1]) for ends in bars.get_segments()] == [[100, 200], [200, 300], [300, 400]]
+    assert [list(ends[:, 1]) for ends in bars.get_segments()] == [
+        [100, 200],
+        [200, 300],
+        [300, 400],
+    ]
 
 
 def test_a_second_stage_follows_its_first_with_another_mark(axes_of):
     axes = axes_of(curve("a"), curve("a", "scst", epochs=2, start=3))
-    lines = [(list(line.get_xdata()), line.get_marker()) for line in axes.lines if len(line.get_xdata())]
+    lines = [
+        (list(line.get_xdata()), line.get_marker()) for line in axes.lines if len(line.get_xdata())
+    ]
     assert lines == [([1, 2, 3], "o"), ([4, 5], "^")]
 
 
 def test_a_row_has_one_colour_in_every_figure_and_another_dash_where_colours_repeat(axes_of):
-    assert colour_of(["Transformer", "ACF", "Transformer"]) == {"Transformer": COLOURS[0], "ACF": COLOURS[1]}
+    assert colour_of(["Transformer", "ACF", "Transformer"]) == {
+        "Transformer": COLOURS[0],
+        "ACF": COLOURS[1],
+    }
     assert axes_of(curve("ACF"), labels=["Transformer", "ACF"]).lines[-1].get_color() == COLOURS[1]
-    first, *_, eighth = axes_of(*(curve(f"row {n}") for n in range(8))).get_legend_handles_labels()[0]
-    assert first.get_color() == eighth.get_color() and first.get_linestyle() != eighth.get_linestyle()
+    first, *_, eighth = axes_of(*(curve(f"row {n}") for n in range(8))).get_legend_handles_labels()[
+        0
+    ]
+    assert (
+        first.get_color() == eighth.get_color() and first.get_linestyle() != eighth.get_linestyle()
+    )
 
 
 def test_many_long_labels_are_not_cut(tmp_path):
@@ -121,7 +145,9 @@ def test_many_long_labels_are_not_cut(tmp_path):
     lines = pd.concat(curve(f"{setting} {n}", epochs=2) for n in range(16))
     draw_curves(lines, lines.label, tmp_path / "many.png")
     picture = np.asarray(Image.open(tmp_path / "many.png").convert("L"))
-    assert all((edge == 255).all() for edge in (picture[0], picture[-1], picture[:, 0], picture[:, -1]))
+    assert all(
+        (edge == 255).all() for edge in (picture[0], picture[-1], picture[:, 0], picture[:, -1])
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,8 +177,13 @@ def test_a_history_that_changed_after_it_was_finished_is_refused(tmp_path, write
 
 def test_the_summary_is_the_mean_over_seeds_and_leaves_out_what_did_not_run(tmp_path):
     rest = {"signature": "tok:ptb", "split": "test", "decoding": {}}
-    for seed, scores in (("1", {"CIDEr": 0.4, "METEOR": None}), ("2", {"CIDEr": 0.6, "METEOR": 0.2})):
+    for seed, scores in (
+        ("1", {"CIDEr": 0.4, "METEOR": None}),
+        ("2", {"CIDEr": 0.6, "METEOR": 0.2}),
+    ):
         (tmp_path / seed).mkdir()
         (tmp_path / seed / "metrics.json").write_text(json.dumps({"scores": scores, **rest}))
-    write_summary(spec={"rows": {"table.row": ["1", "2"]}}, scores=tmp_path, out=tmp_path / "summary.json")
+    write_summary(
+        spec={"rows": {"table.row": ["1", "2"]}}, scores=tmp_path, out=tmp_path / "summary.json"
+    )
     assert json.loads((tmp_path / "summary.json").read_text()) == {"table.row.CIDEr": 50.0}

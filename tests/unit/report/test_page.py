@@ -63,7 +63,10 @@ def test_a_partial_report_has_the_means_of_the_runs_that_are_finished(profile):
     profile.write_scores(done)
     profile.write_training(plan.weights(done), seconds=5400)
     page = page_of(profile)
-    assert f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations" in page.text
+    assert (
+        f"Partial: 1 of {len(plan.trained())} trainings and 1 of {len(plan.scored())} evaluations"
+        in page.text
+    )
     assert "35.5" in page.text and "Preliminary" in page.text and "1.50 hours" in page.text
     assert "Photo of image" in " ".join(image.get("alt", "") for image in page.all("img"))
 
@@ -81,15 +84,23 @@ def test_a_whole_report_needs_no_other_file_and_runs_no_text_of_others(finished)
     assert "A comparison holds, or does not" in page.text and len(page.all("details")) >= 2
     assert "p, images" in page.text and "Signature: pycocoevalcap" in page.text
     images = page.all("img")
-    assert len(images) > 2 and all(image["src"].startswith("data:image/") and image["alt"] for image in images)
+    assert len(images) > 2 and all(
+        image["src"].startswith("data:image/") and image["alt"] for image in images
+    )
     assert all(link["href"].startswith("#") for link in page.all("a")) and not page.all("link")
     assert len(page.all("script")) == 1 and HOSTILE not in text and "alert(" in page.text
     assert page.all("html")[0]["lang"] == "en"
     levels = [int(tag[1]) for tag, _ in page.tags if tag in ("h1", "h2", "h3", "h4")]
-    assert levels[0] == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert levels[0] == 1 and all(
+        after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)
+    )
     targets = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
     assert {link["href"][1:] for link in page.all("a")} <= targets
-    assert all(region.get("tabindex") == "0" for region in page.all("div") if region.get("class") == "scroll")
+    assert all(
+        region.get("tabindex") == "0"
+        for region in page.all("div")
+        if region.get("class") == "scroll"
+    )
 
 
 def test_statistics_of_another_version_of_a_table_are_not_shown_as_its_own(finished):
@@ -108,14 +119,18 @@ def test_a_damaged_file_is_refused_and_no_page_is_written(file, finished):
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(finished, monkeypatch, capfd):
+def test_where_latex_is_installed_there_is_a_pdf_too_also_of_hostile_labels(
+    finished, monkeypatch, capfd
+):
     monkeypatch.setenv("PATH", PATH)
     make_report(finished.plan())
     assert Path("reports/tiny/report.pdf").read_bytes().startswith(b"%PDF"), capfd.readouterr().err
     assert not [each for each in problems(Path("reports/tiny")) if "report.pdf" in each]
 
 
-@pytest.mark.parametrize("program", [None, "#!/bin/sh\necho '! LaTeX Error: no booktabs.sty'\nexit 1\n"])
+@pytest.mark.parametrize(
+    "program", [None, "#!/bin/sh\necho '! LaTeX Error: no booktabs.sty'\nexit 1\n"]
+)
 def test_without_latex_one_line_says_so_and_no_earlier_pdf_stays(program, profile, tmp_path, capfd):
     if program:
         (tmp_path / "bin").mkdir()

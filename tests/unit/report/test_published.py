@@ -1,4 +1,5 @@
-"""Published runs: equal bytes, results made again from them, pages from them alone, and what a check notices."""
+"""Published runs: equal bytes, results made again from them, pages from them alone, and what a
+check notices."""
 
 import gzip
 import json
@@ -53,7 +54,8 @@ HISTORY = "epoch,step,loss,val_cider_d,seconds\n1,5,2.5,0.25,3.0\n2,10,1.5,0.5,3
 
 
 def write_results(profile):
-    """Write scored miniature runs: their captions are references of other images, which the scorers score."""
+    """Write scored miniature runs: their captions are references of other images, which the scorers
+    score."""
     plan = profile.plan()
     profile.write_data()
     for run in plan.trained():
@@ -131,7 +133,11 @@ def test_publishing_twice_gives_equal_bytes_and_keeps_runs_that_are_elsewhere(pr
     shutil.rmtree("results")
     assert publish(profile.plan(), PUBLISHED) == [] and contents().keys() == before.keys()
     header, images = read_published(published_runs(INTO)[0])
-    assert header.versions["torch"] == "2.13.0" and header.versions["pycocoevalcap"] == "1.2" and header.seed == 1
+    assert (
+        header.versions["torch"] == "2.13.0"
+        and header.versions["pycocoevalcap"] == "1.2"
+        and header.seed == 1
+    )
     assert all(len(repr(image.scores["CIDEr"])) > 3 and image.caption for image in images)
 
 
@@ -139,7 +145,11 @@ def test_results_are_restored_as_they_were(profile):
     with restored(profile.plan(), PUBLISHED) as (copy, headers):
         assert headers.keys() == {run.path for run in profile.plan().scored()}
         results = Path(Paths(copy).results)
-        files = [file for file in Path("elsewhere/tiny").rglob("*") if {"runs", "scores"} & set(file.parts)]
+        files = [
+            file
+            for file in Path("elsewhere/tiny").rglob("*")
+            if {"runs", "scores"} & set(file.parts)
+        ]
         files = [file for file in files if file.is_file() and not file.name.startswith(".")]
         for file in files:
             again = results / file.relative_to("elsewhere/tiny")
@@ -154,7 +164,10 @@ def test_results_are_restored_as_they_were(profile):
 
 def test_a_page_has_what_was_run_tables_a_figure_verdicts_and_runs(profile):
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
-    assert f"recap report docs tiny --into {INTO}" in text and "\nTwo models of twenty scenes.\n" in text
+    assert (
+        f"recap report docs tiny --into {INTO}" in text
+        and "\nTwo models of twenty scenes.\n" in text
+    )
     trained = len(profile.plan().trained())
     took = f"of {trained} trainings that took {trained / 2:.1f} core hours"
     assert f"Published: 2 scored runs with seed 1, {took}" in text
@@ -170,7 +183,10 @@ def test_a_page_says_which_rows_are_missing_or_that_no_run_is_published(profile)
     first.unlink()
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
     assert "Means of the runs that are finished" in text and "not run yet" in text
-    assert "### Not run yet\n\n1 row of tiny. `recap plan tiny` counts the hours of each table.\n" in text
+    assert (
+        "### Not run yet\n\n1 row of tiny. `recap plan tiny` counts the hours of each table.\n"
+        in text
+    )
     shutil.rmtree(PUBLISHED)
     text = write_docs("tiny", [profile.plan()], INTO).read_text()
     assert text.endswith(f"## Without a scale\n\n{NONE_PUBLISHED}\n")
@@ -184,10 +200,16 @@ def test_prose_is_one_paragraph(profile):
 
 
 def test_the_check_passes_without_torch_and_without_results(profile):
-    code = "import sys; from recap.cli import main; main(['report', 'check']); sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys; from recap.cli import main; main(['report', 'check']); sys.exit('torch' in "
+        "sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 published runs and all pages are what they were\nBLEU and METEOR of 2 of them were not" in done.stdout
+    assert (
+        "2 published runs and all pages are what they were\nBLEU and METEOR of 2 of them were not"
+        in done.stdout
+    )
 
 
 def given(profile, replaced="", by=""):
@@ -197,9 +219,25 @@ def given(profile, replaced="", by=""):
     images = []
     for image_id, captions in corpus.captions().items():
         texts = enumerate(each.replace(replaced, by) for each in captions)
-        sentences = [{"sentid": 10 * image_id + number, "raw": text, "tokens": ["a"]} for number, text in texts]
-        split = "test" if image_id in corpus.image_ids("test") else "val" if image_id == 101 else "train"
-        images.append({"filename": f"{image_id}.jpg", "imgid": image_id, "split": split, "sentences": sentences})
+        sentences = [
+            {"sentid": 10 * image_id + number, "raw": text, "tokens": ["a"]}
+            for number, text in texts
+        ]
+        split = (
+            "test"
+            if image_id in corpus.image_ids("test")
+            else "val"
+            if image_id == 101
+            else "train"
+        )
+        images.append(
+            {
+                "filename": f"{image_id}.jpg",
+                "imgid": image_id,
+                "split": split,
+                "sentences": sentences,
+            }
+        )
     Path("given").mkdir()
     Path("given/captions.json").write_text(json.dumps({"images": images}))
     settings = {"kind": "karpathy", "annotations": "captions.json", "images": ["photos.zip"]}
@@ -225,7 +263,10 @@ def test_the_check_scores_again_by_a_data_set_without_its_pictures(profile, caps
 def rehashed(lines):
     """Give the header of a file the hashes of its captions and scores."""
     header, images = json.loads(lines[0]), [Image(**json.loads(line)) for line in lines[1:]]
-    header["captions_sha256"], header["scores_sha256"] = captions_hash(images), scores_hash(header["metrics"], images)
+    header["captions_sha256"], header["scores_sha256"] = (
+        captions_hash(images),
+        scores_hash(header["metrics"], images),
+    )
     lines[0] = json.dumps(header)
 
 
@@ -259,7 +300,9 @@ def test_a_corpus_score_that_its_images_do_not_give_is_noticed_without_data(name
 def test_a_changed_caption_or_digit_with_its_hash_is_noticed_with_image_and_metric(profile):
     file, corpus = published_runs(INTO)[0], corpus_of(profile)
     text = file.read_bytes()
-    changed(file, lambda lines: (lines.__setitem__(3, lines[3].replace("both", "cat")), rehashed(lines)))
+    changed(
+        file, lambda lines: (lines.__setitem__(3, lines[3].replace("both", "cat")), rehashed(lines))
+    )
     sentences = list(changed_scores(file, corpus))
     image = json.loads(gzip.decompress(text).splitlines()[3])
     assert any(f"{file}: image {image['id']}: BLEU-1 is " in each for each in sentences)
@@ -288,7 +331,9 @@ def test_settings_that_changed_since_are_noticed(profile):
     assert not list(changed_pages(INTO, Path("params")))
     recipe.write_text(text.replace("2.0e-3", "3.0e-3"))
     (sentence,) = changed_pages(INTO, Path("params"))
-    assert "zodiac@other" in sentence and "another stage_settings.schedule.learning_rate" in sentence
+    assert (
+        "zodiac@other" in sentence and "another stage_settings.schedule.learning_rate" in sentence
+    )
 
 
 def test_other_references_of_the_same_images_are_noticed(profile):
@@ -303,7 +348,9 @@ def test_other_references_of_the_same_images_are_noticed(profile):
         lambda lines: lines.__setitem__(0, "{"),
         lambda lines: lines.__setitem__(2, '{"id": 1}'),
         lambda lines: lines.__setitem__(2, '{"id": 1, "caption": "a", "scores": {}}'),
-        lambda lines: lines.__setitem__(0, lines[0].replace('"path": "', '"path": "../../../../../../../../')),
+        lambda lines: lines.__setitem__(
+            0, lines[0].replace('"path": "', '"path": "../../../../../../../../')
+        ),
         lambda lines: lines.clear(),
     ],
 )
@@ -339,18 +386,28 @@ def test_all_pages_are_what_they_were(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["CIDEr is 25.7 ± 0.5", "CIDEr 31.8 (Transformer)", "has 22.0 ± 1.0", "reaches 31.8 CIDEr"]
+    "text",
+    ["CIDEr is 25.7 ± 0.5", "CIDEr 31.8 (Transformer)", "has 22.0 ± 1.0", "reaches 31.8 CIDEr"],
 )
 def test_a_score_is_recognized(text):
     assert SCORE.search(text)
 
 
 def test_no_score_is_typed_by_hand():
-    pages = [ROOT / "README.md", *(ROOT / "docs" / "papers").glob("*.md"), *(PAGES / "prose").glob("*.md")]
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / "papers").glob("*.md"),
+        *(PAGES / "prose").glob("*.md"),
+    ]
     typed = {
-        page.name: re.sub("<!-- first table of .*?<!-- end -->", "", page.read_text(), flags=re.S) for page in pages
+        page.name: re.sub("<!-- first table of .*?<!-- end -->", "", page.read_text(), flags=re.S)
+        for page in pages
     }
-    assert not [(name, each[0]) for name, text in typed.items() for each in SCORE.finditer(" ".join(text.split()))]
+    assert not [
+        (name, each[0])
+        for name, text in typed.items()
+        for each in SCORE.finditer(" ".join(text.split()))
+    ]
 
 
 def test_the_readme_has_the_tables_of_the_pages(tmp_path):

@@ -1,4 +1,5 @@
-"""Figures over a setting: which rows are points, the numbers in the CSV, and a picture of the asked size."""
+"""Figures over a setting: which rows are points, the numbers in the CSV, and a picture of the asked
+size."""
 
 import csv
 
@@ -30,7 +31,10 @@ LAYERS = {
 def planned(params):
     def plan(**changes):
         edited(params, "mine/figures/layers.yaml", **{**LAYERS, **changes})
-        plans = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"), params)
+        plans = RunPlan(
+            Profile(name="p", tables=["recap/demo"], figures=["mine/layers"], scale="scenes"),
+            params,
+        )
         return plans, plans.figures["mine/layers"]
 
     return plan
@@ -46,7 +50,9 @@ def test_a_figure_asks_for_its_tables_and_reads_the_axis_from_their_rows(planned
 
 
 def test_the_sentence_about_the_scale_holds_for_all_tables_of_a_figure():
-    plan = RunPlan(Profile(name="p", tables=["recap/demo"], figures=["recap/low_data"], scale="photos"), PARAMS)
+    plan = RunPlan(
+        Profile(name="p", tables=["recap/demo"], figures=["recap/low_data"], scale="photos"), PARAMS
+    )
     assert "20 epochs of cross-entropy in place of 50" in plan.tables["recap/low_data_001"].scale
     assert "4 to 20 epochs of cross-entropy in place of 50" in plan.figures["recap/low_data"].scale
 
@@ -56,7 +62,11 @@ def test_the_sentence_about_the_scale_holds_for_all_tables_of_a_figure():
     [
         ({"rows": ["enc9"]}, UnknownName, ["'mine/layers'", "'xlan/t3'", "'enc9'"]),
         ({"labels": {"xlan/t9": "X"}}, UnknownName, ["'mine/layers'", "labels", "'xlan/t9'"]),
-        ({"x": {"setting": "model.activation", "label": "-"}}, ConfigError, ["'enc2'", "'model.activation'"]),
+        (
+            {"x": {"setting": "model.activation", "label": "-"}},
+            ConfigError,
+            ["'enc2'", "'model.activation'"],
+        ),
         ({"line_of": "row"}, ConfigError, ["layers.yaml", "`rows`", "line_of 'table'"]),
     ],
 )
@@ -73,12 +83,19 @@ def drawn(tmp_path):
     folder = tmp_path / "statistics"
     for name in ("one", "two"):
         compare_table(
-            table=table, name=name, seeds=seeds, scores_root=tmp_path / "scores", statistics_out=folder / f"{name}.json"
+            table=table,
+            name=name,
+            seeds=seeds,
+            scores_root=tmp_path / "scores",
+            statistics_out=folder / f"{name}.json",
         )
     rows = [row.id for row in table.rows]
 
     def draw(**changes):
-        points = {row: [{"x": 5, "table": "one", "row": row}, {"x": 20, "table": "two", "row": row}] for row in rows}
+        points = {
+            row: [{"x": 5, "table": "one", "row": row}, {"x": 20, "table": "two", "row": row}]
+            for row in rows
+        }
         figure = Figure(
             title="Costs $5 <b>",
             scale="tiny",
@@ -87,7 +104,9 @@ def drawn(tmp_path):
             metrics=list(table.columns)[:2],
             lines=[{"label": f"={row}$", "points": points[row]} for row in rows],
         ).model_copy(update=changes)
-        write_sweep(figure=figure, statistics=folder, png=tmp_path / "f.png", out=tmp_path / "f.csv")
+        write_sweep(
+            figure=figure, statistics=folder, png=tmp_path / "f.png", out=tmp_path / "f.csv"
+        )
         return list(csv.DictReader((tmp_path / "f.csv").open()))
 
     draw.rows, draw.columns, draw.png = rows, list(table.columns), tmp_path / "f.png"

@@ -52,9 +52,13 @@ def test_ids_are_those_of_each_caption_alone(corpus, kind, tmp_path):
             list(corpus.token_lists("train"))[1:], min_count=2, max_length=length, splits="train"
         )
     ids = caption_ids(corpus, "train")
-    assert dict(split_captions(corpus, vocabulary, "train", ids)) == one_by_one(corpus, vocabulary, ids)
+    assert dict(split_captions(corpus, vocabulary, "train", ids)) == one_by_one(
+        corpus, vocabulary, ids
+    )
     few = [ids[7], ids[2], ids[11]]
-    assert dict(split_captions(corpus, vocabulary, "train", few)) == one_by_one(corpus, vocabulary, few)
+    assert dict(split_captions(corpus, vocabulary, "train", few)) == one_by_one(
+        corpus, vocabulary, few
+    )
     test = caption_ids(corpus, "test")
     assert dict(split_captions(corpus, vocabulary, "test")) == one_by_one(corpus, vocabulary, test)
 
@@ -63,5 +67,7 @@ def test_a_caption_that_is_not_for_training_is_named(corpus):
     vocabulary = Vocabulary(["dog"], {"min_count": 1, "max_length": 3, "splits": "train"})
     ids = [*caption_ids(corpus, "train"), caption_ids(corpus, "test")[0]]
     for wrong in (ids, [5000]):
-        with refused(DataError, f"caption id {max(set(wrong) - set(caption_ids(corpus, 'train')))}"):
+        with refused(
+            DataError, f"caption id {max(set(wrong) - set(caption_ids(corpus, 'train')))}"
+        ):
             split_captions(corpus, vocabulary, "train", wrong)

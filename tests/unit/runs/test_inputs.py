@@ -35,7 +35,12 @@ class ReadsBoth(ReadsMain):
 def paths(tmp_path):
     grid = write_store(tmp_path / "grid.h5", IDS, stream="grid", width=6, boxes=True)
     region = write_store(
-        tmp_path / "region.h5", IDS, stream="region", width=5, rows=lambda image: 1 + image % 4, boxes=True
+        tmp_path / "region.h5",
+        IDS,
+        stream="region",
+        width=5,
+        rows=lambda image: 1 + image % 4,
+        boxes=True,
     )
     return [grid, region]
 
@@ -48,7 +53,10 @@ def both(paths):
 
 def test_streams_are_named_as_in_the_stores_the_main_one_first(paths):
     sources = FeatureSources(paths)
-    assert dict(sources.sizes) == {"grid": 6, "region": 5} and list(sources.sizes) == ["grid", "region"]
+    assert dict(sources.sizes) == {"grid": 6, "region": 5} and list(sources.sizes) == [
+        "grid",
+        "region",
+    ]
     images = both(paths).read([20, 3])
     for name, store in zip(("grid", "region"), sources.stores, strict=True):
         values, mask = store.read([20, 3])
@@ -95,7 +103,10 @@ def test_the_hash_of_images_covers_all_stores_and_no_image_beside_them(paths, tm
     grown = FeatureSources([write_store(tmp_path / "grown.h5", [*IDS, 99], boxes=True)])
     assert one.hash_of([8, 3]) == one.hash_of([3, 8]) == grown.hash_of([3, 8])
     other_order = FeatureSources(paths[::-1])
-    assert len({one.hash_of([3]), *(each.hash_of([3, 8]) for each in (one, together, other_order))}) == 4
+    assert (
+        len({one.hash_of([3]), *(each.hash_of([3, 8]) for each in (one, together, other_order))})
+        == 4
+    )
     assert one.made_by == one.stores[0].made_by() == grown.made_by
     assert one.made_by != together.made_by
 
@@ -107,7 +118,9 @@ def gpu_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("wanted", [[8], [3, 20, 3], [20, 3, 11, 8]])
-def test_features_on_a_gpu_read_every_stream_as_the_sources_do(paths, wanted, gpu_memory, monkeypatch):
+def test_features_on_a_gpu_read_every_stream_as_the_sources_do(
+    paths, wanted, gpu_memory, monkeypatch
+):
     monkeypatch.setattr(inputs, "CHUNK", 3)
     sources = both(paths)
     images, expected = GpuFeatures(sources, [20, 3, 11, 8], CPU).read(wanted), sources.read(wanted)
@@ -125,7 +138,9 @@ def test_a_gpu_is_not_waited_for(paths, gpu_memory):
     assert not device.waits
 
 
-def test_features_that_do_not_fit_on_the_gpu_and_unknown_images_are_refused(paths, gpu_memory, monkeypatch):
+def test_features_that_do_not_fit_on_the_gpu_and_unknown_images_are_refused(
+    paths, gpu_memory, monkeypatch
+):
     with refused(FeatureError, "image id 77"):
         GpuFeatures(both(paths), [3, 77], CPU)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10, 2**34))

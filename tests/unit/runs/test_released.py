@@ -65,16 +65,26 @@ INFOS = {
     "transformer": {"caption_model": "transformer", "num_att_heads": 4, "max_length": 9},
     "zodiac": {"caption_model": "zodiac-tanh", "num_att_heads": 4, "seq_length": 9},
 }
-M2_CHECKPOINT = ("torch_rng_state", "numpy_rng_state", "random_rng_state", "epoch", "optimizer", "best_cider")
+M2_CHECKPOINT = (
+    "torch_rng_state",
+    "numpy_rng_state",
+    "random_rng_state",
+    "epoch",
+    "optimizer",
+    "best_cider",
+)
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    return write_byte_pairs(tmp_path_factory.mktemp("bpe"), ["a red circle above a blue square"] * 5)
+    return write_byte_pairs(
+        tmp_path_factory.mktemp("bpe"), ["a red circle above a blue square"] * 5
+    )
 
 
 class Origin:
-    """A model of ours with random weights, as a run, and the files that a release of it would have."""
+    """A model of ours with random weights, as a run, and the files that a release of it would
+    have."""
 
     def __init__(self, kind, folder, results, tokenizer):
         self.kind, self.folder, self.results = kind, folder, results
@@ -90,10 +100,14 @@ class Origin:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))  # captions that differ
-        self.state = expressible(kind, {name: value.detach() for name, value in model.state_dict().items()})
+        self.state = expressible(
+            kind, {name: value.detach() for name, value in model.state_dict().items()}
+        )
         self.run = folder / "origin"
         self.run.mkdir()
-        (self.run / "config.yaml").write_text(yaml.safe_dump({"spec": {"model_settings": settings}}))
+        (self.run / "config.yaml").write_text(
+            yaml.safe_dump({"spec": {"model_settings": settings}})
+        )
         save_weights(self.run / "model.safetensors", self.state)
         self.vocabulary = self.run / "vocabulary.json"
         vocabulary.save(self.vocabulary)
@@ -116,26 +130,56 @@ class Origin:
             import numpy as np
 
             beside = dict.fromkeys(M2_CHECKPOINT, 3)
-            state = {"state_dict": state, **beside, "numpy_rng_state": np.random.RandomState(1).get_state()}
+            state = {
+                "state_dict": state,
+                **beside,
+                "numpy_rng_state": np.random.RandomState(1).get_state(),
+            }
             if self.kind == "m2":
                 write_torchtext(self.folder / "vocab.pkl", words)
                 self.options = ["--vocabulary", "vocab.pkl"]
             else:
                 self.options = ["--vocabulary", str(tokenizer), "--set", "tau=0.1"]
-        torch.save(state, self.checkpoint, _use_new_zipfile_serialization=self.kind not in ("m2", "xlan"))
+        torch.save(
+            state, self.checkpoint, _use_new_zipfile_serialization=self.kind not in ("m2", "xlan")
+        )
 
     def imported(self, out, *more):
         own = (".yml", ".txt", ".pkl")
         options = [str(self.folder / word) if word.endswith(own) else word for word in self.options]
-        main(["import-checkpoint", self.kind, str(self.checkpoint), *options, *more, "--out", str(out)])
+        main(
+            [
+                "import-checkpoint",
+                self.kind,
+                str(self.checkpoint),
+                *options,
+                *more,
+                "--out",
+                str(out),
+            ]
+        )
         return out
 
     def said(self, run):
         """Return the captions of the test images, evaluated by the command."""
         out = self.folder / f"scores-{run.name}"
-        spec = json.dumps({"evaluation": {"beam": 3, "max_length": 9, "n_best": 3, "metrics": ["BLEU"]}})
-        data = ["--corpus", str(self.results.data / "corpus.parquet"), "--features", str(self.results.store)]
-        files = ["--vocabulary", str(run / "vocabulary.json"), "--model", str(run), "--out", str(out)]
+        spec = json.dumps(
+            {"evaluation": {"beam": 3, "max_length": 9, "n_best": 3, "metrics": ["BLEU"]}}
+        )
+        data = [
+            "--corpus",
+            str(self.results.data / "corpus.parquet"),
+            "--features",
+            str(self.results.store),
+        ]
+        files = [
+            "--vocabulary",
+            str(run / "vocabulary.json"),
+            "--model",
+            str(run),
+            "--out",
+            str(out),
+        ]
         main(["evaluate", "--spec", spec, *data, *files])
         rows = [json.loads(line) for line in (out / "nbest.test.jsonl").read_text().splitlines()]
         return [row["caption"] for row in rows], [row["log_probability"] for row in rows]
@@ -144,7 +188,11 @@ class Origin:
 QUICK = ("up_down", "zodiac", "m2", "visual_gpt")  # one of each form of files
 
 
-@pytest.fixture(params=[kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS])
+@pytest.fixture(
+    params=[
+        kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS
+    ]
+)
 def origin(request, tmp_path, results, tokenizer):
     return Origin(request.param, tmp_path, results, tokenizer)
 
@@ -193,7 +241,9 @@ def test_what_does_not_fit_is_refused_in_one_sentence(up_down, capsys):
     assert "'word_embedding.weight' of the checkpoint has" in refusal(up_down, capsys)
     words.write_text(given)
     config.write_text("MODEL: {TYPE: XLAN}")
-    assert "the option MODEL.TYPE is 'XLAN' in the release's configuration" in refusal(up_down, capsys)
+    assert "the option MODEL.TYPE is 'XLAN' in the release's configuration" in refusal(
+        up_down, capsys
+    )
     config.write_text("MODEL: {TYPE: UpDown, ATT_ACT: SOFTPLUS}")
     assert "attention_activation" in refusal(up_down, capsys)
     config.write_text("MODEL: {TYPE: UpDown}")
@@ -206,6 +256,9 @@ def test_what_does_not_fit_is_refused_in_one_sentence(up_down, capsys):
 
 
 def test_what_no_model_here_does_is_said(up_down, capsys):
-    for kind, why in (("acf", "appends a mask word"), ("fusion", "no checkpoint of the Fusion Transformer")):
+    for kind, why in (
+        ("acf", "appends a mask word"),
+        ("fusion", "no checkpoint of the Fusion Transformer"),
+    ):
         up_down.kind = kind
         assert why in refusal(up_down, capsys)

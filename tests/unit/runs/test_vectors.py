@@ -1,4 +1,5 @@
-"""A model reads all vectors of a store, or its settings say how many: nothing is truncated silently."""
+"""A model reads all vectors of a store, or its settings say how many: nothing is truncated
+silently."""
 
 import pytest
 
@@ -27,7 +28,9 @@ def limited_to(limit):
         ("acf/t1", {"model": "m2", "features": "bottom_up_adaptive"}, None),
     ],
 )
-def test_a_row_whose_model_would_read_a_part_of_every_image_is_refused(params, table, change, sentence):
+def test_a_row_whose_model_would_read_a_part_of_every_image_is_refused(
+    params, table, change, sentence
+):
     file = "{}/tables/{}.yaml".format(*table.split("/"))
     row = {"id": "r", "label": "r", **change}
     edited(params, file, rows=[row], baseline="r", figures=[])
@@ -50,13 +53,26 @@ def test_a_message_says_how_many_images_are_truncated_where_their_numbers_differ
     store = write_store(tmp_path / "regions.h5", [3, 8, 11], rows=lambda image: 2 * image)
     check_vectors(limited_to(10), store)
     said = capsys.readouterr().err
-    assert "regions.h5: 2 of 3 images have more than 10 vectors (up to 22); the model reads the first 10" in said
+    assert (
+        "regions.h5: 2 of 3 images have more than 10 vectors (up to 22); the model reads the first "
+        "10"
+    ) in said
 
 
 def test_training_refuses_before_it_begins(tmp_path, capsys):
     files = prepare(tmp_path)  # of four vectors each
-    model = {"kind": "m2", "d_model": 16, "heads": 2, "d_feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+    model = {
+        "kind": "m2",
+        "d_model": 16,
+        "heads": 2,
+        "d_feed_forward": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    }
     _, _, _, *words = files.command("short", model_settings={**model, "max_vectors": 3})
     sentence = refused_command(capsys, *words)
     assert [file.name for file in tmp_path.glob("short/**/*") if file.is_file()] == ["lock"]
-    assert "features.h5: every image has 4 vectors, and the model would read only the first 3" in sentence
+    assert (
+        "features.h5: every image has 4 vectors, and the model would read only the first 3"
+        in sentence
+    )

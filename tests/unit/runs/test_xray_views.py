@@ -19,11 +19,18 @@ CELLS, WORDS = 4, 11
 def sources_of(folder, **pictures):
     """Return the features of archives whose pictures have other brightness, by name."""
     inputs = write_iu_xray(
-        folder / "in", images=lambda pngs: pngs.update({f"{name}.png": png(n) for name, n in pictures.items()})
+        folder / "in",
+        images=lambda pngs: pngs.update({f"{name}.png": png(n) for name, n in pictures.items()}),
     )
     build_corpus(name="xrays", spec=SPEC, inputs=inputs, out=folder)
-    files = {"corpus": folder / "corpus.parquet", "images": [folder / "images.zip"], "inputs": inputs}
-    extract_grid(spec(), ExtractionJob(**files, shards=folder / "shards", out=folder / "f.h5", device="cpu"))
+    files = {
+        "corpus": folder / "corpus.parquet",
+        "images": [folder / "images.zip"],
+        "inputs": inputs,
+    }
+    extract_grid(
+        spec(), ExtractionJob(**files, shards=folder / "shards", out=folder / "f.h5", device="cpu")
+    )
     return FeatureSources([folder / "f.h5"])
 
 

@@ -1,4 +1,5 @@
-"""Claims are those of the papers, each is decided in one way, and comparisons name rows and columns that exist."""
+"""Claims are those of the papers, each is decided in one way, and comparisons name rows and columns
+that exist."""
 
 import json
 from pathlib import Path
@@ -22,29 +23,44 @@ def test_the_claims_are_those_of_the_papers():
     for key, golden in GOLDEN.items():
         printed = golden["printed"] if isinstance(golden["printed"], list) else [golden["printed"]]
         claim = CLAIMS[key]
-        assert (claim.sentence, claim.where, claim.printed) == (golden["sentence"], golden["where"], printed)
+        assert (claim.sentence, claim.where, claim.printed) == (
+            golden["sentence"],
+            golden["where"],
+            printed,
+        )
 
 
-@pytest.mark.parametrize("claim", [claim for claim in CLAIMS.values() if claim.checks], ids=lambda claim: claim.id)
+@pytest.mark.parametrize(
+    "claim", [claim for claim in CLAIMS.values() if claim.checks], ids=lambda claim: claim.id
+)
 def test_a_comparison_names_what_its_tables_have(claim):
     for check in claim.checks:
         for name in filter(None, [check.table, check.in_place]):
             table = load_named(PARAMS, "tables", name)
             own, others = {row.id for row in table.rows}, set(check.rows)
-            assert check.row in own and (others <= own if name == check.table else not others or others & own)
+            assert check.row in own and (
+                others <= own if name == check.table else not others or others & own
+            )
             assert check.quoted is None or check.quoted in {row.id for row in table.quoted}
             assert set(check.metrics) <= set(table.columns)
 
 
 def test_a_printed_size_is_that_of_the_printed_numbers():
-    """A gain over the best of several rows is the one over the row with the highest printed number."""
+    """A gain over the best of several rows is the one over the row with the highest printed
+    number."""
     wrong = []
     for claim in CLAIMS.values():
         for check in claim.checks:
             table = load_named(PARAMS, "tables", check.table)
             printed = {row.id: row.printed for row in (*table.rows, *table.quoted)}
-            others = [printed[name][check.metrics[0]] for name in [*check.rows, *filter(None, [check.quoted])]]
-            if check.size and round(abs(printed[check.row][check.metrics[0]] - max(others)), 1) != check.size:
+            others = [
+                printed[name][check.metrics[0]]
+                for name in [*check.rows, *filter(None, [check.quoted])]
+            ]
+            if (
+                check.size
+                and round(abs(printed[check.row][check.metrics[0]] - max(others)), 1) != check.size
+            ):
                 wrong.append((claim.id, check.table))
     # The sentence gives 0.3; the printed numbers differ by 1.1.
     assert wrong == [("visualgpt.c6", "visualgpt/t5_f01")]
@@ -52,7 +68,14 @@ def test_a_printed_size_is_that_of_the_printed_numbers():
 
 @pytest.mark.parametrize(
     "change",
-    [{"quoted": "q"}, {"against": None}, {"metrics": ["CIDER"]}, {"within": 1}, {"sign": "equal"}, {"at_least": 1}],
+    [
+        {"quoted": "q"},
+        {"against": None},
+        {"metrics": ["CIDER"]},
+        {"within": 1},
+        {"sign": "equal"},
+        {"at_least": 1},
+    ],
 )
 def test_a_check_that_says_two_things_or_nothing_is_refused(change):
     assert Check(**CHECK)

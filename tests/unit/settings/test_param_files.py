@@ -1,4 +1,5 @@
-"""A paper's parameters are one folder: its names are found, its scales are merged, its profile has every scale."""
+"""A paper's parameters are one folder: its names are found, its scales are merged, its profile has
+every scale."""
 
 import pytest
 
@@ -11,14 +12,24 @@ from recap.settings.params import load_named, load_profile, names, refuse_other_
 PROFILE = {
     "name": "mine",
     "inputs": "here",
-    "scales": {"photos": {"tables": ["mine/t"], "execution": {"threads": 2}}, "paper": {"tables": ["mine/u"]}},
+    "scales": {
+        "photos": {"tables": ["mine/t"], "execution": {"threads": 2}},
+        "paper": {"tables": ["mine/u"]},
+    },
 }
 
 
 def test_a_group_adds_one_folder_and_edits_no_file(params):
     edited(params, "mine/models/wide.yaml", base="transformer", d_feed_forward=4096)
     edited(params, "mine/recipes/long.yaml", base="xlan", xe={"epochs": 99})
-    row = {"id": "r", "label": "R", "model": "wide", "recipe": "long", "dataset": "coco", "features": "bottom_up_36"}
+    row = {
+        "id": "r",
+        "label": "R",
+        "model": "wide",
+        "recipe": "long",
+        "dataset": "coco",
+        "features": "bottom_up_36",
+    }
     rows = [row, {**row, "id": "few", "subset": "pair_5"}]
     keys = {"title": "T", "columns": ["CIDEr"], "baseline": "r", "defaults": {"stage": "xe"}}
     edited(params, "mine/tables/t.yaml", **keys, rows=rows)
@@ -29,9 +40,14 @@ def test_a_group_adds_one_folder_and_edits_no_file(params):
         "flickr8k/full/mobilenetv2_grid/wide@photos",
         "flickr8k/pair_5/mobilenetv2_grid/wide@photos_pairs_5",
     }
-    assert plan.variant("recipes", "long").layers(plan.params)[-1][0] == "params/mine/recipes/long.yaml"
+    assert (
+        plan.variant("recipes", "long").layers(plan.params)[-1][0]
+        == "params/mine/recipes/long.yaml"
+    )
     assert plan.source_of_seeds["mine/t"] == "params/mine/scales/photos.yaml: tables.mine/t.seeds"
-    assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(params, "tables")
+    assert {"wide", "transformer"} < set(names(params, "models")) and "mine/t" in names(
+        params, "tables"
+    )
 
 
 @pytest.mark.parametrize("folder", ["", "mine/"])
@@ -44,7 +60,12 @@ def test_two_files_of_one_name_are_refused_with_both(params, folder):
 
 def test_an_entry_of_a_scale_that_two_files_have_is_refused_with_both(params):
     edited(params, "mine/scales/photos.yaml", models={"xlan": {"d_model": 8}})
-    with refused(ConfigError, "params/mine/scales/photos.yaml", "params/xlan/scales/photos.yaml", "'models.xlan'"):
+    with refused(
+        ConfigError,
+        "params/mine/scales/photos.yaml",
+        "params/xlan/scales/photos.yaml",
+        "'models.xlan'",
+    ):
         planned(params, "photos")
 
 

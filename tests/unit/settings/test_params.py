@@ -10,7 +10,8 @@ from recap.settings.params import load_named, read_mapping, validate
 
 PARAMS = Path(__file__).resolve().parents[2] / "workflow" / "params"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdef", "bcdefg", strict=True)
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n"
+    for old, new in zip("abcdef", "bcdefg", strict=True)
 )
 
 
@@ -57,7 +58,13 @@ PROFILE = {"name": "demo", "tables": ["demo"], "seeds": [1]}
 GRID = {"kind": "grid", "backbone": "resnet18", "weights": "random"}
 BOXES = {**GRID, "weights": "boxes", "pretraining": {}}
 REGIONS = {"kind": "regions", "detector": "faster_rcnn_r50_c4", "weights": "random"}
-COCO = {"kind": "coco", "annotations": ["a.json"], "images": ["i"], "val_list": "v", "test_list": "t"}
+COCO = {
+    "kind": "coco",
+    "annotations": ["a.json"],
+    "images": ["i"],
+    "val_list": "v",
+    "test_list": "t",
+}
 STAGE = {"epochs": 1, "learning_rate": 1}
 SAMPLED = {"xe": STAGE, "scst": {**STAGE, "sampling": "multinomial", "top_p": 0.5}}
 ROW = {"id": "a", "label": "A", "dataset": "d", "features": "f", "model": "m", "recipe": "r"}
@@ -74,7 +81,12 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
         ("profile", PROFILE, {"seedz": [1]}, ["'seedz'", "'seeds'"]),
         ("recipes", {"xe": STAGE}, {"xe": {"epochs": 1}}, ["xe", "`learning_rate`", "`schedule`"]),
         ("recipes", SAMPLED, {"scst": {**SAMPLED["scst"], "sampling": "beam"}}, ["`top_p`"]),
-        ("datasets", {"kind": "scenes"}, {"kind": "scene"}, ["'scene'", "'scenes'", "RECAP_PLUGINS"]),
+        (
+            "datasets",
+            {"kind": "scenes"},
+            {"kind": "scene"},
+            ["'scene'", "'scenes'", "RECAP_PLUGINS"],
+        ),
         ("datasets", COCO, {"test_list": None}, ["`val_list`", "`test_list`"]),
         ("models", {"kind": "xlan"}, {"encoder_layers": 2**63 - 1}, ["encoder_layers"]),
         ("models", {"kind": "transformer"}, {"d_model": 9, "heads": 2}, ["d_model 9", "2 heads"]),
@@ -82,7 +94,12 @@ TABLE = {"title": "T", "columns": ["CIDEr"], "baseline": "a", "rows": [ROW]}
         ("features", REGIONS, {"vectors": "fc1"}, ["`vectors`", "grid_feats_x101_c5"]),
         ("tables", TABLE, {"baseline": "b"}, ["baseline", "'b'", "known are: a"]),
         ("tables", TABLE, {"rows": [ROW, ROW]}, ["'a'"]),
-        ("tables", TABLE, {"rows": [ROW | {"printed": {"CIDer": 1}}]}, ["rows.0.printed.CIDer", "'CIDEr'"]),
+        (
+            "tables",
+            TABLE,
+            {"rows": [ROW | {"printed": {"CIDer": 1}}]},
+            ["rows.0.printed.CIDer", "'CIDEr'"],
+        ),
         ("tables", TABLE, {"rows": [ROW | {"doubt": {"CIDEr": "x"}}]}, ["doubt", "'CIDEr'"]),
     ],
 )

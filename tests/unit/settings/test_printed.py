@@ -1,4 +1,5 @@
-"""The tables of the papers hold every number, deviation and p that is printed, and produced tables show every doubt."""
+"""The tables of the papers hold every number, deviation and p that is printed, and produced tables
+show every doubt."""
 
 import json
 import tempfile
@@ -48,7 +49,9 @@ def test_every_printed_number_deviation_and_p_is_that_of_the_paper():
 
 
 def test_what_our_own_tables_repeat_of_the_print_is_in_a_table_of_the_paper():
-    printed = [(name, row.printed) for name, table in TABLES.items() for row in rows(table) if row.printed]
+    printed = [
+        (name, row.printed) for name, table in TABLES.items() for row in rows(table) if row.printed
+    ]
     papers = [row.items() for name, row in printed if not name.startswith("recap/")]
     repeated = [(name, row) for name, row in printed if name.startswith("recap/")]
     assert repeated
@@ -64,7 +67,9 @@ def plan():
 @cache
 def produced(name):
     """The full table of a table of invented scores."""
-    table = plan().tables[name].model_copy(update={"selections": []})  # there are no trainings to choose among
+    table = (
+        plan().tables[name].model_copy(update={"selections": []})
+    )  # there are no trainings to choose among
     with tempfile.TemporaryDirectory() as folder:
         statistics = invented_statistics(table, plan().seeds[name][:1], Path(folder), images=4)
     return full_table(table_frame(table, statistics))
@@ -73,7 +78,9 @@ def produced(name):
 def shown(place):
     """The text of a produced table, of the claims of all papers, or below the table of a study."""
     if place == "claims":
-        claims = [claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)]
+        claims = [
+            claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper)
+        ]
         verdicts = judge_claims(JudgedClaims(scale="paper", claims=claims, tables={}), Path())
         return plain(markdown_table(claims_table(verdicts, "paper")))
     if place in TABLES:
@@ -85,10 +92,14 @@ def shown(place):
 def test_a_produced_table_shows_every_doubt_and_printed_p(name):
     text, columns = shown(name), TABLES[name].columns
     missing = [
-        (row, doubt) for row, doubt in doubts(TABLES[name]) if plain(doubt).rstrip(".").replace("<", "&lt;") not in text
+        (row, doubt)
+        for row, doubt in doubts(TABLES[name])
+        if plain(doubt).rstrip(".").replace("<", "&lt;") not in text
     ]
     assert missing == []
-    blocks = {block.label.removesuffix(" (baseline)"): block.lines for block in produced(name).blocks}
+    blocks = {
+        block.label.removesuffix(" (baseline)"): block.lines for block in produced(name).blocks
+    }
     for row in (row for row in rows(TABLES[name]) if row.printed_p):
         (line,) = (line.cells for line in blocks[plain(row.label)] if line.label == "p, printed")
         texts = {column: entry.text for column, entry in zip(columns, line, strict=True)}
@@ -99,7 +110,11 @@ def test_a_produced_table_shows_every_doubt_and_printed_p(name):
 def test_every_doubt_about_the_print_is_shown(place):
     """``as`` has the words that are shown, where they are not those of the doubt."""
     text = shown(place)
-    missing = [each for each in DOUBTS if each["shown_in"] == place and each.get("as", each["doubt"]) not in text]
+    missing = [
+        each
+        for each in DOUBTS
+        if each["shown_in"] == place and each.get("as", each["doubt"]) not in text
+    ]
     assert missing == []
 
 

@@ -26,7 +26,11 @@ def validators(tmp_path_factory):
 
 def with_text_keys(value):
     """JSON has only text as keys; YAML's epoch tables have numbers."""
-    return {str(key): with_text_keys(item) for key, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {str(key): with_text_keys(item) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 @pytest.mark.parametrize("params", PARAMS, ids=["shipped", "tiny"])

@@ -15,17 +15,25 @@ from recap.settings.datasets import COCO_CAPTIONS, COCO_IMAGES, COCO_PARTS
 from recap.settings.params import load_named
 
 SETTLED = {
-    claim.id: claim for paper in papers_with_claims(PARAMS) for claim in read_claims(PARAMS, paper) if claim.settled
+    claim.id: claim
+    for paper in papers_with_claims(PARAMS)
+    for claim in read_claims(PARAMS, paper)
+    if claim.settled
 }
 ALL = sum(COCO_IMAGES.values())
-GPT2_PIECES, SPECIAL_IDS = 50_257, 3  # <pad>, <bos> and <eos>; the papers count <unk> among the words
+GPT2_PIECES, SPECIAL_IDS = (
+    50_257,
+    3,
+)  # <pad>, <bos> and <eos>; the papers count <unk> among the words
 
 
 def millions(model, features):
     """Count the parameters of a model of the parameter files with the ids of COCO's words."""
     config = load_named(PARAMS, "models", model)
     with torch.device("meta"):
-        built = build_model(config, InputSpec(dict.fromkeys(config.example_streams, features), WORDS[0] + 2))
+        built = build_model(
+            config, InputSpec(dict.fromkeys(config.example_streams, features), WORDS[0] + 2)
+        )
     return sum(parameter.numel() for parameter in built.parameters()) / 1e6
 
 
@@ -50,7 +58,9 @@ def words(printed):
 
 def one_percent(printed):
     subset = load_named(PARAMS, "subsets", "image_1")
-    assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored()} == {"image_1"}
+    assert {run.subset for run in planned(PARAMS, "paper", ["visualgpt/t4"]).scored()} == {
+        "image_1"
+    }
     assert subset.unit == "image"
     return printed == [subset_size(COCO_IMAGES["train"], subset.fraction)]
 
@@ -83,12 +93,16 @@ def ensemble(printed):
     found = planned(PARAMS, "paper", ["xlan/t1"])
     rows = [row for row in found.tables["xlan/t1"].rows if row.ensemble]
     assert rows
-    return {len(run.members) for row in rows for run in row_runs(row, found.seeds["xlan/t1"])} == set(printed)
+    return {
+        len(run.members) for row in rows for run in row_runs(row, found.seeds["xlan/t1"])
+    } == set(printed)
 
 
 def experiments(printed):
     found = planned(PARAMS, "paper", ["zodiac/t1"])
-    assert {(len(found.seeds[name]), len(table.rows)) for name, table in found.tables.items()} == {(5, 3)}
+    assert {(len(found.seeds[name]), len(table.rows)) for name, table in found.tables.items()} == {
+        (5, 3)
+    }
     return printed == [len(found.scored())]
 
 
@@ -100,8 +114,12 @@ def wider_feed_forward(printed):
 
 
 def wider_attention(printed):
-    narrow, wide = (load_named(PARAMS, "models", name) for name in ("transformer", "transformer_plus_plus"))
-    layers = 3 * wide.decoder_layers  # one attention in each of the encoder's, two in each of the decoder's
+    narrow, wide = (
+        load_named(PARAMS, "models", name) for name in ("transformer", "transformer_plus_plus")
+    )
+    layers = (
+        3 * wide.decoder_layers
+    )  # one attention in each of the encoder's, two in each of the decoder's
     assert wide.encoder_layers == wide.decoder_layers
     added = layers * 4 * (wide.d_model**2 - narrow.d_model**2) / 1e6
     assert f"{added:.1f} M" in SETTLED["zodiac.c4"].settled.why

@@ -14,7 +14,12 @@ SETTINGS = {"dataset": "scenes", "features": "scenes_grid", "recipe": "scenes_sh
 SMALL, LARGE = {"CIDEr": 10.0, "BLEU-4": 2.0}, {"CIDEr": 30.0}
 A = {"id": "a", "label": "A", "model": "transformer"}
 B = {"id": "b", "label": "B", "model": {"base": "zodiac", "gate": "tanh"}}
-OF_B = {"printed": SMALL, "printed_sd": {"CIDEr": 0.5}, "printed_p": {"CIDEr": 0.01}, "doubt": {"CIDEr": "as above"}}
+OF_B = {
+    "printed": SMALL,
+    "printed_sd": {"CIDEr": 0.5},
+    "printed_p": {"CIDEr": 0.01},
+    "doubt": {"CIDEr": "as above"},
+}
 WHOLE = {
     **COMMON,
     "defaults": SETTINGS,
@@ -59,7 +64,13 @@ def test_the_name_of_the_file_means_all_its_parts_in_profiles_and_figures(with_p
     tables = list(planned(with_parts, None, ["mine/alone", "mine/whole"]).tables)
     assert tables == ["mine/alone", "mine/whole_f1", "mine/whole_005"]
     axis = {"setting": "subset.fraction", "label": "share"}
-    figure = {"title": "F", "x": axis, "metrics": ["CIDEr"], "tables": ["mine/whole"], "line_of": "row"}
+    figure = {
+        "title": "F",
+        "x": axis,
+        "metrics": ["CIDEr"],
+        "tables": ["mine/whole"],
+        "line_of": "row",
+    }
     edited(with_parts, "mine/figures/f.yaml", **figure, labels={"a": "A"})
     plan = planned(with_parts, None, ["mine/alone"], figures=["mine/f"])
     points = [(point.x, point.table) for point in plan.figures["mine/f"].lines[0].points]
@@ -70,7 +81,10 @@ def test_the_name_of_the_file_means_all_its_parts_in_profiles_and_figures(with_p
 
 def test_another_table_may_be_as_a_part_and_a_scale_may_name_it(with_parts):
     edited(with_parts, "mine/tables/more.yaml", base="mine/whole_f1", title="More", seeds=2)
-    assert load_named(with_parts, "tables", "mine/more").rows == load_named(with_parts, "tables", "mine/alone").rows
+    assert (
+        load_named(with_parts, "tables", "mine/more").rows
+        == load_named(with_parts, "tables", "mine/alone").rows
+    )
     edited(with_parts, "scales/half.yaml", opening="Half", tables={"mine/whole_f1": {"seeds": [7]}})
     plan = planned(with_parts, "half", ["mine/whole"])
     assert plan.seeds == {"mine/whole_f1": [7], "mine/whole_005": [1, 2, 3]}

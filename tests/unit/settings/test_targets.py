@@ -1,4 +1,5 @@
-"""Settings name modules in strings, which no import contract sees: each names something that is there."""
+"""Settings name modules in strings, which no import contract sees: each names something that is
+there."""
 
 import pytest
 
@@ -19,14 +20,21 @@ def targets():
             # Of the package alone: another test may have registered its own.
             if registry.target(name).startswith("recap."):
                 yield registry.target(name)
-                yield from filter(None, (getattr(registry.classes().get(name), key, None) for key in KEYS))
+                yield from filter(
+                    None, (getattr(registry.classes().get(name), key, None) for key in KEYS)
+                )
 
 
 TARGETS = sorted(set(targets()))
 
 
 def test_all_registries_are_looked_at():
-    assert {target.split(".")[1] for target in TARGETS} >= {"data", "evaluation", "features", "metrics"}
+    assert {target.split(".")[1] for target in TARGETS} >= {
+        "data",
+        "evaluation",
+        "features",
+        "metrics",
+    }
     assert len(TARGETS) > 60
 
 

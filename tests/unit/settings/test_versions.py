@@ -12,7 +12,9 @@ from recap.settings.versions import entry_of, read_versions
 
 
 def shipped(section):
-    return [load_named(PARAMS, section, file.stem) for file in sorted((PARAMS / section).glob("*.yaml"))]
+    return [
+        load_named(PARAMS, section, file.stem) for file in sorted((PARAMS / section).glob("*.yaml"))
+    ]
 
 
 def test_every_outside_file_that_a_shipped_yaml_names_is_listed():
@@ -49,7 +51,10 @@ def test_a_file_of_the_users_own_says_where_it_comes_from(tmp_path):
 )
 def test_lines_that_contradict_themselves(tmp_path, line, named):
     path = tmp_path / "list.csv"
-    path.write_text(f"name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n{line}\n")
+    path.write_text(
+        "name,version,role,url,algorithm,hash,bytes,licence,checked_on,note,archive,members\n"
+        f"{line}\n"
+    )
     with refused(ConfigError, "list.csv", *named):
         read_versions(path)
 
@@ -58,7 +63,9 @@ def test_what_rows_load_from_the_hub_is_listed_with_bytes_and_licence():
     files = read_versions(PARAMS / "data_versions.csv")
     named = {spec.hub() for spec in shipped("features")}
     named |= {getattr(spec.vocabulary, "tokenizer", None) for spec in shipped("datasets")}
-    entries = {name: files[name.partition("@")[0].replace("hub:", "hub/")] for name in named - {None}}
+    entries = {
+        name: files[name.partition("@")[0].replace("hub:", "hub/")] for name in named - {None}
+    }
     assert len(entries) >= 12
     assert all(entry.bytes and entry.licence for entry in entries.values())
     for name, entry in entries.items():

@@ -1,4 +1,5 @@
-"""`recap artifacts verify`: every changed, missing, damaged or unlisted file of a results folder is named."""
+"""`recap artifacts verify`: every changed, missing, damaged or unlisted file of a results folder is
+named."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,8 @@ RUN = "results/tiny/runs/a/seed-1/xe"
 
 @pytest.fixture
 def results(tmp_path):
-    """Results in two folders with lists: the files of a run, and statistics with the summary beside them."""
+    """Results in two folders with lists: the files of a run, and statistics with the summary beside
+    them."""
     folder = tmp_path / "results" / "tiny"
     run, statistics = tmp_path / RUN, folder / "statistics"
     run.mkdir(parents=True)
@@ -33,7 +35,9 @@ def results(tmp_path):
     listed = {"runs": [f"{RUN}/model.safetensors"]}
     listed["statistics"] = ["results/tiny/statistics/tiny.json", "results/tiny/summary.json"]
     for home, files in listed.items():
-        records.write_provenance(folder / home, {file: {"sha256": sha256_file(tmp_path / file)} for file in files})
+        records.write_provenance(
+            folder / home, {file: {"sha256": sha256_file(tmp_path / file)} for file in files}
+        )
     return folder
 
 
@@ -43,7 +47,9 @@ def test_whole_results_have_no_problem(results, capsys, monkeypatch):
         assert "every file is what it was" in printed(capsys, "artifacts", "verify", folder)
 
 
-@pytest.mark.parametrize("name", ["runs/a/seed-1/xe/config.yaml", "runs/a/seed-1/xe/model.safetensors", "summary.json"])
+@pytest.mark.parametrize(
+    "name", ["runs/a/seed-1/xe/config.yaml", "runs/a/seed-1/xe/model.safetensors", "summary.json"]
+)
 def test_a_flipped_bit_is_named_and_the_status_is_two(results, name, capsys):
     data = bytearray((results / name).read_bytes())
     data[-1] ^= 1
@@ -56,7 +62,9 @@ def test_a_flipped_bit_is_named_and_the_status_is_two(results, name, capsys):
     assert streams.err.strip() == f"recap: {results}: 1 problem"
 
 
-@pytest.mark.parametrize("name", ["runs/a/seed-1/xe/config.yaml", "statistics/tiny.json", "summary.json"])
+@pytest.mark.parametrize(
+    "name", ["runs/a/seed-1/xe/config.yaml", "statistics/tiny.json", "summary.json"]
+)
 def test_a_missing_file_is_named(results, name):
     (results / name).unlink()
     (sentence,) = problems(results)
@@ -88,7 +96,9 @@ def test_every_flipped_bit_of_a_provenance_file_is_a_problem(results):
     path = results / "runs" / records.PROVENANCE
     content = path.read_bytes()
     for place in range(0, len(content), 7):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+        )
         assert list(problems(results)), (place, content[place : place + 20])
 
 

@@ -21,10 +21,14 @@ from recap.share.run_files import find_run_files
 
 pytestmark = pytest.mark.seconds
 
-CLOSE = 1e-3  # of log-probabilities: batches of other sizes sum in another order, and features are stored in float16
+# of log-probabilities: batches of other sizes sum in another order, and features are stored in
+# float16
+CLOSE = 1e-3
 
 
-def test_a_picture_of_the_test_split_gets_the_caption_that_the_evaluation_gave_it(results, photos, captioner):
+def test_a_picture_of_the_test_split_gets_the_caption_that_the_evaluation_gave_it(
+    results, photos, captioner
+):
     given = {}
     for line in (results.scores / "nbest.test.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -34,9 +38,13 @@ def test_a_picture_of_the_test_split_gets_the_caption_that_the_evaluation_gave_i
     assert scores[-1] - scores[0] > 20 * CLOSE  # else any picture would do
     found = captioner.captions(photos.values(), n_best=2)
     for image, result in zip(photos, found, strict=True):
-        assert [caption.text for caption in result.captions] == [row["caption"] for row in given[image]]
+        assert [caption.text for caption in result.captions] == [
+            row["caption"] for row in given[image]
+        ]
         expected = [row["log_probability"] for row in given[image]]
-        assert [caption.log_probability for caption in result.captions] == pytest.approx(expected, abs=CLOSE)
+        assert [caption.log_probability for caption in result.captions] == pytest.approx(
+            expected, abs=CLOSE
+        )
     assert captioner.decoding.beam == 4 and captioner.decoding.rules.no_repeated_ngram == 2
 
 
@@ -45,12 +53,17 @@ def test_photos_in_the_batches_of_the_extraction_have_the_bits_of_the_store(resu
     files = find_run_files(results.run)
     encoder = PhotoFeatures(files.extractors, files.vocabulary, torch.device("cpu"))
     with zipfile.ZipFile(results.data / "images.zip") as archive:
-        pictures = [[Image.open(io.BytesIO(archive.read(table.files()[image]))).convert("RGB")] for image in range(4)]
+        pictures = [
+            [Image.open(io.BytesIO(archive.read(table.files()[image]))).convert("RGB")]
+            for image in range(4)
+        ]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         made = encoder.read(pictures, captioner.model).main
-        alone = torch.cat([encoder.read([views], captioner.model).main.values for views in pictures])
+        alone = torch.cat(
+            [encoder.read([views], captioner.model).main.values for views in pictures]
+        )
     finally:
         torch.set_num_threads(threads)
     values, mask = store.read(range(4))
@@ -64,7 +77,9 @@ def test_the_size_of_a_batch_does_not_matter(photos, captioner):
         other = captioner.captions(photos.values(), n_best=4, batch_size=batch_size)
         for one, two in zip(whole, other, strict=True):
             assert one.photo == two.photo and one.caption == two.caption
-            scores = [[caption.log_probability for caption in result.captions] for result in (one, two)]
+            scores = [
+                [caption.log_probability for caption in result.captions] for result in (one, two)
+            ]
             assert scores[0] == pytest.approx(scores[1], abs=CLOSE)
 
 
@@ -94,14 +109,20 @@ def test_samples_are_equal_for_a_seed_whatever_else_is_captioned(photos, caption
     assert all(len({caption.text for caption in result.captions}) > 1 for result in whole)
     for place, path in enumerate(paths):
         (alone,) = captioner.captions([path], **options)
-        assert [caption.text for caption in alone.captions] == [caption.text for caption in whole[place].captions]
+        assert [caption.text for caption in alone.captions] == [
+            caption.text for caption in whole[place].captions
+        ]
     other = captioner.captions(paths, **{**options, "seed": 4})
     assert [result.captions for result in other] != [result.captions for result in whole]
 
 
-def test_samples_at_a_low_temperature_are_the_caption_of_the_narrowest_search(photos, captioner, monkeypatch):
+def test_samples_at_a_low_temperature_are_the_caption_of_the_narrowest_search(
+    photos, captioner, monkeypatch
+):
     # The search has a rule that samples do not have.
-    monkeypatch.setattr(captioner, "decoding", DecodingSettings(max_length=captioner.decoding.max_length))
+    monkeypatch.setattr(
+        captioner, "decoding", DecodingSettings(max_length=captioner.decoding.max_length)
+    )
     greedy = captioner.captions(photos.values(), beam=1)
     samples = captioner.captions(photos.values(), sample=2, temperature=0.001)
     for searched, drawn in zip(greedy, samples, strict=True):
@@ -153,8 +174,12 @@ def test_a_photo_whose_features_are_not_finite_is_named_and_the_others_keep_thei
     monkeypatch.setattr(type(encoder), "__call__", spoil)
     found = list(captioner.stream(photos.values(), batch_size=3))
     failed = found.pop(1)
-    assert isinstance(failed, FailedPhoto) and failed.reason.startswith(f"{path}: the features hold NaN")
-    assert [result.caption for result in found] == [result.caption for result in expected[:1] + expected[2:]]
+    assert isinstance(failed, FailedPhoto) and failed.reason.startswith(
+        f"{path}: the features hold NaN"
+    )
+    assert [result.caption for result in found] == [
+        result.caption for result in expected[:1] + expected[2:]
+    ]
 
 
 def test_only_a_very_large_photo_is_halved(photo, monkeypatch):

@@ -31,7 +31,10 @@ def files(tmp_path, monkeypatch):
 def test_zip_in_the_form_of_the_server(tmp_path, files):
     out = write_submission(**files, algorithm="xlan_4", out=tmp_path / "a.zip")
     with zipfile.ZipFile(out) as archive:
-        assert archive.namelist() == ["captions_val2014_xlan_4_results.json", "captions_test2014_xlan_4_results.json"]
+        assert archive.namelist() == [
+            "captions_val2014_xlan_4_results.json",
+            "captions_test2014_xlan_4_results.json",
+        ]
         held = [json.loads(archive.read(name)) for name in archive.namelist()]
     assert [entry["image_id"] for entry in held[0]] == [4, 5, 9]
     assert held[1] == [{"image_id": 1, "caption": "a dog"}, {"image_id": 2, "caption": "a dog"}]
@@ -64,7 +67,11 @@ def test_an_empty_caption_is_sent_as_a_full_stop_and_its_image_is_named(tmp_path
     assert "val2014: 2 of 3" in said and "9, 4" in said
 
 
-FLAT = {f"{key}_{refs}": value for refs, values in json.loads(answer()).items() for key, value in values.items()}
+FLAT = {
+    f"{key}_{refs}": value
+    for refs, values in json.loads(answer()).items()
+    for key, value in values.items()
+}
 
 
 @pytest.fixture
@@ -79,7 +86,17 @@ def submission(tmp_path):
 
 def bring(folder, text, name="answer.txt"):
     (folder.parent / name).write_text(text)
-    main(["scores", "import", str(folder.parent / name), "--submission", str(folder), "--date", "2026-11-20"])
+    main(
+        [
+            "scores",
+            "import",
+            str(folder.parent / name),
+            "--submission",
+            str(folder),
+            "--date",
+            "2026-11-20",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +106,10 @@ def bring(folder, text, name="answer.txt"):
         json.dumps({"result": [{"test_split": json.loads(answer())}]}),
         json.dumps(FLAT),
         "".join(f"{key}: {value}\n" for key, value in FLAT.items()),
-        "".join(f"{key.replace('Bleu_', 'BLEU-').replace('_c', ' (c')}) = {value}\n\n" for key, value in FLAT.items()),
+        "".join(
+            f"{key.replace('Bleu_', 'BLEU-').replace('_c', ' (c')}) = {value}\n\n"
+            for key, value in FLAT.items()
+        ),
     ],
 )
 def test_json_and_text_give_the_scores_with_their_day(submission, text):
@@ -97,14 +117,21 @@ def test_json_and_text_give_the_scores_with_their_day(submission, text):
     found = read_answer(submission)
     assert found.source == "COCO server, 2026-11-20"
     assert len(found.scores) == 14
-    assert found.scores["c5.BLEU-1"] == pytest.approx(0.8) and found.scores["c40.CIDEr"] == pytest.approx(1.29)
-    assert found.scores["c40.ROUGE-L"] == pytest.approx(0.58) and found.scores["c5.METEOR"] == pytest.approx(0.28)
+    assert found.scores["c5.BLEU-1"] == pytest.approx(0.8) and found.scores[
+        "c40.CIDEr"
+    ] == pytest.approx(1.29)
+    assert found.scores["c40.ROUGE-L"] == pytest.approx(0.58) and found.scores[
+        "c5.METEOR"
+    ] == pytest.approx(0.28)
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (json.dumps({name: value for name, value in FLAT.items() if name != "CIDEr_c40"}), ["c40.CIDEr", "1 of 14"]),
+        (
+            json.dumps({name: value for name, value in FLAT.items() if name != "CIDEr_c40"}),
+            ["c40.CIDEr", "1 of 14"],
+        ),
         (json.dumps({**FLAT, "ROUGE-L_c5": 0.5}), ["c5.ROUGE-L", "twice"]),
         (json.dumps({**FLAT, "Bleu_1_c5": 81.1}), ["c5.BLEU-1 is 81.1", "from 0 to 1;"]),
         (json.dumps({**FLAT, "METEOR_c5": float("nan")}), ["c5.METEOR is nan"]),

@@ -15,11 +15,21 @@ from helpers.commands import refused_command
 from recap.cli import main
 from recap.core.errors import DamagedData, DataError
 from recap.share import dvc
-from recap.share.dvc import LISTINGS, listed_files, missing_objects, outputs, read_listings, read_profiles
+from recap.share.dvc import (
+    LISTINGS,
+    listed_files,
+    missing_objects,
+    outputs,
+    read_listings,
+    read_profiles,
+)
 
 pytestmark = pytest.mark.seconds
 
-PROFILES = "profiles: {mine: {options: --configfile params/mine.yaml}, yours: {options: --configfile params/y.yaml}}"
+PROFILES = (
+    "profiles: "
+    "{mine: {options: --configfile params/mine.yaml}, yours: {options: --configfile params/y.yaml}}"
+)
 PAPER = "name: paper\nscales: {small: {tables: [t]}, big: {tables: [t]}}\n"
 FOLDER = "results/mine/data"
 
@@ -54,7 +64,9 @@ def test_one_profile_is_removed_after_yes_alone_and_others_stay(project, monkeyp
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
     main(["artifacts", "clean", "mine", *([] if answer else ["--yes"])])
-    removed = {f"{room}/mine/file" for room in ("results", "reports", "work")} | {"mlflow/mine.published.json"}
+    removed = {f"{room}/mine/file" for room in ("results", "reports", "work")} | {
+        "mlflow/mine.published.json"
+    }
     assert before - files(project) == (removed if answer in ("y\n", None) else set())
 
 
@@ -74,7 +86,9 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=project, check=True)
     assert "dvc remote add -d" in refused(capsys, "push")
     assert "did you mean 'mine'" in refused(capsys, "push", "mines")
-    Path("dvc.lock").write_text(f"stages: {{data: {{outs: [{{path: results/other, md5: {'a' * 32}}}]}}}}")
+    Path("dvc.lock").write_text(
+        f"stages: {{data: {{outs: [{{path: results/other, md5: {'a' * 32}}}]}}}}"
+    )
     assert "dvc.lock: names no results" in refused(capsys, "pull", "mine")
     for text in ("profiles: true", "profiles: {mine: {option: x}}"):
         (project / "dvc.profiles.yaml").write_text(text)
@@ -83,14 +97,37 @@ def test_push_and_pull_say_what_is_missing(project, capsys):
 
 def test_a_profile_is_added_with_its_options_and_others_stay(project, capsys):
     (project / "dvc.profiles.yaml").write_text(PROFILES)
-    main(["artifacts", "add", "params/paper.yaml", "--scale", "small", "--inputs", "my data", "--fetch", "--conda"])
+    main(
+        [
+            "artifacts",
+            "add",
+            "params/paper.yaml",
+            "--scale",
+            "small",
+            "--inputs",
+            "my data",
+            "--fetch",
+            "--conda",
+        ]
+    )
     assert capsys.readouterr().out == "dvc repro report@paper_small\n"
     profiles = read_profiles()
     assert list(profiles) == ["mine", "yours", "paper_small"]
     config = ["--config", "scale=small", "inputs=my data", "fetch=true"]
-    assert profiles["paper_small"] == ["--sdm", "conda", "--configfile", "params/paper.yaml", *config]
+    assert profiles["paper_small"] == [
+        "--sdm",
+        "conda",
+        "--configfile",
+        "params/paper.yaml",
+        *config,
+    ]
     main(["artifacts", "add", "params/paper.yaml", "--scale", "small"])
-    assert read_profiles()["paper_small"] == ["--configfile", "params/paper.yaml", "--config", "scale=small"]
+    assert read_profiles()["paper_small"] == [
+        "--configfile",
+        "params/paper.yaml",
+        "--config",
+        "scale=small",
+    ]
 
 
 def listing(*paths, md5="0" * 32):
@@ -102,7 +139,9 @@ PATHS = ("/etc/passwd", "../x", "a/../../x", "a/./x", "a//x", "")
 MD5S = ("../../../evil", "0" * 31, "", "0" * 32 + ".dir")
 
 
-@pytest.mark.parametrize("content", [*map(listing, PATHS), *(listing("a", md5=md5) for md5 in MD5S)])
+@pytest.mark.parametrize(
+    "content", [*map(listing, PATHS), *(listing("a", md5=md5) for md5 in MD5S)]
+)
 def test_a_listing_with_a_path_that_leads_elsewhere_or_an_md5_that_is_none_is_refused(content):
     with refusals.refused(DataError, LISTINGS, FOLDER):
         listed_files({FOLDER: "1.dir"}, {FOLDER: content})
@@ -121,7 +160,11 @@ def test_listings_are_those_that_dvc_lock_names(project):
     outs = {FOLDER: hashlib.md5(text).hexdigest() + ".dir", "results/mine/curves.csv": "1" * 32}
     LISTINGS.write_text(json.dumps({FOLDER: json.loads(text)}))
     assert read_listings(outs) == {FOLDER: text}
-    entries = {"results/mine/curves.csv": "1" * 32, f"{FOLDER}/a": "0" * 32, f"{FOLDER}/b": "0" * 32}
+    entries = {
+        "results/mine/curves.csv": "1" * 32,
+        f"{FOLDER}/a": "0" * 32,
+        f"{FOLDER}/b": "0" * 32,
+    }
     assert listed_files(outs, {FOLDER: text}) == entries
     for changed in ([], [*json.loads(text), {"md5": "1" * 32, "relpath": "c"}], None, "gone"):
         LISTINGS.write_text(json.dumps({FOLDER: changed}))
@@ -131,7 +174,9 @@ def test_listings_are_those_that_dvc_lock_names(project):
             read_listings(outs)
 
 
-@pytest.mark.parametrize("lock", ["stages: 3", "{}", "stages: {data: {outs: [{path: results/mine}]}}"])
+@pytest.mark.parametrize(
+    "lock", ["stages: 3", "{}", "stages: {data: {outs: [{path: results/mine}]}}"]
+)
 def test_a_damaged_lock_is_refused(project, lock):
     Path("dvc.lock").write_text(lock)
     with refusals.refused(DamagedData, "dvc.lock"):

@@ -1,4 +1,5 @@
-"""The page of `recap caption --explain`: a picture for each word, in one file, whatever texts it holds."""
+"""The page of `recap caption --explain`: a picture for each word, in one file, whatever texts it
+holds."""
 
 import base64
 import io
@@ -46,11 +47,15 @@ def test_the_command_writes_the_page_and_the_captions(results, photo, captioner,
 def test_the_place_that_was_looked_at_is_bright(tmp_path):
     white = Image.new("RGB", (64, 64), (255, 255, 255))
     notes = [Note("gate <b>", values=[0.25]), Note("clusters", lines=["(a </li> b)"])]
-    each = Explanation("photo", white, "a </h2>", ["<a>"], grid_boxes(2), [[0.0, 0.0, 0.0, 1.0]], notes)
+    each = Explanation(
+        "photo", white, "a </h2>", ["<a>"], grid_boxes(2), [[0.0, 0.0, 0.0, 1.0]], notes
+    )
     write_explanations([each], "run <x>", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     _, shown = pictures(page)
     assert shown.shape == (180, 180, 3)
     assert shown[120:165, 120:165].mean() > 200 > 100 > shown[12:48, 12:48].mean()
     assert "width:25%" in page and "gate &lt;b&gt;: 0.25" in page and "(a &lt;/li&gt; b)" in page
-    assert "&lt;a&gt;" in page and "a &lt;/h2&gt;" in page and "<title>run &lt;x&gt;</title>" in page
+    assert (
+        "&lt;a&gt;" in page and "a &lt;/h2&gt;" in page and "<title>run &lt;x&gt;</title>" in page
+    )

@@ -1,4 +1,5 @@
-"""A run that is given to others: one folder, read from a path or from the hub, says what the run says."""
+"""A run that is given to others: one folder, read from a path or from the hub, says what the run
+says."""
 
 import json
 import os
@@ -18,7 +19,14 @@ from rehearsal.server import serve
 
 pytestmark = pytest.mark.seconds
 
-FILES = ["README.md", "SHA256SUMS", "config.yaml", "features-0.safetensors", "features.json", "model.safetensors"]
+FILES = [
+    "README.md",
+    "SHA256SUMS",
+    "config.yaml",
+    "features-0.safetensors",
+    "features.json",
+    "model.safetensors",
+]
 REVISION = "b" * 40
 FROM_HUB = """
 import sys
@@ -46,7 +54,10 @@ def test_the_folder_needs_no_other_file(exported, captioner, photo, tmp_path):
     moved = shutil.copytree(exported, tmp_path / "elsewhere")
     found = recap.load(moved, device="cpu")
     assert (found.name, found.decoding) == (captioner.name, captioner.decoding)
-    assert found.captions([photo], n_best=2)[0].captions == captioner.captions([photo], n_best=2)[0].captions
+    assert (
+        found.captions([photo], n_best=2)[0].captions
+        == captioner.captions([photo], n_best=2)[0].captions
+    )
     assert found(photo.read_bytes()) == captioner(photo)
 
 
@@ -64,11 +75,18 @@ def test_it_is_read_by_its_name_on_the_hub(exported, photo, captioner, tmp_path)
     pytest.importorskip("huggingface_hub", reason="needs huggingface_hub")
     shutil.copytree(exported, tmp_path / "hub" / "someone" / "model")
     with serve(tmp_path) as url:
-        environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_DISABLE_XET": "1"}
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": url,
+            "HF_HOME": str(tmp_path / "cache"),
+            "HF_HUB_DISABLE_XET": "1",
+        }
         shared, other = (f"hub:someone/{name}@{REVISION}" for name in ("model", "other"))
         command = [sys.executable, "-c", FROM_HUB, shared, str(photo), other]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.stdout.strip() == f"{captioner.name}|{captioner.decoding.beam}|{captioner(photo)}", done.stderr
+        assert (
+            done.stdout.strip() == f"{captioner.name}|{captioner.decoding.beam}|{captioner(photo)}"
+        ), done.stderr
         assert f"{other}: config.yaml cannot be fetched" in done.stderr
 
 

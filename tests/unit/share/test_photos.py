@@ -12,7 +12,14 @@ from helpers.commands import printed
 from helpers.refusals import refused
 from recap.cli import main
 from recap.core.errors import DataError
-from recap.share.captioner import Caption, FailedPhoto, PhotoCaptions, comma_separated, json_lines, pretty
+from recap.share.captioner import (
+    Caption,
+    FailedPhoto,
+    PhotoCaptions,
+    comma_separated,
+    json_lines,
+    pretty,
+)
 from recap.share.photos import find_photos, read_photo
 
 pytestmark = pytest.mark.seconds
@@ -62,7 +69,11 @@ def test_a_file_of_the_kernel_is_not_read(tmp_path, monkeypatch):
 
 def test_arrays_whose_meaning_is_not_certain_are_refused(captioner):
     shapes = ((4, 4, 2), (0, 4, 3), (4,))
-    for values in (np.zeros((4, 4, 3)), np.zeros((4, 4), bool), *(np.zeros(shape, np.uint8) for shape in shapes)):
+    for values in (
+        np.zeros((4, 4, 3)),
+        np.zeros((4, 4), bool),
+        *(np.zeros(shape, np.uint8) for shape in shapes),
+    ):
         with refused(DataError, "array 1", "uint8 [height, width, 3]"):
             captioner(values)
     with refused(DataError, "picture 1", "dict"):
@@ -90,7 +101,9 @@ def test_folders_and_patterns_stand_for_their_pictures(tmp_path):
     assert find_photos(["no/such*.jpg", "gone.jpg"])[0] != []
 
 
-EVIL = PhotoCaptions("=cmd()\x1b[2J.jpg", (Caption("@sum a, b", -1.5, -1.5), Caption("b", -2.0, -2.0)))
+EVIL = PhotoCaptions(
+    "=cmd()\x1b[2J.jpg", (Caption("@sum a, b", -1.5, -1.5), Caption("b", -2.0, -2.0))
+)
 
 
 def test_output_runs_no_formula_and_moves_no_cursor():
@@ -103,11 +116,23 @@ def test_output_runs_no_formula_and_moves_no_cursor():
     assert [row["caption"] for row in json.loads(line)["n_best"]] == ["@sum a, b", "b"]
 
 
-def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results, photos, tmp_path, capsys, recwarn):
-    Image.new("1", (12_000, 9_000)).save(tmp_path / "bad.png")  # between Pillow's warning and its error
+def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(
+    results, photos, tmp_path, capsys, recwarn
+):
+    Image.new("1", (12_000, 9_000)).save(
+        tmp_path / "bad.png"
+    )  # between Pillow's warning and its error
     files = [str(path) for path in photos.values()]
     out = tmp_path / "captions.csv"
-    words = ["caption", *files, str(tmp_path / "bad.png"), "--run", str(results.folder), "--device", "cpu"]
+    words = [
+        "caption",
+        *files,
+        str(tmp_path / "bad.png"),
+        "--run",
+        str(results.folder),
+        "--device",
+        "cpu",
+    ]
     with pytest.raises(SystemExit) as ended:
         main([*words, "--format", "csv", "--n-best", "2", "--out", str(out)])
     assert ended.value.code == 1
@@ -120,21 +145,54 @@ def test_the_command_captions_what_it_can_names_the_rest_and_ends_with_1(results
     assert text == f"{files[0]}: {rows[0]['caption']}\n"
 
 
-def test_the_command_draws_captions_and_writes_all_with_their_log_probabilities(results, photos, capsys):
+def test_the_command_draws_captions_and_writes_all_with_their_log_probabilities(
+    results, photos, capsys
+):
     path = str(next(iter(photos.values())))
-    words = ["caption", path, "--run", results.run, "--device", "cpu", "--sample", "3", "--seed", "2"]
+    words = [
+        "caption",
+        path,
+        "--run",
+        results.run,
+        "--device",
+        "cpu",
+        "--sample",
+        "3",
+        "--seed",
+        "2",
+    ]
     drawn = json.loads(printed(capsys, *words, "--temperature", "2", "--format", "jsonl"))
-    assert len(drawn["samples"]) == 3 and drawn["caption"] == drawn["samples"][0]["caption"] and "n_best" not in drawn
+    assert (
+        len(drawn["samples"]) == 3
+        and drawn["caption"] == drawn["samples"][0]["caption"]
+        and "n_best" not in drawn
+    )
     lines = printed(capsys, *words, "--temperature", "2").splitlines()
-    assert [line.split(maxsplit=1)[1] for line in lines[1:]] == [each["caption"] for each in drawn["samples"]]
+    assert [line.split(maxsplit=1)[1] for line in lines[1:]] == [
+        each["caption"] for each in drawn["samples"]
+    ]
     with pytest.raises(SystemExit):
         main([*map(str, words), "--beam", "2"])
     assert "sample: draws 1 or more captions, without a search" in capsys.readouterr().err
 
 
-def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(results, photos, capsys):
+def test_views_together_are_one_line_and_the_count_that_was_trained_with_is_named(
+    results, photos, capsys
+):
     files = [str(path) for path in photos.values()][:2]
-    main(["caption", "--together", *files, "--run", str(results.run), "--format", "jsonl", "--device", "cpu"])
+    main(
+        [
+            "caption",
+            "--together",
+            *files,
+            "--run",
+            str(results.run),
+            "--format",
+            "jsonl",
+            "--device",
+            "cpu",
+        ]
+    )
     streams = capsys.readouterr()
     assert json.loads(streams.out)["file"] == " + ".join(files)
     assert "trained with 1 pictures an example, and is given 2" in streams.err

@@ -1,4 +1,5 @@
-"""A run as an MLflow model: `mlflow models serve` answers photos, several at a time, and refuses what is no photo."""
+"""A run as an MLflow model: `mlflow models serve` answers photos, several at a time, and refuses
+what is no photo."""
 
 import base64
 import io
@@ -39,7 +40,17 @@ def address(model):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(model), "--env-manager", "local"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        str(model),
+        "--env-manager",
+        "local",
+    ]
     server = subprocess.Popen(
         [*command, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"],
         env={**os.environ, "PATH": path},
@@ -76,7 +87,9 @@ def sent(url, body, kind):
 
 
 def test_nothing_of_the_model_is_pickled(model):
-    assert not [path for path in model.rglob("*") if path.suffix in (".pkl", ".pickle", ".pt", ".pth")]
+    assert not [
+        path for path in model.rglob("*") if path.suffix in (".pkl", ".pickle", ".pt", ".pth")
+    ]
 
 
 @pytest.mark.timeout(600)
@@ -99,14 +112,24 @@ def test_what_is_no_photo_is_refused_in_a_sentence(address):
         ([b"x"] * 65, "65 photos in one request; send at most 64"),
     ):
         status, answer = asked(address, *photos)
-        assert status == 400 and sentence in answer["message"] and "Traceback" not in json.dumps(answer)
+        assert (
+            status == 400
+            and sentence in answer["message"]
+            and "Traceback" not in json.dumps(answer)
+        )
 
 
 @pytest.mark.timeout(600)
 def test_a_string_is_no_path_of_the_servers_disk(address, photos, tmp_path):
-    tables = [DataFrame({"image": [str(path)]}) for path in (next(iter(photos.values())), tmp_path / "none")]
+    tables = [
+        DataFrame({"image": [str(path)]})
+        for path in (next(iter(photos.values())), tmp_path / "none")
+    ]
     for kind in ("text/csv", "application/vnd.apache.parquet"):
-        bodies = [table.to_csv(index=False).encode() if kind == "text/csv" else table.to_parquet() for table in tables]
+        bodies = [
+            table.to_csv(index=False).encode() if kind == "text/csv" else table.to_parquet()
+            for table in tables
+        ]
         answers = [sent(address, body, kind) for body in bodies]
         assert [status for status, _ in answers] == [400, 400]
         assert len({answer["message"].rpartition("Error")[2] for _, answer in answers}) == 1
@@ -128,7 +151,13 @@ def test_only_bytes_are_photos_and_they_have_so_many_pixels(served, photos, capt
     assert answer["caption"] == captioner(path)
     large = io.BytesIO()
     Image.new("1", (8000, 6500)).save(large, "PNG")
-    for images in ([str(path)], [path], [numpy.zeros((8, 8, 3), "uint8")], [None], [large.getvalue()] * 2):
+    for images in (
+        [str(path)],
+        [path],
+        [numpy.zeros((8, 8, 3), "uint8")],
+        [None],
+        [large.getvalue()] * 2,
+    ):
         with pytest.raises(MlflowException) as error:
             served.predict(None, DataFrame({"image": images}))
         assert error.value.get_http_status_code() == 400 and str(path) not in error.value.message

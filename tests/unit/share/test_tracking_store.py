@@ -37,7 +37,10 @@ def test_a_locked_store_is_one_sentence(mlflow_store):
 
 
 def test_processes_may_meet_in_a_fresh_store(tmp_path):
-    code = "import sys, pathlib, recap.share.tracking_store as s; s.init_store(pathlib.Path(sys.argv[1]))"
+    code = (
+        "import sys, pathlib, recap.share.tracking_store as s; "
+        "s.init_store(pathlib.Path(sys.argv[1]))"
+    )
     store = tmp_path / "mlflow" / "mlflow.db"
     jobs = [subprocess.Popen([sys.executable, "-c", code, str(store)]) for _ in range(2)]
     assert [job.wait() for job in jobs] == [0, 0]

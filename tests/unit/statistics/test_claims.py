@@ -17,7 +17,12 @@ QUOTED = [{"id": "q", "label": "Q", "printed": {"CIDEr": 50.0}}]
 
 def claim(**check):
     against = {} if {"quoted", "printed"} & check.keys() else {"against": "transformer"}
-    return Claim(id="mine.c1", sentence="s", where="1", checks=[{"table": "t", "row": "zodiac", **against, **check}])
+    return Claim(
+        id="mine.c1",
+        sentence="s",
+        where="1",
+        checks=[{"table": "t", "row": "zodiac", **against, **check}],
+    )
 
 
 def judged(the_claim, folder, printed=None, **tables):
@@ -38,10 +43,14 @@ class Made:
                 drawn = random.Random(run.path)
                 level = 0.6 + (gain / 100) * (row.id == "zodiac") + drawn.gauss(0, spread / 100)
                 images = [level + 0.1 * random.Random(f"{run.path} {i}").gauss(0, 1) for i in IDS]
-                write_run(folder / run.path, {"CIDEr": images, "METEOR": images}, ids=IDS, not_run=())
+                write_run(
+                    folder / run.path, {"CIDEr": images, "METEOR": images}, ids=IDS, not_run=()
+                )
 
     def judged(self, **check):
-        return judged(claim(**check), self.folder, t=ComparedTable(table=self.table, seeds=self.seeds))
+        return judged(
+            claim(**check), self.folder, t=ComparedTable(table=self.table, seeds=self.seeds)
+        )
 
 
 def test_a_large_difference_holds_and_the_opposite_does_not(tmp_path):
@@ -90,29 +99,46 @@ def test_a_table_in_place_is_read_where_the_own_one_has_one_seed(tmp_path):
         (result,) = judged(check, tmp_path, t=own, u=other).judged
         return result.table, result.runs
 
-    assert read(one, several) == ("u", 5) and read(several, one) == read(several, several) == ("t", 5)
+    assert read(one, several) == ("u", 5) and read(several, one) == read(several, several) == (
+        "t",
+        5,
+    )
     assert read(one, one) == ("t", 1)
 
 
 def test_a_row_that_a_table_in_place_lacks_is_not_compared_with_and_is_said(tmp_path):
-    result = Made(tmp_path).judged(table="u", in_place="t", against=["transformer", "larger"], size=20)
+    result = Made(tmp_path).judged(
+        table="u", in_place="t", against=["transformer", "larger"], size=20
+    )
     assert result.verdict == HOLDS and result.why == "1 comparison not made at this scale"
-    assert [(each.verdict, each.planned) for each in result.judged] == [(HOLDS, True), (NOT_RUN, False)]
+    assert [(each.verdict, each.planned) for each in result.judged] == [
+        (HOLDS, True),
+        (NOT_RUN, False),
+    ]
     gone = Made(tmp_path).judged(table="u", in_place="t", against=["larger"])
     assert gone.verdict == NOT_RUN and "row larger is not run" in gone.why
 
 
-def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_another_stage_is_said(tmp_path):
+def test_the_printed_size_is_that_of_the_table_whose_place_another_takes_and_another_stage_is_said(
+    tmp_path,
+):
     example = Made(tmp_path)
     table = ComparedTable(table=example.table, seeds=SEEDS)
     rows = {"zodiac": {"CIDEr": 125.0}, "transformer": {"CIDEr": 120.0}}
     other, same = (
-        judged(claim(table="u", in_place="t"), tmp_path, {"u": PrintedTable(stage=stage, rows=rows)}, t=table)
+        judged(
+            claim(table="u", in_place="t"),
+            tmp_path,
+            {"u": PrintedTable(stage=stage, rows=rows)},
+            t=table,
+        )
         for stage in ("xe", "scst")
     )
     assert "printed after cross-entropy" in other.why and "printed after" not in same.why
     assert same.judged[0].printed == 5.0 and same.judged[0].seeds == 2
-    assert example.judged().judged[0].printed is None  # ZoDIAC has no printed number in the table itself
+    assert (
+        example.judged().judged[0].printed is None
+    )  # ZoDIAC has no printed number in the table itself
 
 
 def test_a_printed_number_counts_as_exact_where_data_and_settings_are_those_of_the_print(tmp_path):
@@ -131,4 +157,7 @@ def test_what_no_training_decides_says_why():
     no = Claim(id="m.c1", sentence="s", where="1", not_for_a_program="a name")
     counted = Claim(id="m.c2", sentence="s", where="1", settled={"holds": False, "why": "2 + 2"})
     result = [judged(each, None) for each in (no, counted)]
-    assert [(each.verdict, each.why) for each in result] == [(NO_PROGRAM, "a name"), (FAILS, "2 + 2")]
+    assert [(each.verdict, each.why) for each in result] == [
+        (NO_PROGRAM, "a name"),
+        (FAILS, "2 + 2"),
+    ]

@@ -16,11 +16,17 @@ from recap.statistics.comparison import compare_paired
 
 def compare(tmp_path, table, seeds):
     return compare_table(
-        table=table, name="two", seeds=seeds, scores_root=tmp_path / "scores", statistics_out=tmp_path / "two.json"
+        table=table,
+        name="two",
+        seeds=seeds,
+        scores_root=tmp_path / "scores",
+        statistics_out=tmp_path / "two.json",
     )
 
 
-def with_other_scores(tmp_path, images=BETTER, *, row=1, columns=("METEOR", "CIDEr", "SPICE"), seeds=(1,), **written):
+def with_other_scores(
+    tmp_path, images=BETTER, *, row=1, columns=("METEOR", "CIDEr", "SPICE"), seeds=(1,), **written
+):
     """Return a table with its seeds; a row has other scores at the last of them."""
     table = make_table(columns=list(columns))
     write_scores(tmp_path / "scores", table, list(seeds))
@@ -44,7 +50,10 @@ def test_mean_spread_and_distance_to_the_printed_value(three):
     assert cell["printed_percent"] == 127.8
     assert cell["difference_to_printed_percent"] is None  # our settings are not the print's
     assert result["rows"][1]["cells"]["CIDEr"]["printed_percent"] is None
-    (cell, _) = (row["cells"]["CIDEr"] for row in compare(folder, make_table(as_printed=True), [1, 2, 3])["rows"])
+    (cell, _) = (
+        row["cells"]["CIDEr"]
+        for row in compare(folder, make_table(as_printed=True), [1, 2, 3])["rows"]
+    )
     assert cell["difference_to_printed_percent"] == pytest.approx(31 - 127.8)
 
 
@@ -54,10 +63,18 @@ def test_tests_against_the_baseline(three):
     comparison = result["rows"][1]["cells"]["CIDEr"]["comparison"]
     expected = compare_paired(BASE["CIDEr"], BETTER["CIDEr"])
     assert comparison["difference"] == pytest.approx(0.25)
-    assert comparison["paired"]["p"] == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
-    # METEOR's differences are all zero: one test remains in the family of the t-tests, two in Welch's.
+    assert (
+        comparison["paired"]["p"] == pytest.approx(expected.p) == pytest.approx(0.030466, abs=1e-6)
+    )
+    # METEOR's differences are all zero: one test remains in the family of the t-tests, two in
+    # Welch's.
     assert comparison["paired"]["p_holm"] == pytest.approx(expected.p)
-    assert result["family"]["tests"] == {"paired.p": 1, "paired.p_wilcoxon": 1, "welch.p": 2, "joint.p": 1}
+    assert result["family"]["tests"] == {
+        "paired.p": 1,
+        "paired.p_wilcoxon": 1,
+        "welch.p": 2,
+        "joint.p": 1,
+    }
     assert comparison["welch"]["p_holm"] == pytest.approx(2 * comparison["welch"]["p"])
 
 
@@ -65,7 +82,9 @@ def test_a_difference_that_the_seeds_do_not_support_is_not_marked(tmp_path):
     table = make_table(columns=["CIDEr"])
     write_scores(tmp_path / "scores", table, [1, 2, 3])
     for run, shift in zip(row_runs(table.rows[1], [1, 2, 3]), (-0.3, 0.0, 0.3), strict=True):
-        write_run(tmp_path / "scores" / run.path, {"CIDEr": [value + shift for value in BETTER["CIDEr"]]})
+        write_run(
+            tmp_path / "scores" / run.path, {"CIDEr": [value + shift for value in BETTER["CIDEr"]]}
+        )
     comparison = compare(tmp_path, table, [1, 2, 3])["rows"][1]["cells"]["CIDEr"]["comparison"]
     assert comparison["paired"]["p_holm"] < 0.05 < comparison["welch"]["p_holm"]
     assert comparison["mark"] == 0
@@ -73,7 +92,10 @@ def test_a_difference_that_the_seeds_do_not_support_is_not_marked(tmp_path):
     alone_comparison = alone["rows"][1]["cells"]["CIDEr"]["comparison"]
     assert alone_comparison["paired"]["p_holm"] < 0.05 and alone_comparison["mark"] == 0
     assert alone["family"]["units"] == ["images"] and alone["family"]["marked"] == 0
-    assert alone["rows"][1]["cells"]["CIDEr"]["sd"] is None and alone_comparison["welch"]["p_holm"] is None
+    assert (
+        alone["rows"][1]["cells"]["CIDEr"]["sd"] is None
+        and alone_comparison["welch"]["p_holm"] is None
+    )
 
 
 def test_a_bleu_that_stands_for_zero_is_not_tested(tmp_path):
@@ -109,7 +131,9 @@ def test_the_file_is_the_result_has_no_nan_and_equal_scores_give_equal_bytes(thr
 
 
 def test_image_scores_are_averaged_over_seeds(tmp_path):
-    changed = with_other_scores(tmp_path, {"CIDEr": [0.0, 0.8, 0.1, 0.3]}, columns=["CIDEr"], seeds=[1, 2])
+    changed = with_other_scores(
+        tmp_path, {"CIDEr": [0.0, 0.8, 0.1, 0.3]}, columns=["CIDEr"], seeds=[1, 2]
+    )
     paired = compare(tmp_path, *changed)["rows"][1]["cells"]["CIDEr"]["comparison"]["paired"]
     base = [value + 0.005 for value in BASE["CIDEr"]]
     assert paired["p"] == pytest.approx(compare_paired(base, [0.1, 0.7, 0.3, 0.6]).p)
@@ -176,7 +200,9 @@ def test_every_flipped_bit_of_recorded_scores_is_refused(tmp_path):
     table = make_table()
     write_scores(tmp_path / "scores", table, [1])
     folder = tmp_path / "scores" / row_runs(table.rows[1], [1])[0].path
-    files = [folder / name for name in ("captions.test.json", "metrics.json", "scores.test.parquet")]
+    files = [
+        folder / name for name in ("captions.test.json", "metrics.json", "scores.test.parquet")
+    ]
     record(*files)
     expected = compare(tmp_path, table, [1])
     randomness = random.Random(0)
@@ -187,7 +213,9 @@ def test_every_flipped_bit_of_recorded_scores_is_refused(tmp_path):
         damaged[randomness.randrange(len(whole))] ^= 1 << randomness.randrange(8)
         file.write_bytes(damaged)
         try:
-            assert compare(tmp_path, table, [1]) == expected  # a flip in the list's own names harms nothing
+            assert (
+                compare(tmp_path, table, [1]) == expected
+            )  # a flip in the list's own names harms nothing
             assert file.name == NAME
         except RecapError as error:
             assert str(folder) in str(error)

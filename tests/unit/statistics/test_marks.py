@@ -1,4 +1,5 @@
-"""When a table marks a difference: the joint test, and how often the mark is wrong on drawn scores."""
+"""When a table marks a difference: the joint test, and how often the mark is wrong on drawn
+scores."""
 
 import numpy as np
 import pytest
@@ -6,7 +7,14 @@ from benchmarks.table_marks import Components, rates
 from scipy import stats
 
 from helpers.cases import cases
-from recap.statistics.comparison import Paired, Sample, TTest, compare_jointly, compare_rows, correct
+from recap.statistics.comparison import (
+    Paired,
+    Sample,
+    TTest,
+    compare_jointly,
+    compare_rows,
+    correct,
+)
 
 IMAGES = [0.1, 0.2, 0.3, 0.4], [0.31, 0.4, 0.52, 0.6]
 
@@ -32,13 +40,23 @@ def test_the_joint_p_is_never_below_those_of_images_and_runs():
 
 def test_the_joint_test_has_the_sign_of_the_difference_and_reasons():
     assert compare_jointly(paired(-9.0, 1e-9), TTest(t=-5.0, degrees=3.0, p=0.02)).t < 0
-    assert "opposite" in compare_jointly(paired(-9.0, 1e-9), TTest(t=5.0, degrees=3.0, p=0.02)).reason
-    assert compare_jointly(paired(3.0, 0.01), TTest(reason="a row has only one run")).reason == "a row has only one run"
-    assert compare_jointly(Paired(1, 0.1, reason="needs"), TTest(t=5.0, degrees=3.0, p=0.02)).reason == "needs"
+    assert (
+        "opposite" in compare_jointly(paired(-9.0, 1e-9), TTest(t=5.0, degrees=3.0, p=0.02)).reason
+    )
+    assert (
+        compare_jointly(paired(3.0, 0.01), TTest(reason="a row has only one run")).reason
+        == "a row has only one run"
+    )
+    assert (
+        compare_jointly(Paired(1, 0.1, reason="needs"), TTest(t=5.0, degrees=3.0, p=0.02)).reason
+        == "needs"
+    )
 
 
 def test_a_mark_needs_every_unit():
-    clear = compare_rows("CIDEr", Sample(IMAGES[0], [0.25, 0.251]), Sample(IMAGES[1], [0.45, 0.451]))
+    clear = compare_rows(
+        "CIDEr", Sample(IMAGES[0], [0.25, 0.251]), Sample(IMAGES[1], [0.45, 0.451])
+    )
     vague = compare_rows("CIDEr", Sample(IMAGES[0], [0.05, 0.45]), Sample(IMAGES[1], [0.25, 0.65]))
     for units, marked in ((["images"], [1, 1]), (["images", "runs", "both"], [1, 0])):
         correct([clear, vague], units=units)
@@ -61,12 +79,15 @@ def components(training, *, images=200, profile=0.3, rest=0.4):
 @pytest.mark.parametrize("seeds", cases([1, 2, 3, 5, 10], few=[1, 3, 10]))
 @pytest.mark.parametrize("ratio", cases([0.0, 0.5, 1.0, 3.0], few=[0.5, 1.0]))
 def test_at_most_one_mark_in_twenty_is_wrong(seeds, ratio):
-    """``ratio``: how much of the difference's standard error comes from trainings, for one from images."""
+    """``ratio``: how much of the difference's standard error comes from trainings, for one from
+    images."""
     images = components(0.0).errors(seeds)
     over_images = np.hypot(images["images"], images["rest"]) / 100
     parts = components(ratio * over_images * (seeds / 2) ** 0.5)
     tables = 600
-    found = rates(parts, seeds=seeds, difference=0.0, tables=tables, random=np.random.default_rng(seeds))
+    found = rates(
+        parts, seeds=seeds, difference=0.0, tables=tables, random=np.random.default_rng(seeds)
+    )
     likely = stats.binom.ppf(0.999, tables, 0.05) / tables  # 7.8 %
     assert found["mark"]["one"] <= (likely if seeds > 1 else 0)
     if ratio >= 1:

@@ -28,7 +28,10 @@ def rows(*runs, images=200):
     """A baseline and other rows of CIDEr, each with its runs; images spread by 0.1."""
     random = np.random.default_rng(0)
     noise = random.normal(0, 0.1, images)
-    base = {"label": "base", "cells": {"CIDEr": {"n": len(runs[0]), "values": dict(enumerate(runs[0]))}}}
+    base = {
+        "label": "base",
+        "cells": {"CIDEr": {"n": len(runs[0]), "values": dict(enumerate(runs[0]))}},
+    }
     base["cells"]["CIDEr"]["comparison"] = None
     found = [base]
     for number, values in enumerate(runs[1:]):
@@ -62,7 +65,8 @@ def test_an_ensemble_and_what_is_marked_are_not_waited_for():
 
 
 def printed(found, *numbers):
-    """Give rows ids and printed numbers, and return what stands at each comparison for a difference of that size."""
+    """Give rows ids and printed numbers, and return what stands at each comparison for a difference
+    of that size."""
     for row, number in zip(found, numbers, strict=True):
         row["id"] = row["label"]
         row["cells"]["CIDEr"]["printed_percent"] = number

@@ -1,4 +1,7 @@
-"""A row is chosen by its validation scores: the best mean over seeds, first of equal ones; a record says why."""
+"""A row is chosen by its validation scores: the best mean over seeds, first of equal ones.
+
+A record says why.
+"""
 
 import json
 
@@ -45,8 +48,11 @@ def trainings(root, **scores):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """The record of a choice for which the row with the worse test scores is better on validation."""
-    spec = trainings(tmp_path / "runs", transformer={1: 0.9, 2: 0.8, 3: 0.7}, zodiac={1: 0.5, 2: 0.6, 3: 0.7})
+    """The record of a choice for which the row with the worse test scores is better on
+    validation."""
+    spec = trainings(
+        tmp_path / "runs", transformer={1: 0.9, 2: 0.8, 3: 0.7}, zodiac={1: 0.5, 2: 0.6, 3: 0.7}
+    )
     write_selections(spec, runs=tmp_path / "runs", out=tmp_path / "selection.json")
     return tmp_path / "selection.json"
 
@@ -65,7 +71,9 @@ def test_the_table_shows_the_choice_and_tests_no_more_than_before(recorded, tmp_
     write_scores(tmp_path / "scores", table, [1, 2, 3], {"transformer": BASE, "zodiac": BETTER})
     common = {"name": "two", "seeds": [1, 2, 3], "scores_root": tmp_path / "scores"}
     before = compare_table(table=plain, statistics_out=tmp_path / "plain.json", **common)
-    after = compare_table(table=table, statistics_out=tmp_path / "two.json", selection=recorded, **common)
+    after = compare_table(
+        table=table, statistics_out=tmp_path / "two.json", selection=recorded, **common
+    )
     assert after["family"] == before["family"] and after["rows"] == before["rows"]
     (line,) = after["selected"]
     assert line["label"] == "Best: Transformer"  # though ZoDIAC's test scores are better

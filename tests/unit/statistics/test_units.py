@@ -8,10 +8,14 @@ import pytest
 from benchmarks.units import UNITS, implied_deviation
 from scipy import stats
 
-PAGE = (Path(__file__).parents[3] / "docs" / "development" / "zodiac_p_values.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "development" / "zodiac_p_values.md").read_text(
+    encoding="utf-8"
+)
 # | extractor | gate | metric | difference | p | runs | images | pairs | explained by |
 LINE = re.compile(
-    r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| ([^|]+) \|$", re.M
+    r"^\| [^|]+ \| (?:sigmoid|tanh) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \| "
+    r"([^|]+) \|$",
+    re.M,
 )
 RANGE = re.compile(r"^\| (\S+) \| (\S+) to (\S+) \| (\S+) to (\S+) \| (\S+) to (\S+) \|$", re.M)
 
@@ -33,9 +37,14 @@ def test_the_page_computes_what_it_says():
     lines = LINE.findall(PAGE)
     assert len(lines) == 27 and set(ranges) == {"B-1", "CIDEr"}
     for metric, difference, p, *implied, explained in lines:
-        result = [implied_deviation(float(difference), float(p), unit=unit, runs=5, images=5000) for unit in UNITS]
+        result = [
+            implied_deviation(float(difference), float(p), unit=unit, runs=5, images=5000)
+            for unit in UNITS
+        ]
         assert [float(text) for text in implied] == pytest.approx(result, rel=0.01)
         fits = [
-            unit for unit, value, (low, high) in zip(UNITS, result, ranges[metric], strict=True) if low <= value <= high
+            unit
+            for unit, value, (low, high) in zip(UNITS, result, ranges[metric], strict=True)
+            if low <= value <= high
         ]
         assert explained.strip() == (", ".join(fits) or "none")

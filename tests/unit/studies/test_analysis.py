@@ -9,17 +9,29 @@ from helpers.refusals import refused
 from helpers.studies import make, position_of, study_of
 from recap.core.documents import write_json
 from recap.core.errors import ConfigError
-from recap.studies.analysis import PEARSON, agreement, analyse, equal_answers, equal_shares, study_power
+from recap.studies.analysis import (
+    PEARSON,
+    agreement,
+    analyse,
+    equal_answers,
+    equal_shares,
+    study_power,
+)
 from recap.studies.responses import Submission, collect
 from recap.studies.tables import analyse_study, study_table
 
-VOTES = {"frac_0.001": [49, 24, 78, 99], "frac_0.005": [48, 48, 59, 95], "frac_0.01": [43, 61, 55, 91]}
+VOTES = {
+    "frac_0.001": [49, 24, 78, 99],
+    "frac_0.005": [48, 48, 59, 95],
+    "frac_0.01": [43, 61, 55, 91],
+}
 CHI_SQUARE = {"frac_0.001": 51.8, "frac_0.005": 23.8, "frac_0.01": 20.0}
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """The first study with as many votes for each system as the paper has, given by its own raters."""
+    """The first study with as many votes for each system as the paper has, given by its own
+    raters."""
     study = study_of("visualgpt/t6", pixels=64)
     forms = make(tmp_path_factory.mktemp("t6"), study, 160, name="visualgpt/t6")
     systems = [system.id for system in study.systems]
@@ -38,7 +50,10 @@ def test_the_published_votes_give_table_6_and_its_tests(published):
     assert len(result.used()) == len(forms.sheets.sheets) == 25
     for block, setup in zip(statistics["blocks"], forms.sheets.study.setups, strict=True):
         printed = forms.sheets.study.printed[setup.id]["share"]
-        shares = [round(100 * block["systems"][system.id]["share"], 1) for system in forms.sheets.study.systems]
+        shares = [
+            round(100 * block["systems"][system.id]["share"], 1)
+            for system in forms.sheets.study.systems
+        ]
         assert shares == printed
         assert round(block["test"]["chi_square"], 1) == CHI_SQUARE[setup.id]
         assert block["test"]["degrees"] == 3 and block["test"]["p"] < 0.05
@@ -55,14 +70,22 @@ def test_the_table_has_the_papers_layout_beside_the_printed_numbers(published, t
     assert lines["votes, percent"] == lines["printed"] == ["39.6", "38.0", "36.4"]
     assert [cell.text for cell in content.blocks[4].lines[0].cells] == ["51.8", "23.8", "20.0"]
     write_json(tmp_path / "responses.json", result.model_dump(mode="json"))
-    files = {"responses": tmp_path / "responses.json", "statistics": tmp_path / "t6.json", "out": tmp_path / "tables"}
+    files = {
+        "responses": tmp_path / "responses.json",
+        "statistics": tmp_path / "t6.json",
+        "out": tmp_path / "tables",
+    }
     analyse_study(sheets=forms.folder / "sheets.json", **files, name="t6")
     paths = {path.suffix: path for path in (tmp_path / "tables").glob("t6.*")}
     assert paths.keys() == {".tex", ".csv", ".html", ".md"}
-    assert "51.79" in paths[".csv"].read_text() and not any("SIMULATED" in path.read_text() for path in paths.values())
+    assert "51.79" in paths[".csv"].read_text() and not any(
+        "SIMULATED" in path.read_text() for path in paths.values()
+    )
     few = {
         **statistics,
-        "blocks": [{**block, "test": {**block["test"], "p_by": "exact"}} for block in statistics["blocks"]],
+        "blocks": [
+            {**block, "test": {**block["test"], "p_by": "exact"}} for block in statistics["blocks"]
+        ],
     }
     assert any("0.1% data (exact)" in note for note in study_table(forms.sheets, few).notes)
 
@@ -71,16 +94,30 @@ def test_answers_of_table_7_give_its_rates(tmp_path):
     study = study_of("visualgpt/t7", images=20, items=10, raters=2, pixels=64)
     forms = make(tmp_path, study, 30, name="visualgpt/t7")
     # Of 40 answers per system, as many are yes as the paper's rate of the column says.
-    no = {"missing": dict(zip(["visualgpt", "m2", "transformer", "aoa", "gt"], [26, 24, 23, 23, 37], strict=True))}
+    no = {
+        "missing": dict(
+            zip(["visualgpt", "m2", "transformer", "aoa", "gt"], [26, 24, 23, 23, 37], strict=True)
+        )
+    }
     no["invented"] = dict.fromkeys(no["missing"], 30)
-    left = {(q, s): ["no"] * n + ["yes"] * (40 - n) for q, counts in no.items() for s, n in counts.items()}
+    left = {
+        (q, s): ["no"] * n + ["yes"] * (40 - n)
+        for q, counts in no.items()
+        for s, n in counts.items()
+    }
     responses = forms.responses(lambda item, question: left[question, item.systems[0]].pop())
-    statistics = analyse(forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses]))
+    statistics = analyse(
+        forms.sheets, collect(forms.sheets, [Submission("x", response) for response in responses])
+    )
     missing, invented = statistics["blocks"]
     assert {s: cell["no"] for s, cell in missing["systems"].items()} == no["missing"]
     assert missing["systems"]["gt"]["share"] == 37 / 40
-    assert missing["test"]["degrees"] == 3  # the reference captions are not tested against the models
-    assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"]["p"] == pytest.approx(1)
+    assert (
+        missing["test"]["degrees"] == 3
+    )  # the reference captions are not tested against the models
+    assert invented["test"]["chi_square"] == pytest.approx(0) and invented["test"][
+        "p"
+    ] == pytest.approx(1)
     content = study_table(forms.sheets, statistics)
     names = ["VisualGPT", "M2 Transformer", "Transformer", "AoA Transformer", "GT"]
     assert [name for name, _ in content.columns] == names
@@ -98,17 +135,25 @@ def test_chi_square_of_equal_counts_is_zero_and_of_none_is_no_test():
     assert equal_shares([0, 0])["p"] is None
     assert equal_answers([[5, 0], [7, 0]])["p"] is None
     # (ad - bc)^2 n / (row and column sums): 2 x 2 by hand, without continuity correction
-    assert equal_answers([[10, 20], [20, 10]])["chi_square"] == pytest.approx((10 * 10 - 20 * 20) ** 2 * 60 / 30**4)
+    assert equal_answers([[10, 20], [20, 10]])["chi_square"] == pytest.approx(
+        (10 * 10 - 20 * 20) ** 2 * 60 / 30**4
+    )
 
 
 def test_few_answers_have_an_exact_p():
-    assert equal_shares([3, 0, 0])["p"] == pytest.approx(3 / 27)  # three of the 27 ways to cast three votes
+    assert equal_shares([3, 0, 0])["p"] == pytest.approx(
+        3 / 27
+    )  # three of the 27 ways to cast three votes
     few = equal_answers([[2, 0], [0, 2]])
     assert few["p"] == pytest.approx(1 / 3) and few["p_by"] == "Fisher's exact test"
     # Three systems, of which one has all of two no: 1 of the 15 pairs of answers is of each system.
     many = equal_answers([[2, 0], [0, 2], [0, 2]])
-    assert many["p"] == pytest.approx(3 / 15, abs=0.01) and many == equal_answers([[2, 0], [0, 2], [0, 2]])
-    assert {equal_shares([5, 5, 6])["p_by"], equal_answers([[10, 20], [20, 10]])["p_by"]} == {PEARSON}
+    assert many["p"] == pytest.approx(3 / 15, abs=0.01) and many == equal_answers(
+        [[2, 0], [0, 2], [0, 2]]
+    )
+    assert {equal_shares([5, 5, 6])["p_by"], equal_answers([[10, 20], [20, 10]])["p_by"]} == {
+        PEARSON
+    }
 
 
 @pytest.mark.parametrize("counts", [[4, 1, 0], [3, 3, 1, 1], [6, 2], [0, 0, 0, 2, 1]])
@@ -122,23 +167,29 @@ def test_the_exact_p_of_votes_is_that_of_all_ways_to_cast_them(counts):
 def test_agreement_of_published_examples():
     # Fleiss' own kind of table: ten subjects, fourteen raters, five categories, kappa 0.210.
     counts = (
-        "0 0 0 0 14, 0 2 6 4 2, 0 0 3 5 6, 0 3 9 2 0, 2 2 8 1 1, 7 7 0 0 0, 3 2 6 3 0, 2 5 3 2 2, 6 5 2 1 0, 0 2 2 3 7"
+        "0 0 0 0 14, 0 2 6 4 2, 0 0 3 5 6, 0 3 9 2 0, 2 2 8 1 1, 7 7 0 0 0, 3 2 6 3 0, 2 5 3 2 2, "
+        "6 5 2 1 0, 0 2 2 3 7"
     )
     rows = [map(int, row.split()) for row in counts.split(",")]
     ratings = [[str(c) for c, number in enumerate(row) for _ in range(number)] for row in rows]
     assert round(agreement(ratings, list("01234"))["fleiss_kappa"], 3) == 0.210
-    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C: four observers, twelve units, nominal 0.743.
+    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C: four observers, twelve
+    # units, nominal 0.743.
     observers = ["123321412   ", "1233224125 3", " 3332342251 ", "12332441251 "]
     units = [[row[unit] for row in observers if row[unit] != " "] for unit in range(12)]
     result = agreement(units, list("12345"))
     assert (result["items"], round(result["krippendorff_alpha"], 3)) == (11, 0.743)
-    assert agreement([["a", "a"], ["a", "a"]], ["a", "b"])["krippendorff_alpha"] is None  # chance is certain
+    assert (
+        agreement([["a", "a"], ["a", "a"]], ["a", "b"])["krippendorff_alpha"] is None
+    )  # chance is certain
 
 
 def test_power_of_the_papers_design():
     study = study_of("visualgpt/t6")
     lines = study_power(study, [0.172, 0.244, 0.220, 0.364]).splitlines()
-    assert lines[0].startswith("250 answers per setup") and lines[-1] == "Power 0.8 needs 137 answers."
+    assert (
+        lines[0].startswith("250 answers per setup") and lines[-1] == "Power 0.8 needs 137 answers."
+    )
     assert lines[2].endswith("w = 0.283, power 0.975.")
     assert study_power(study, [0.25] * 4).endswith("power 0.050.")
     for shares in ([0.5, 0.5], [0.2] * 4):

@@ -24,7 +24,9 @@ from recap.studies.sheets import read_sheets
 pytestmark = pytest.mark.seconds
 
 SMALL = {"images": 8, "items": 6, "pixels": 64}
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None
+)
 
 
 def hostile(system, image):
@@ -40,7 +42,11 @@ def forms(request, tmp_path_factory):
 
 def pages(forms):
     with zipfile.ZipFile(forms.folder / "pages.zip") as archive:
-        return {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".html")}
+        return {
+            name: archive.read(name).decode()
+            for name in archive.namelist()
+            if name.endswith(".html")
+        }
 
 
 def test_raters_see_photos_of_a_phone_upright(tmp_path):
@@ -61,18 +67,27 @@ def test_in_a_latin_square_each_number_is_equally_often_everywhere_and_behind_ea
     assert len(pairs) == size * (size - 1) and len(set(pairs.values())) == 1
 
 
-@given(st.integers(1, 30), st.integers(2, 6), st.integers(1, 4), st.integers(1, 12), st.integers(0, 99))
+@given(
+    st.integers(1, 30), st.integers(2, 6), st.integers(1, 4), st.integers(1, 12), st.integers(0, 99)
+)
 @settings(deadline=None, max_examples=50)
-def test_every_image_is_seen_by_as_many_raters_as_asked_and_by_none_twice(images, systems, raters, items, seed):
+def test_every_image_is_seen_by_as_many_raters_as_asked_and_by_none_twice(
+    images, systems, raters, items, seed
+):
     names = [{"id": f"s{number}", "label": "S"} for number in range(systems)]
     setups = [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]
     amounts = {"images": images, "raters": raters, "items": items, "seed": seed, "systems": names}
     lists = study_items(study_of("recap/preference", **amounts, setups=setups), range(70))
-    assert all(len(tasks) <= items and len({task.image_id for task in tasks}) == len(tasks) for tasks in lists)
+    assert all(
+        len(tasks) <= items and len({task.image_id for task in tasks}) == len(tasks)
+        for tasks in lists
+    )
     assert set(Counter(task.image_id for tasks in lists for task in tasks).values()) == {raters}
     for tasks in lists:
         first = Counter(task.systems[0] for task in tasks)
-        assert max(first.values()) - min(first[name["id"]] for name in names) <= (1 if systems % 2 == 0 else 2)
+        assert max(first.values()) - min(first[name["id"]] for name in names) <= (
+            1 if systems % 2 == 0 else 2
+        )
     lists = study_items(study_of("recap/objects", **amounts, setups=setups[:1]), range(70))
     seen = Counter((task.image_id, *task.systems) for tasks in lists for task in tasks)
     assert set(seen.values()) == {raters} and len(seen) == images * systems
@@ -86,20 +101,31 @@ def test_every_rater_sees_all_gold_items_and_each_has_a_right_answer(forms):
     for sheet in forms.sheets.sheets:
         gold = [item for item in sheet.items if item.gold]
         assert len(gold) == 5 and all(item.right for item in gold)
-        assert not {item.image_id for item in gold} & {item.image_id for item in sheet.items if not item.gold}
-    orders = {tuple(place for place, item in enumerate(sheet.items) if item.gold) for sheet in forms.sheets.sheets}
+        assert not {item.image_id for item in gold} & {
+            item.image_id for item in sheet.items if not item.gold
+        }
+    orders = {
+        tuple(place for place, item in enumerate(sheet.items) if item.gold)
+        for sheet in forms.sheets.sheets
+    }
     assert len(orders) > 1
 
 
 def test_verified_gold_items_are_shown_with_their_caption_and_their_images_with_no_other(tmp_path):
     verified = {image: f"verified {image}" for image in range(5)}
-    forms = make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": verified}), 29)
+    forms = make(
+        tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": verified}), 29
+    )
     for sheet in forms.sheets.sheets:
         gold = [item for item in sheet.items if item.gold]
-        assert {item.image_id: item.captions[int(item.right["best"]) - 1] for item in gold} == verified
+        assert {
+            item.image_id: item.captions[int(item.right["best"]) - 1] for item in gold
+        } == verified
         assert not set(verified) & {item.image_id for item in sheet.items if not item.gold}
     with refused(DataError, "image 99"):
-        make(tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": {99: "x"}}), 29)
+        make(
+            tmp_path, study_of("visualgpt/t6", images=8, items=6, gold={"captions": {99: "x"}}), 29
+        )
 
 
 def test_hostile_captions_are_text_in_every_page(forms):
@@ -118,7 +144,11 @@ def test_pages_fetch_nothing_and_run_no_script_but_their_own(forms):
         read = Page(text)
         sources = [value for name, value in read.attributes if name in ("src", "href")]
         assert all(value.startswith(("data:", "pictures/")) for value in sources)
-        (policy,) = [value for _, value in read.attributes if value and value.startswith("default-src 'none'")]
+        (policy,) = [
+            value
+            for _, value in read.attributes
+            if value and value.startswith("default-src 'none'")
+        ]
         assert "unsafe" not in policy and "http" not in policy
         assert text.count(asset("page.js")) == 1
 
@@ -126,7 +156,9 @@ def test_pages_fetch_nothing_and_run_no_script_but_their_own(forms):
 def test_pages_tell_neither_systems_nor_setups_nor_right_answers(forms):
     study = forms.sheets.study
     secrets = {study.title, forms.sheets.name, *(system.label for system in study.systems)}
-    secrets |= {f'"{system.id}"' for system in study.systems} | {setup.label for setup in study.setups}
+    secrets |= {f'"{system.id}"' for system in study.systems} | {
+        setup.label for setup in study.setups
+    }
     secrets |= set(forms.sheets.pictures.values())
     for text in pages(forms).values():
         own = text.replace(asset("page.js"), "").replace(asset("page.css"), "")
@@ -136,17 +168,31 @@ def test_pages_tell_neither_systems_nor_setups_nor_right_answers(forms):
 
 def test_the_filled_template_of_a_crowd_platform_shows_captions_as_text(forms):
     template = (forms.folder / "template.html").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8"))))
+    rows = list(
+        csv.DictReader(io.StringIO((forms.folder / "batch.csv").read_text(encoding="utf-8")))
+    )
     assert set(re.findall(r"\$\{(\w+)\}", template)) == set(rows[0])
     for row, sheet in zip(rows, forms.sheets.sheets, strict=True):
         assert row["sheet"] == sheet.id
         # No cell begins a formula of a spreadsheet, or fills a column of the template.
-        assert not [cell for cell in row.values() if cell.startswith(("=", "+", "-", "@", "\t", "\r")) or "${" in cell]
+        assert not [
+            cell
+            for cell in row.values()
+            if cell.startswith(("=", "+", "-", "@", "\t", "\r")) or "${" in cell
+        ]
         read = Page(re.sub(r"\$\{(\w+)\}", lambda result, row=row: row[result[1]], template))
-        assert len(read.all("script")) == 1 and not [name for name, _ in read.attributes if name.startswith("on")]
+        assert len(read.all("script")) == 1 and not [
+            name for name, _ in read.attributes if name.startswith("on")
+        ]
         assert read.bdi == [caption for item in sheet.items for caption in item.captions]
-        chosen = {tuple(value.split(".")) for name, value in read.attributes if name == "name" and value[0].isdigit()}
-        assert chosen == {(number, question) for number in sheet.numbered for question in forms.sheets.questions}
+        chosen = {
+            tuple(value.split("."))
+            for name, value in read.attributes
+            if name == "name" and value[0].isdigit()
+        }
+        assert chosen == {
+            (number, question) for number in sheet.numbered for question in forms.sheets.questions
+        }
 
 
 def test_equal_inputs_give_equal_files_and_another_seed_another_study(tmp_path):
@@ -154,7 +200,9 @@ def test_equal_inputs_give_equal_files_and_another_seed_another_study(tmp_path):
         (tmp_path / folder).mkdir()
         make(tmp_path / folder, study_of("visualgpt/t6", **SMALL, seed=seed), 40)
     for name in FILES:
-        first, second, other = ((tmp_path / folder / "study" / name).read_bytes() for folder in "abc")
+        first, second, other = (
+            (tmp_path / folder / "study" / name).read_bytes() for folder in "abc"
+        )
         assert first == second
         assert first != other or name == "template.html"
 
@@ -176,7 +224,11 @@ def test_captions_are_needed_of_each_model_and_of_no_other(tmp_path):
     study = study_of("recap/preference", images=4, setups=[{"id": "a", "label": "A"}])
     write_world(tmp_path, 20)
     (tmp_path / "few.json").write_text('[{"image_id": 3, "caption": "x"}]')
-    places = {"corpus": tmp_path / "corpus.parquet", "images": [tmp_path / "photos"], "out": tmp_path / "out"}
+    places = {
+        "corpus": tmp_path / "corpus.parquet",
+        "images": [tmp_path / "photos"],
+        "out": tmp_path / "out",
+    }
     for systems, named in (
         (["transformer"], "--captions a/acf=FILE"),
         (["transformer", "acf", "x"], "--captions a/x=FILE"),
@@ -191,7 +243,9 @@ def test_captions_are_needed_of_each_model_and_of_no_other(tmp_path):
 def test_references_are_shown_in_the_words_of_the_corpus_unless_asked_otherwise(tmp_path):
     def shown(folder, **changes):
         (tmp_path / folder).mkdir()
-        forms = make(tmp_path / folder, study_of("recap/preference", images=4, items=4, **changes), 20)
+        forms = make(
+            tmp_path / folder, study_of("recap/preference", images=4, items=4, **changes), 20
+        )
         return {
             caption
             for sheet in forms.sheets.sheets
@@ -207,14 +261,25 @@ def test_references_are_shown_in_the_words_of_the_corpus_unless_asked_otherwise(
 def browse(tmp_path, text, *options):
     """Open a page in the browser and return what it prints."""
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    command = [BROWSER, "--headless", "--disable-gpu", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [
+        BROWSER,
+        "--headless",
+        "--disable-gpu",
+        "--no-sandbox",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
     command += [*options, (tmp_path / "page.html").as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 def test_a_form_is_printed_on_a4_with_several_items_to_a_page(tmp_path):
-    forms = make(tmp_path, study_of("recap/preference", images=15, items=15, pixels=64, raters=2), 40, text=hostile)
+    forms = make(
+        tmp_path,
+        study_of("recap/preference", images=15, items=15, pixels=64, raters=2),
+        40,
+        text=hostile,
+    )
     pdf = tmp_path / "page.pdf"
     browse(tmp_path, pages(forms)["001.html"], "--no-pdf-header-footer", f"--print-to-pdf={pdf}")
     sizes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf.read_bytes())
@@ -249,7 +314,9 @@ def test_enter_begins_the_form_and_the_end_says_that_it_is_finished(tmp_path):
     show(items.length);
     seen.changed = `${element("finish").textContent} ${element("done-part").hidden}`;
     </script></body>"""
-    (body,) = re.findall("<body[^>]*>", browse(tmp_path, text.replace("</body>", script), "--dump-dom"))
+    (body,) = re.findall(
+        "<body[^>]*>", browse(tmp_path, text.replace("</body>", script), "--dump-dom")
+    )
     seen = dict(re.findall('data-([a-z]+)="([^"]*)"', body))
     assert (seen["before"], seen["begun"]) == ("false", "true")
     assert seen["ready"] == seen["changed"] == "Finish true"
@@ -272,5 +339,7 @@ def test_forms_for_people_need_somebody_whom_raters_can_ask(tmp_path):
         with refused(ConfigError, "`contact`"):
             make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=responses), 40)
     assert not (tmp_path / "study").exists()
-    forms = make(tmp_path, study_of("visualgpt/t6", **SMALL, responses=None, contact="Ada, Room 1"), 40)
+    forms = make(
+        tmp_path, study_of("visualgpt/t6", **SMALL, responses=None, contact="Ada, Room 1"), 40
+    )
     assert all("Questions about the study: Ada, Room 1" in text for text in pages(forms).values())

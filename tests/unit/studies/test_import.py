@@ -39,14 +39,18 @@ def collected(forms, responses):
 
 def with_exclusions(forms, **rules):
     """Return the same study with other rules, which are no part of what raters see."""
-    study = forms.sheets.study.model_copy(update={"exclusions": forms.sheets.study.exclusions.model_copy(update=rules)})
+    study = forms.sheets.study.model_copy(
+        update={"exclusions": forms.sheets.study.exclusions.model_copy(update=rules)}
+    )
     return forms.sheets.model_copy(update={"study": study})
 
 
 def test_each_rule_leaves_out_whom_it_names_and_is_counted(forms, responses):
     sheets = with_exclusions(forms, seconds=2.0, same_position=0.8)
     first, second, third, fourth, fifth = responses
-    gold = next(str(n) for n, item in enumerate(sheets.by_id[second.sheet].items, start=1) if item.gold)
+    gold = next(
+        str(n) for n, item in enumerate(sheets.by_id[second.sheet].items, start=1) if item.gold
+    )
     wrong = str(1 + int(second.answers[gold]["best"]) % 3)
     changed = [
         first.model_copy(update={"finished": False}),
@@ -56,7 +60,13 @@ def test_each_rule_leaves_out_whom_it_names_and_is_counted(forms, responses):
         fifth,
     ]
     result = collect(sheets, [Submission("x", response) for response in changed])
-    assert [rater.excluded for rater in result.raters] == ["unfinished", "wrong_gold", "answered", "seconds", ""]
+    assert [rater.excluded for rater in result.raters] == [
+        "unfinished",
+        "wrong_gold",
+        "answered",
+        "seconds",
+        "",
+    ]
     assert list(result.excluded()) == list(RULES)
     assert list(result.excluded().values()) == [1, 1, 1, 1, 0, 0]
     assert [rater.sheet for rater in result.used()] == [fifth.sheet]
@@ -64,14 +74,18 @@ def test_each_rule_leaves_out_whom_it_names_and_is_counted(forms, responses):
 
 def test_one_who_always_clicks_the_same_position_is_left_out(forms, responses):
     sheets = with_exclusions(forms, same_position=0.8, wrong_gold=5)
-    same = responses[0].model_copy(update={"answers": {number: {"best": "2"} for number in responses[0].answers}})
+    same = responses[0].model_copy(
+        update={"answers": {number: {"best": "2"} for number in responses[0].answers}}
+    )
     result = collect(sheets, [Submission("x", same), Submission("x", responses[1])])
     assert [rater.excluded for rater in result.raters] == ["same_position", ""]
 
 
 def test_duplicates_count_once_and_the_last_of_different_ones_counts(forms, responses):
     first = responses[0]
-    item = next(str(n) for n, item in enumerate(forms.sheets.sheets[0].items, start=1) if not item.gold)
+    item = next(
+        str(n) for n, item in enumerate(forms.sheets.sheets[0].items, start=1) if not item.gold
+    )
     other = str(1 + int(first.answers[item]["best"]) % 3)
     later = first.model_copy(update={"answers": {**first.answers, item: {"best": other}}})
     result = collected(forms, [first, first, later, first.model_copy(update={"finished": False})])
@@ -93,7 +107,9 @@ def test_duplicates_count_once_and_the_last_of_different_ones_counts(forms, resp
         ({"answers": {"1": {}}}, "has no answer"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(forms, responses, change, reason):
+def test_what_does_not_fit_is_refused_with_the_reason_and_does_not_count(
+    forms, responses, change, reason
+):
     result = collected(forms, [responses[0].model_copy(update=change), responses[1]])
     assert len(result.raters) == 1 and len(result.refused) == 1 and reason in result.refused[0]
     with refused(DataError, "'made'"):
@@ -124,18 +140,25 @@ def test_files_of_pages_and_of_the_server_and_damaged_ones(forms, responses, tmp
 
 def write_csv(path, rows):
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
+        writer = csv.DictWriter(
+            file, fieldnames=list(dict.fromkeys(name for row in rows for name in row))
+        )
         writer.writeheader()
         writer.writerows(rows)
     return path
 
 
 @pytest.mark.parametrize("flat", [True, False])
-def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(forms, responses, tmp_path, flat):
+def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(
+    forms, responses, tmp_path, flat
+):
     rows = []
     for number, response in enumerate(responses):
         # The third form is by the person who did the first.
-        row = {"WorkerId": f"A{number % 2 if number == 2 else number}SECRET", "Input.sheet": response.sheet}
+        row = {
+            "WorkerId": f"A{number % 2 if number == 2 else number}SECRET",
+            "Input.sheet": response.sheet,
+        }
         row["Answer.consent"] = "on"
         for item, answers in response.answers.items():
             for option in "123":
@@ -147,38 +170,65 @@ def test_results_of_a_crowd_platform_are_read_and_its_accounts_are_not_kept(form
     path = write_csv(tmp_path / "Batch_1_results.csv", rows)
     result = forms.imported(path, tmp_path / "responses.json")
     assert [rater.excluded for rater in result.raters] == ["", "", "repeated_person", "", ""]
-    assert [rater.answers for rater in result.raters] == [response.answers for response in responses]
+    assert [rater.answers for rater in result.raters] == [
+        response.answers for response in responses
+    ]
     assert "SECRET" not in (tmp_path / "responses.json").read_text()
 
 
-def test_answers_typed_from_paper_are_read_and_two_to_one_question_are_refused(forms, responses, tmp_path):
+def test_answers_typed_from_paper_are_read_and_two_to_one_question_are_refused(
+    forms, responses, tmp_path
+):
     rows = [
         {"sheet": response.sheet, "item": item, "question": "best", "answer": answers["best"]}
         for response in responses[:2]
         for item, answers in response.answers.items()
     ]
     rows.append({**rows[0], "answer": str(1 + int(rows[0]["answer"]) % 3)})
-    result = collect(forms.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], forms.sheets.digest))
-    assert [(rater.sheet, rater.answers) for rater in result.used()] == [("002", responses[1].answers)]
+    result = collect(
+        forms.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], forms.sheets.digest)
+    )
+    assert [(rater.sheet, rater.answers) for rater in result.used()] == [
+        ("002", responses[1].answers)
+    ]
     (reason,) = result.refused
-    assert "typed.csv sheet 001" in reason and f"{rows[0]['answer']} and {rows[-1]['answer']}" in reason
+    assert (
+        "typed.csv sheet 001" in reason
+        and f"{rows[0]['answer']} and {rows[-1]['answer']}" in reason
+    )
 
 
-@pytest.mark.parametrize(("sheet", "item"), [("2", "{}"), ("02", "0{}"), ("2.0", "{}.0"), ("002", " {} ")])
-def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(forms, responses, tmp_path, sheet, item):
+@pytest.mark.parametrize(
+    ("sheet", "item"), [("2", "{}"), ("02", "0{}"), ("2.0", "{}.0"), ("002", " {} ")]
+)
+def test_what_a_spreadsheet_makes_of_a_number_is_the_same_number(
+    forms, responses, tmp_path, sheet, item
+):
     answers = responses[1].answers.items()
-    rows = [{"sheet": sheet, "item": item.format(n), "question": "best", "answer": a["best"]} for n, a in answers]
-    result = collect(forms.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], forms.sheets.digest))
-    assert [(rater.sheet, rater.answers) for rater in result.used()] == [("002", responses[1].answers)]
+    rows = [
+        {"sheet": sheet, "item": item.format(n), "question": "best", "answer": a["best"]}
+        for n, a in answers
+    ]
+    result = collect(
+        forms.sheets, read_responses([write_csv(tmp_path / "typed.csv", rows)], forms.sheets.digest)
+    )
+    assert [(rater.sheet, rater.answers) for rater in result.used()] == [
+        ("002", responses[1].answers)
+    ]
     crowd = {"WorkerId": "A", "Input.sheet": sheet, "Answer.consent": "on"}
     crowd |= {f"Answer.{number}.best": answer["best"] for number, answer in answers}
-    result = collect(forms.sheets, read_responses([write_csv(tmp_path / "crowd.csv", [crowd])], forms.sheets.digest))
+    result = collect(
+        forms.sheets,
+        read_responses([write_csv(tmp_path / "crowd.csv", [crowd])], forms.sheets.digest),
+    )
     assert [rater.sheet for rater in result.used()] == ["002"]
 
 
 def test_simulated_raters_are_marked_and_not_mixed_with_people(forms, responses, tmp_path):
     simulate(sheets=forms.folder / "sheets.json", out=tmp_path / "simulated.json")
-    assert all(entry["simulated"] for entry in json.loads((tmp_path / "simulated.json").read_text()))
+    assert all(
+        entry["simulated"] for entry in json.loads((tmp_path / "simulated.json").read_text())
+    )
     result = forms.imported(tmp_path / "simulated.json", tmp_path / "responses.json")
     assert result.simulated and len(result.raters) == len(forms.sheets.sheets)
     everyone = [*read_responses([tmp_path / "simulated.json"], ""), Submission("x", responses[0])]
@@ -187,10 +237,15 @@ def test_simulated_raters_are_marked_and_not_mixed_with_people(forms, responses,
 
 
 def test_clickers_among_simulated_raters_are_caught_by_gold_items(tmp_path):
-    study = study_of("visualgpt/t6", images=10, items=10, raters=20, pixels=64, simulated={"clickers": 0.5})
+    study = study_of(
+        "visualgpt/t6", images=10, items=10, raters=20, pixels=64, simulated={"clickers": 0.5}
+    )
     forms = make(tmp_path, study, 40)
-    responses = [Submission("x", simulated_response(forms.sheets, sheet)) for sheet in forms.sheets.sheets]
+    responses = [
+        Submission("x", simulated_response(forms.sheets, sheet)) for sheet in forms.sheets.sheets
+    ]
     result = collect(forms.sheets, responses)
-    # Of 60 raters half click at random; five gold items of four captions let one in 1024 of them pass.
+    # Of 60 raters half click at random; five gold items of four captions let one in 1024 of them
+    # pass.
     assert 15 < result.excluded()["wrong_gold"] < 45
     assert all(rater.wrong_gold == 0 for rater in result.used())

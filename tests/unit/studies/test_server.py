@@ -1,4 +1,5 @@
-"""The collection server: whoever has no token gets and gives nothing, and what is sent twice is kept once."""
+"""The collection server: whoever has no token gets and gives nothing, and what is sent twice is
+kept once."""
 
 import asyncio
 import signal
@@ -51,7 +52,9 @@ def test_a_link_gives_its_form_and_no_other(server, forms):
     assert len(set(server.links.values())) == len(forms.sheets.sheets)
 
 
-@pytest.mark.parametrize("path", ["", "wrong", "001", "../links.csv", "links.csv", "%00", "a/b", "x" * 3000])
+@pytest.mark.parametrize(
+    "path", ["", "wrong", "001", "../links.csv", "links.csv", "%00", "a/b", "x" * 3000]
+)
 def test_without_a_token_or_with_a_wrong_one_everything_is_refused(server, responses, path):
     address = f"http://127.0.0.1:{server.port}/{path}"
     assert requests.get(address, timeout=30).status_code == 403
@@ -62,7 +65,13 @@ def test_what_is_no_response_of_the_link_is_refused(server, responses):
     first, second = responses[:2]
     link = server.links[first.sheet]
     assert server.send(second, link=link).status_code == 422
-    for change in ({"finished": False}, {"simulated": True}, {"study": "0"}, {"consent": False}, {"answers": {}}):
+    for change in (
+        {"finished": False},
+        {"simulated": True},
+        {"study": "0"},
+        {"consent": False},
+        {"answers": {}},
+    ):
         assert server.send(first.model_copy(update=change)).status_code == 422, change
     for damaged in (b"{", b"[" * 100_000, b"[]", b"\xff"):
         assert requests.post(link, data=damaged, timeout=30).status_code == 422
@@ -72,11 +81,15 @@ def test_what_is_no_response_of_the_link_is_refused(server, responses):
         assert requests.get(link, headers={"Host": host}, timeout=30).status_code == 400
 
 
-def test_a_response_sent_twice_is_kept_once_and_nothing_names_the_sender(server, forms, responses, tmp_path):
+def test_a_response_sent_twice_is_kept_once_and_nothing_names_the_sender(
+    server, forms, responses, tmp_path
+):
     for response in responses:
         assert server.send(response).text == server.send(response).text == "received\n"
     result = forms.imported(server.folder / "server.sqlite", tmp_path / "r.json")
-    assert len(result.used()) == len(forms.sheets.sheets) and result.duplicates == result.replaced == 0
+    assert (
+        len(result.used()) == len(forms.sheets.sheets) and result.duplicates == result.replaced == 0
+    )
     log = (server.folder / "log").read_text()
     assert not [line for line in log.splitlines() if "POST" in line or "GET" in line]
     assert not [link for link in server.links.values() if link.rpartition("/")[2] in log]
@@ -90,7 +103,11 @@ def test_links_are_kept_over_restarts_and_only_their_owner_reads_them(server, fo
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert all(len(token) >= 22 for token in before)
     token = next(iter(before))
-    for damaged in (path.read_text().replace(token, token[:5]), "sheet,token,link\n001,a,b\n", "x\n"):
+    for damaged in (
+        path.read_text().replace(token, token[:5]),
+        "sheet,token,link\n001,a,b\n",
+        "x\n",
+    ):
         path.write_text(damaged)
         with refused(DataError, "links.csv"):
             links(forms.sheets, path, "https://x.example")
@@ -124,7 +141,10 @@ def own(forms, tmp_path):
 def half_sent(server, *, bytes_of_body=1, length=100):
     """Return a connection that has sent a header and the beginning of its body."""
     path = next(iter(server.links.values())).rpartition("/")[2]
-    header = f"POST /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}"
+    header = (
+        f"POST /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {length}"
+    )
     return connected(server, f"{header}\r\n\r\n{' ' * bytes_of_body}".encode())
 
 
@@ -169,7 +189,13 @@ def test_an_upload_that_stalls_is_refused_in_time(forms, tmp_path, monkeypatch):
             sent.append(message)
 
         headers = [(b"host", b"127.0.0.1")]
-        scope = {"type": "http", "method": "POST", "path": "/token", "headers": headers, "query_string": b""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/token",
+            "headers": headers,
+            "query_string": b"",
+        }
         await app_of(forms, Store(tmp_path / "r.sqlite"))(scope, receive, send)
         return sent[0]["status"]
 
@@ -177,7 +203,9 @@ def test_an_upload_that_stalls_is_refused_in_time(forms, tmp_path, monkeypatch):
     assert asyncio.run(stalled()) == 400 and time.monotonic() - began < 10
 
 
-def test_a_locked_file_of_responses_is_a_sentence_to_the_rater(forms, responses, tmp_path, monkeypatch):
+def test_a_locked_file_of_responses_is_a_sentence_to_the_rater(
+    forms, responses, tmp_path, monkeypatch
+):
     monkeypatch.setattr("recap.studies.server.LOCKED_SECONDS", 0.2)
     client = client_of(forms, Store(tmp_path / "r.sqlite"))
     with closing(sqlite3.connect(tmp_path / "r.sqlite")) as other:
@@ -188,7 +216,9 @@ def test_a_locked_file_of_responses_is_a_sentence_to_the_rater(forms, responses,
         assert client.post("/token", json=responses[0].model_dump(mode="json")).text == "received\n"
 
 
-def test_nothing_is_received_when_the_file_of_responses_was_removed(forms, responses, tmp_path, caplog):
+def test_nothing_is_received_when_the_file_of_responses_was_removed(
+    forms, responses, tmp_path, caplog
+):
     path = tmp_path / "r.sqlite"
     client = client_of(forms, Store(path))
     values = [response.model_dump(mode="json") for response in responses]
@@ -211,4 +241,6 @@ def client_of(forms, store):
 
 def app_of(forms, store):
     pictures = read_pictures(forms.folder / "pictures.zip", forms.sheets.pictures)
-    return make_app(forms.sheets, pictures, {"token": forms.sheets.sheets[0].id}, store, "127.0.0.1")
+    return make_app(
+        forms.sheets, pictures, {"token": forms.sheets.sheets[0].id}, store, "127.0.0.1"
+    )

@@ -23,7 +23,20 @@ CLAIM = Claim(
     checks=[{"table": "mine/t1", "row": "own", "against": "base", "size": 1.1}],
 )
 JUDGED = Judged(
-    CLAIM.checks[0], "mine/t1", "CIDEr", "Base", HOLDS, "", 1.1, 2.04, 1.0, 3.04, 0.0004, runs=3, power=0.4, seeds=7
+    CLAIM.checks[0],
+    "mine/t1",
+    "CIDEr",
+    "Base",
+    HOLDS,
+    "",
+    1.1,
+    2.04,
+    1.0,
+    3.04,
+    0.0004,
+    runs=3,
+    power=0.4,
+    seeds=7,
 )
 SETTLED = Claim(id="mine.c2", sentence="four", where="1", settled={"holds": True, "why": "2 + 2"})
 VERDICTS = [Verdict(CLAIM, HOLDS, "", (JUDGED,)), Verdict(SETTLED, HOLDS, "2 + 2")]
@@ -32,7 +45,10 @@ VERDICTS = [Verdict(CLAIM, HOLDS, "", (JUDGED,)), Verdict(SETTLED, HOLDS, "2 + 2
 def test_a_scaled_down_verdict_names_its_scale():
     assert verdict_text(VERDICTS[0], "photos") == "cannot be told here (at scale photos it holds)"
     failed = replace(VERDICTS[0], verdict=FAILS)
-    assert verdict_text(failed, "photos") == "cannot be told here (at scale photos it goes the other way)"
+    assert (
+        verdict_text(failed, "photos")
+        == "cannot be told here (at scale photos it goes the other way)"
+    )
     assert verdict_text(failed, "paper") == "does not hold"
     assert verdict_text(replace(VERDICTS[0], verdict=UNTOLD), "photos") == "cannot be told here"
     assert verdict_text(VERDICTS[0], "paper") == verdict_text(VERDICTS[1], "photos") == "holds"
@@ -45,24 +61,36 @@ def test_the_table_shows_every_claim_its_comparisons_and_its_doubt(tmp_path):
     assert texts.keys() == {".tex", ".csv", ".html", ".md"}
     for kind in (".md", ".html"):
         assert (
-            "Scale photos: not a reproduction" in texts[kind] and "Doubt about the sentence: 100 % off." in texts[kind]
+            "Scale photos: not a reproduction" in texts[kind]
+            and "Doubt about the sentence: 100 % off." in texts[kind]
         )
     # Two tables of two numbers; only a continued one shares that of its first part.
     assert texts[".tex"].count(r"\caption{") == 2 and r"\addtocounter" not in texts[".tex"]
     assert r"ours is better \& bold" in texts[".tex"] and "+2.0" in texts[".md"]
     records = list(csv.DictReader((tmp_path / "claims.csv").open()))
-    assert [(line["claim"], line["verdict"], line["p_holm"], line["seeds"]) for line in records] == [
+    assert [
+        (line["claim"], line["verdict"], line["p_holm"], line["seeds"]) for line in records
+    ] == [
         ("mine.c1", "cannot be told here (at scale photos it holds)", "0.0004", "7"),
         ("mine.c2", "holds", "", ""),
     ]
 
 
 def test_claims_that_were_not_run_share_a_line_and_details_are_behind_a_disclosure(tmp_path):
-    waiting = [replace(VERDICTS[0], claim=CLAIM.model_copy(update={"id": f"mine.w{n}"}), verdict=NOT_RUN) for n in "12"]
-    texts = {path.suffix: path.read_text() for path in write_claims([*VERDICTS, *waiting], "photos", tmp_path)}
+    waiting = [
+        replace(VERDICTS[0], claim=CLAIM.model_copy(update={"id": f"mine.w{n}"}), verdict=NOT_RUN)
+        for n in "12"
+    ]
+    texts = {
+        path.suffix: path.read_text()
+        for path in write_claims([*VERDICTS, *waiting], "photos", tmp_path)
+    }
     for kind in (".md", ".html"):
         read, details = texts[kind].split("<details>")
-        assert read.count("mine.w1") == read.count("mine.w2") == 1 and "2 more: mine.w1, mine.w2" in read
+        assert (
+            read.count("mine.w1") == read.count("mine.w2") == 1
+            and "2 more: mine.w1, mine.w2" in read
+        )
         assert read.count("mine.c1") == 1 and "+2.0" in read and "7" not in read.split("+2.0")[1]
         assert "A comparison holds, or does not" in details and "own against Base, CIDEr" in details
     assert texts[".tex"].count("mine.w1") == 2 and "own against Base" in texts[".tex"]
@@ -70,7 +98,9 @@ def test_claims_that_were_not_run_share_a_line_and_details_are_behind_a_disclosu
 
 def test_a_folder_of_results_is_named_after_paper_and_scale(tmp_path, capsys):
     (tmp_path / "fusion_scenes" / "scores").mkdir(parents=True)
-    assert "0 of 10 runs" in printed(capsys, "report", "claims", tmp_path / "fusion_scenes", "--params", PARAMS)
+    assert "0 of 10 runs" in printed(
+        capsys, "report", "claims", tmp_path / "fusion_scenes", "--params", PARAMS
+    )
     words = ["report", "claims", "fusionn", "--params", PARAMS, "--results", tmp_path]
     assert "fusion" in refused_command(capsys, *words)
 
@@ -86,9 +116,17 @@ def test_a_profile_brings_the_claims_of_the_papers_whose_tables_it_makes():
     [
         ({"row": "acff"}, "acff", "'acf'"),
         ({"against": "bas"}, "bas", "'base'"),
-        ({"table": "acf/t3", "row": "acf_grid", "against": None, "quoted": "rstnet"}, "CIDEr", "c5.CIDEr"),
+        (
+            {"table": "acf/t3", "row": "acf_grid", "against": None, "quoted": "rstnet"},
+            "CIDEr",
+            "c5.CIDEr",
+        ),
         ({"table": "acf/t9"}, "acf/t9", "did you mean"),
-        ({"table": "acf/t3", "row": "acf_grid", "against": None, "quoted": "rstnett"}, "rstnett", "'rstnet'"),
+        (
+            {"table": "acf/t3", "row": "acf_grid", "against": None, "quoted": "rstnett"},
+            "rstnett",
+            "'rstnet'",
+        ),
     ],
 )
 def test_a_claim_of_a_row_or_a_column_that_is_nowhere_is_refused_before_any_training(

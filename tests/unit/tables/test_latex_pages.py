@@ -1,4 +1,5 @@
-"""Tables on pages of two columns, by pdfLaTeX where it is installed, else by their estimated width."""
+"""Tables on pages of two columns, by pdfLaTeX where it is installed, else by their estimated
+width."""
 
 import re
 import shutil
@@ -36,7 +37,9 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     papers = {}
     for number, table_id in enumerate(TABLES):
-        table = planned(PARAMS, None, [table_id]).tables[table_id].model_copy(update={"selections": []})
+        table = (
+            planned(PARAMS, None, [table_id]).tables[table_id].model_copy(update={"selections": []})
+        )
         statistics = invented_statistics(table, [1, 2, 3], folder / str(number))
         write_table(name=table_id.replace("/", "_"), table=table, statistics=statistics, out=folder)
         papers[table_id] = paper_table(table_frame(table, statistics))
@@ -49,7 +52,9 @@ def latex_of(folder, table_id, ending=".paper"):
 
 def test_a_table_that_fits_a_column_stands_in_one(written):
     texts = {table_id: latex_of(written[1], table_id) for table_id in TABLES}
-    assert {each: re.search(r"\\begin\{(table\*?)\}", text)[1] for each, text in texts.items()} == TABLES
+    assert {
+        each: re.search(r"\\begin\{(table\*?)\}", text)[1] for each, text in texts.items()
+    } == TABLES
 
 
 def test_a_table_that_is_longer_than_a_page_is_continued(written):
@@ -57,7 +62,10 @@ def test_a_table_that_is_longer_than_a_page_is_continued(written):
     text = latex_of(folder, "xlan/t1", "")
     floats = re.findall(r"\\begin\{table\*\}.*?\\end\{table\*\}", text, re.DOTALL)
     assert len(floats) > 1 and max(each.count(r" \\") for each in floats) < 70
-    assert text.count(r"\label{") == 1 and text.count("continued.") == text.count(r"\addtocounter") == len(floats) - 1
+    assert (
+        text.count(r"\label{") == 1
+        and text.count("continued.") == text.count(r"\addtocounter") == len(floats) - 1
+    )
     labels = re.findall(r"\\multicolumn\{\d+\}\{@\{\}l\}\{\\textbf\{(.*)\}\} ", text)
     assert len(labels) == len(set(labels)) == len(tables["xlan/t1"].lines)
     assert floats[-1].count("Signature:") == text.count("Signature:") > 0
@@ -65,7 +73,8 @@ def test_a_table_that_is_longer_than_a_page_is_continued(written):
 
 
 def pages(folder, page, font, ending, preamble=""):
-    """Set all tables in two columns; return the log and, table by table, the natural width of its lines."""
+    """Set all tables in two columns; return the log and, table by table, the natural width of its
+    lines."""
     size, column, text = PAGES[page]
     body = ""
     for table_id in TABLES:
@@ -85,10 +94,14 @@ Words before the tables.
     job = f"{page}_{font}{ending.replace('.', '_')}"
     (folder / f"{job}.tex").write_text(document)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{job}.tex"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     widths = dict(re.findall(r"^lines (\S+): ([\d.]+)pt", done.stdout, re.MULTILINE))
-    return (folder / f"{job}.log").read_text(errors="replace"), {name: float(w) for name, w in widths.items()}
+    return (folder / f"{job}.log").read_text(errors="replace"), {
+        name: float(w) for name, w in widths.items()
+    }
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
@@ -105,15 +118,17 @@ def test_no_line_is_wider_than_its_column(written, page, font):
         for table_id, environment in TABLES.items():
             natural, columns = widths[table_id], len(tables[table_id].columns)
             column = PAGES[page][1 if environment == "table" else 2]
-            # In the font of these venues nothing is made smaller, in a wider one not below three quarters; fourteen
-            # columns are set a tenth smaller.
+            # In the font of these venues nothing is made smaller, in a wider one not below three
+            # quarters; fourteen columns are set a tenth smaller.
             least = (1 if font == "times" else 0.75) - (0.1 if columns > 10 else 0)
             assert natural <= column / least, table_id
             if font == "times":
                 text = latex_of(folder, table_id)
                 gap = 2 * float(re.search(r"tabcolsep\}\{([\d.]+)pt", text)[1])
                 size = float(re.search(r"\\fontsize\{([\d.]+)\}", text)[1])
-                assert width_of(tables[table_id], size) == pytest.approx(natural - columns * (gap - 4), rel=0.06)
+                assert width_of(tables[table_id], size) == pytest.approx(
+                    natural - columns * (gap - 4), rel=0.06
+                )
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")

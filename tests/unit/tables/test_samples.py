@@ -22,19 +22,37 @@ def world(tmp_path):
     """Scores of a table, a corpus and photos."""
     table = make_table()
     write_scores(tmp_path / "scores", table, [1, 2])
-    captions = [Caption(i, f"{i}.png", "test", 2 * i + k, f"reference {k} of {i}", ["x"]) for i in IDS for k in (0, 1)]
+    captions = [
+        Caption(i, f"{i}.png", "test", 2 * i + k, f"reference {k} of {i}", ["x"])
+        for i in IDS
+        for k in (0, 1)
+    ]
     captions += [Caption(1, "1.png", "train", 1, "never shown", ["x"])]
-    write_corpus(captions, tmp_path / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0")
+    write_corpus(
+        captions, tmp_path / "corpus.parquet", dataset="d", kind="scenes", source_sha256="0"
+    )
     (tmp_path / "photos").mkdir()
     for image_id in IDS:
-        Image.new("RGB", (40, 30), (image_id, 200, 90)).save(tmp_path / "photos" / f"{image_id}.png")
+        Image.new("RGB", (40, 30), (image_id, 200, 90)).save(
+            tmp_path / "photos" / f"{image_id}.png"
+        )
     return tmp_path, table
 
 
 def sheet(world, **changes):
     folder, table = world
-    files = {"corpus_path": folder / "corpus.parquet", "image_roots": [folder / "photos"], "out": folder / "figures"}
-    usual = {"name": "two", "table": table, "seeds": [1, 2], "scores_root": folder / "scores", "count": 3}
+    files = {
+        "corpus_path": folder / "corpus.parquet",
+        "image_roots": [folder / "photos"],
+        "out": folder / "figures",
+    }
+    usual = {
+        "name": "two",
+        "table": table,
+        "seeds": [1, 2],
+        "scores_root": folder / "scores",
+        "count": 3,
+    }
     return write_samples(**files, **usual | changes)
 
 
@@ -46,7 +64,10 @@ def test_the_sheet_and_its_text_show_every_row_and_the_references(world):
     assert len(samples) == 3 and len({sample.image_id for sample in samples}) == 3
     for sample in samples:
         # write_run lets a caption say its model folder: transformer@short or zodiac@short.
-        assert [caption.text.split("@")[0] for caption in sample.captions] == ["transformer", "zodiac"]
+        assert [caption.text.split("@")[0] for caption in sample.captions] == [
+            "transformer",
+            "zodiac",
+        ]
         assert all(caption.text.endswith(f"says {sample.image_id}") for caption in sample.captions)
         place = IDS.index(sample.image_id)
         expected = [100 * images["CIDEr"][place] for images in (BASE, BETTER)]
@@ -72,7 +93,9 @@ def test_images_may_be_named_by_a_reference_whatever_its_capitals(world, caplog)
     table = world[1].model_copy(update={"image_captions": asked})
     shown = [sample.image_id for sample in sheet(world, table=table, count=4)]
     assert shown[0] == 13 and sorted(shown) == list(IDS)
-    (line,) = [record.getMessage() for record in caplog.records if "image_captions" in record.getMessage()]
+    (line,) = [
+        record.getMessage() for record in caplog.records if "image_captions" in record.getMessage()
+    ]
     assert "'two'" in line and "'no such caption'" in line
 
 
@@ -89,7 +112,9 @@ def test_the_draw_is_the_same_on_every_run_and_differs_between_tables(world):
     before = (world[0] / "figures" / "two_captions.png").read_bytes()
     assert [sample.image_id for sample in sheet(world)] == first
     assert (world[0] / "figures" / "two_captions.png").read_bytes() == before
-    assert len({tuple(s.image_id for s in sheet(world, name=f"t{n}", count=4)) for n in range(3)}) > 1
+    assert (
+        len({tuple(s.image_id for s in sheet(world, name=f"t{n}", count=4)) for n in range(3)}) > 1
+    )
 
 
 def test_captions_of_other_images_are_refused(world):
@@ -128,7 +153,10 @@ def test_a_caption_is_shown_for_each_phrase_that_a_row_says(world):
     samples = sheet((folder, table), count=1)
     assert [(sample.image_id, sample.phrase) for sample in samples[1:]] == [(12, "says 12")]
     text = (folder / "figures" / "two_captions.md").read_text()
-    assert "a caption of ZoDIAC says, drawn among these. No caption of it says in front of, says 1, ays 13." in text
+    assert (
+        "a caption of ZoDIAC says, drawn among these. No caption of it says in front of, says 1, "
+        "ays 13."
+    ) in text
     assert "image 12, an example of \u201csays 12\u201d: 12.png" in text
     assert sheet((folder, table), count=1) == samples
 

@@ -1,4 +1,5 @@
-"""Tables tell apart rows that are quoted, own rows that were not run, and scores that COCO's server gave."""
+"""Tables tell apart rows that are quoted, own rows that were not run, and scores that COCO's server
+gave."""
 
 import csv
 import io
@@ -24,9 +25,19 @@ TABLE = {
     "scale": "",
     "columns": ["c5.CIDEr", "c40.CIDEr"],
     "baseline": "sent",
-    "server": {"test": "pictures", "not_sent": {"unsent": "no features of its test pictures exist"}},
+    "server": {
+        "test": "pictures",
+        "not_sent": {"unsent": "no features of its test pictures exist"},
+    },
     "quoted": [{"id": "theirs", "label": "Theirs", "printed": {"c5.CIDEr": 99.0}}],
-    "not_run": [{"id": "lost", "label": "Lost", "printed": {"c5.CIDEr": 98.0}, "reason": "nothing was released"}],
+    "not_run": [
+        {
+            "id": "lost",
+            "label": "Lost",
+            "printed": {"c5.CIDEr": 98.0},
+            "reason": "nothing was released",
+        }
+    ],
     "rows": [
         {**ROW, "id": "sent", "label": "Sent", "printed": {"c5.CIDEr": 97.0}},
         {**ROW, "id": "better", "label": "Better", "model": "m2"},
@@ -37,7 +48,8 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Return the texts of all files of the table, by ending, after two of three rows were answered."""
+    """Return the texts of all files of the table, by ending, after two of three rows were
+    answered."""
     tmp_path = tmp_path_factory.mktemp("table")
     table = validate(Table, TABLE, "table")
     folders = {}
@@ -49,12 +61,21 @@ def written(tmp_path_factory):
         captions.write_text("[]")
         record(captions)
         (tmp_path / "answer.json").write_text(answer(CIDEr=1.2 + number / 10))
-        import_answer(answer=tmp_path / "answer.json", submission=folder, day=date(2026, 11, 20 + number))
+        import_answer(
+            answer=tmp_path / "answer.json", submission=folder, day=date(2026, 11, 20 + number)
+        )
     for row in table.rows:
         (run,) = row_runs(row, [1])
         write_run(tmp_path / "scores" / run.path, {"CIDEr": [0.4, 0.5]}, ids=(1, 2), not_run=())
     out = tmp_path / "statistics.json"
-    compare_table(table=table, name="t", seeds=[1], scores_root=tmp_path / "scores", statistics_out=out, server=folders)
+    compare_table(
+        table=table,
+        name="t",
+        seeds=[1],
+        scores_root=tmp_path / "scores",
+        statistics_out=out,
+        server=folders,
+    )
     files = write_table(name="t", table=table, statistics=json.loads(out.read_text()), out=tmp_path)
     return {file.name.removeprefix("t."): file.read_text() for file in files}
 
@@ -64,10 +85,15 @@ def test_every_table_says_which_rows_are_whose(written):
         text = written[ending]
         assert "Theirs (printed, not run)" in text and "Lost (own, not run)" in text
         assert "Own, not run: no features of its test pictures exist." in text
-        assert "ours, COCO server, 2026-11-20 (" in text and "ours, COCO server, 2026-11-21 (" in text
+        assert (
+            "ours, COCO server, 2026-11-20 (" in text and "ours, COCO server, 2026-11-21 (" in text
+        )
     for ending in ("md", "html", "tex", "paper.md", "paper.tex", "paper.csv"):
         assert "Own, not run: nothing was released." in written[ending]
-    assert all("Scored by COCO server, 2026-11-20." in written[f"paper.{ending}"] for ending in ("md", "tex", "csv"))
+    assert all(
+        "Scored by COCO server, 2026-11-20." in written[f"paper.{ending}"]
+        for ending in ("md", "tex", "csv")
+    )
 
 
 def test_scores_of_the_server_stand_in_their_row_and_are_not_tested(written):
@@ -83,7 +109,10 @@ def test_scores_of_the_server_stand_in_their_row_and_are_not_tested(written):
 def test_the_csv_has_the_source_of_each_score(written):
     lines = {line.split(",")[2]: line for line in written["csv"].splitlines()[1:]}
     assert "COCO server, 2026-11-20" in lines["sent"]
-    assert "own, not run: nothing was released" in lines["lost"] and "printed in the paper" in lines["theirs"]
+    assert (
+        "own, not run: nothing was released" in lines["lost"]
+        and "printed in the paper" in lines["theirs"]
+    )
     rows = {row["row"]: row["source"] for row in csv.DictReader(io.StringIO(written["paper.csv"]))}
     assert rows == {
         "Theirs": "printed",

@@ -1,4 +1,5 @@
-"""The moving average of the weights: its formula, what is validated and kept, and that it is part of the state."""
+"""The moving average of the weights: its formula, what is validated and kept, and that it is part
+of the state."""
 
 import pytest
 import torch
@@ -38,7 +39,9 @@ def test_weights_are_back_after_a_validation_even_if_it_fails():
 
 
 @pytest.mark.parametrize("stage", [XE, SCST], ids=["xe", "scst"])
-def test_the_average_is_validated_and_kept_and_the_training_goes_on_from_the_weights(tmp_path, stage):
+def test_the_average_is_validated_and_kept_and_the_training_goes_on_from_the_weights(
+    tmp_path, stage
+):
     plain = training(tmp_path / "plain", stage=stage.model_copy(update={"weight_average": None}))
     plain.run()
     loop, seen = training(tmp_path / "average", stage=stage), []
@@ -53,4 +56,6 @@ def test_the_average_is_validated_and_kept_and_the_training_goes_on_from_the_wei
     for name, value in loop.model.state_dict().items():
         assert torch.equal(value, plain.model.state_dict()[name])
         assert torch.equal(kept[name], seen[-1][name])
-    assert any(not torch.equal(kept[name], value) for name, value in plain.model.state_dict().items())
+    assert any(
+        not torch.equal(kept[name], value) for name, value in plain.model.state_dict().items()
+    )

@@ -42,11 +42,15 @@ def objective_of(pairs, references, **changes):
     torch.manual_seed(0)
     model = build_model(CONFIG, InputSpec({"main": 5}, len(pairs))).eval()
     stage = SelfCritical(epochs=1, learning_rate=0.01, **changes)
-    return SelfCriticalObjective(model, stage, references=references, max_length=60, vocabulary=pairs)
+    return SelfCriticalObjective(
+        model, stage, references=references, max_length=60, vocabulary=pairs
+    )
 
 
 @pytest.mark.parametrize("end", [False, True])
-def test_the_reward_of_a_text_is_the_same_however_it_is_cut_unless_it_counts_pieces(pairs, references, end):
+def test_the_reward_of_a_text_is_the_same_however_it_is_cut_unless_it_counts_pieces(
+    pairs, references, end
+):
     whole, cut = references[0][0], letters(pairs, LINES[0])
     assert whole != cut and pairs.decode(whole) == pairs.decode(cut) == LINES[0]
     tokens = torch.full((1, 2, 60), PAD)
@@ -55,7 +59,9 @@ def test_the_reward_of_a_text_is_the_same_however_it_is_cut_unless_it_counts_pie
     both = {"reward_end_token": end, "bleu4": 1.0}
     first, second = objective_of(pairs, references, **both).reward([0], tokens)[0].tolist()
     assert first == second > 10
-    first, second = objective_of(pairs, references, units="pieces", **both).reward([0], tokens)[0].tolist()
+    first, second = (
+        objective_of(pairs, references, units="pieces", **both).reward([0], tokens)[0].tolist()
+    )
     assert second < 1 < first
 
 
@@ -67,7 +73,11 @@ def test_a_validation_scores_a_text_the_same_however_it_is_cut(pairs, references
         monkeypatch.setattr(run, "decode_candidates", lambda *args, **options: found)
         return run.validator(None, stage, Store(), references, 60, pairs, Group(), "pieces")()
 
-    assert score(lambda line: pairs.encode(line.split())) == score(lambda line: letters(pairs, line)) > 5
+    assert (
+        score(lambda line: pairs.encode(line.split()))
+        == score(lambda line: letters(pairs, line))
+        > 5
+    )
 
 
 def test_words_that_no_reference_has_are_told_apart_within_a_caption(pairs, references):
@@ -77,8 +87,12 @@ def test_words_that_no_reference_has_are_told_apart_within_a_caption(pairs, refe
     found = CiderD(scored).score([0, 1, 2], [units(pairs.encode(text.split())) for text in texts])
     words = sorted({word for text in (*LINES, *texts) for word in text.split()})
     numbers = {word: number for number, word in enumerate(words, len(SPECIAL))}
-    by_hand = CiderD({image: [[numbers[word] for word in line.split()]] for image, line in enumerate(LINES)})
-    expected = by_hand.score([0, 1, 2], [[numbers[word] for word in text.split()] for text in texts])
+    by_hand = CiderD(
+        {image: [[numbers[word] for word in line.split()]] for image, line in enumerate(LINES)}
+    )
+    expected = by_hand.score(
+        [0, 1, 2], [[numbers[word] for word in text.split()] for text in texts]
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -100,5 +114,8 @@ def test_the_same_text_is_once_among_the_n_best(pairs):
     ids = enumerate([whole, letters(pairs, "a dog"), other, third])
     candidates = [Candidate(tokens, -float(rank), -float(rank)) for rank, tokens in ids]
     best = best_texts(pairs, candidates, DecodingSettings(beam=4, n_best=2))
-    assert {text: candidate.score for text, candidate in best.items()} == {"a dog": 0.0, "a cat": -2.0}
+    assert {text: candidate.score for text, candidate in best.items()} == {
+        "a dog": 0.0,
+        "a cat": -2.0,
+    }
     assert list(best_texts(pairs, candidates, DecodingSettings(beam=4))) == ["a dog"]

@@ -1,4 +1,5 @@
-"""Compiled passes (traced as for `inductor`, run by torch) give the loss and gradient of plain ones with few graphs."""
+"""Compiled passes (traced as for `inductor`, run by torch) give the loss and gradient of plain ones
+with few graphs."""
 
 import pytest
 import torch
@@ -20,21 +21,50 @@ from recap.training.distributed import Group
 from recap.training.loop import OptimizerStep
 from recap.training.objectives import CrossEntropyObjective
 
-SMALL = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
-PLAIN = ("feature_dropout", "word_dropout", "attention_dropout", "joint_dropout", "mix_dropout", "context_dropout")
+SMALL = {
+    "d_model": 16,
+    "heads": 2,
+    "d_feed_forward": 24,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "dropout": 0.0,
+}
+PLAIN = (
+    "feature_dropout",
+    "word_dropout",
+    "attention_dropout",
+    "joint_dropout",
+    "mix_dropout",
+    "context_dropout",
+)
 KINDS = {
     "transformer": {**SMALL, "kind": "transformer", "feature_dropout": 0.0},
-    "xlan": {"kind": "xlan", "d_model": 16, "d_joint": 8, "heads": 2, "encoder_layers": 1, **dict.fromkeys(PLAIN, 0.0)},
+    "xlan": {
+        "kind": "xlan",
+        "d_model": 16,
+        "d_joint": 8,
+        "heads": 2,
+        "encoder_layers": 1,
+        **dict.fromkeys(PLAIN, 0.0),
+    },
 }
 OWN_STEP = ("transformer", "acf", "x_transformer", "xlan")  # which their searches do not share
-SIZES = [(3, 2, 9), (4, 3, 12), (2, 2, 10), (5, 4, 14)]  # images, captions, longest caption: one bucket
+SIZES = [
+    (3, 2, 9),
+    (4, 3, 12),
+    (2, 2, 10),
+    (5, 4, 14),
+]  # images, captions, longest caption: one bucket
 
 
 def batch(images, captions, longest):
     generator = torch.Generator().manual_seed(longest)
     lengths = torch.randint(2, longest + 1, (images, captions), generator=generator)
     lengths[0, 0] = longest
-    words = [[torch.randint(4, 11, (n,), generator=generator).tolist() for n in row] for row in lengths.tolist()]
+    words = [
+        [torch.randint(4, 11, (n,), generator=generator).tolist() for n in row]
+        for row in lengths.tolist()
+    ]
     mask = torch.ones(images, 9, dtype=torch.bool)
     mask[1, 5:] = False
     features = Images.of(torch.randn(images, 9, 7, generator=generator), mask)
@@ -68,7 +98,8 @@ def test_one_set_of_graphs_serves_all_lengths_with_the_plain_loss(kind):
     expected = losses(plain, SIZES)
     torch.testing.assert_close(result, expected, atol=1e-5, rtol=0)
     for (_, gradients), (_, exact) in zip(result, expected, strict=True):
-        # Of a key's bias, whose gradient is 0 by the softmax, nothing but rounding is left: 1e-9 of the whole.
+        # Of a key's bias, whose gradient is 0 by the softmax, nothing but rounding is left: 1e-9 of
+        # the whole.
         least = 1e-4 * torch.cat([each.flatten() for each in exact]).norm()
         for found, right in zip(gradients, exact, strict=True):
             assert (found - right).norm() < 1e-4 * right.norm().clamp(min=least)
@@ -86,9 +117,16 @@ def test_a_compiled_search_finds_the_plain_captions_with_few_graphs(name, config
     def captions():
         torch.manual_seed(0)
         with torch.no_grad():
-            memory, start = model.encode(images), DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"), together=True)
-            beams = beam_search(model.step, model.start(memory), start, DecodingSettings(beam=2, max_length=6))
-            drawn = sample(model.step, model.start(memory), start, max_length=6, samples=2, greedy=True)
+            memory, start = (
+                model.encode(images),
+                DecodingBatch(3, BOS, EOS, PAD, torch.device("cpu"), together=True),
+            )
+            beams = beam_search(
+                model.step, model.start(memory), start, DecodingSettings(beam=2, max_length=6)
+            )
+            drawn = sample(
+                model.step, model.start(memory), start, max_length=6, samples=2, greedy=True
+            )
         return beams.tokens, beams.scores, drawn
 
     plain = captions()
@@ -112,7 +150,9 @@ def test_a_compiled_pooling_takes_no_function_with_a_gradient_by_hand():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["fw_compiler", "bw_compiler"])
-def test_a_step_that_does_not_compile_is_done_plainly_with_the_random_numbers_of_a_plain_one(part, caplog):
+def test_a_step_that_does_not_compile_is_done_plainly_with_the_random_numbers_of_a_plain_one(
+    part, caplog
+):
     def refuses(*_):
         raise RuntimeError("no such kernel")
 
@@ -123,11 +163,18 @@ def test_a_step_that_does_not_compile_is_done_plainly_with_the_random_numbers_of
         torch.manual_seed(0)
         model = build_model({**KINDS["transformer"], "dropout": 0.1}, InputSpec({"main": 7}, 11))
         if compiled:
-            compile_passes(model, backend=aot_autograd(**{"fw_compiler": lambda graph, _: graph, part: refuses}))
+            compile_passes(
+                model,
+                backend=aot_autograd(**{"fw_compiler": lambda graph, _: graph, part: refuses}),
+            )
             assert is_compiled(model)
         objective = CrossEntropyObjective(model, stage)
         step = OptimizerStep(
-            model=model, objective=objective, stage=stage, d_model=16, group=Group(device=torch.device("cpu"))
+            model=model,
+            objective=objective,
+            stage=stage,
+            d_model=16,
+            group=Group(device=torch.device("cpu")),
         )
         step(batch(*SIZES[0]), Counters(), steps=1)
         weights.append([*model.parameters()])

@@ -46,7 +46,10 @@ def test_flipped_bits_in_weights_are_refused_or_harmless(tmp_path):
             assert "is damaged" in str(error)
             refused += 1
         else:
-            assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
+            assert all(
+                torch.equal(a, b)
+                for a, b in zip(other.parameters(), model.parameters(), strict=True)
+            )
     assert refused > 90
 
 
@@ -55,7 +58,9 @@ def test_weights_that_others_wrote_have_no_digest_and_load(tmp_path):
     save_file(model.state_dict(), tmp_path / "theirs.safetensors")
     load_weights(model, tmp_path / "theirs.safetensors")
     with refused(TrainingError, "theirs.safetensors"):
-        load_weights(build_model(CONFIG, InputSpec({"main": 6}, V)), tmp_path / "theirs.safetensors")
+        load_weights(
+            build_model(CONFIG, InputSpec({"main": 6}, V)), tmp_path / "theirs.safetensors"
+        )
 
 
 def test_flipped_bits_in_a_state_are_refused_or_harmless(tmp_path):

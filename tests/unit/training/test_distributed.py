@@ -20,11 +20,29 @@ WORKER = "helpers.distributed_worker"
 
 
 def torchrun(folder, killed=False, ends=True, **arguments):
-    """Return what both processes end with, unless they end with many things; what they say if one is killed."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", WORKER]
+    """Return what both processes end with, unless they end with many things.
+
+    What they say if one is killed.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        WORKER,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     named = [f"{name}={value}" for name, value in arguments.items()]
-    done = subprocess.run([*command, str(folder), *named], capture_output=True, text=True, timeout=200, env=environment)
+    done = subprocess.run(
+        [*command, str(folder), *named],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
     assert (done.returncode != 0) == killed, done.stderr[-2000:]
     if killed:
         return done.stderr
@@ -37,7 +55,9 @@ def both(folder):
 
 def alone(folder, **arguments):
     """Return the training of one process, and what it ends with."""
-    return train(folder, Group(), **arguments), torch.load(folder / "rank-0-of-1.pt", weights_only=True)
+    return train(folder, Group(), **arguments), torch.load(
+        folder / "rank-0-of-1.pt", weights_only=True
+    )
 
 
 def same(weights, expected, atol):
@@ -63,19 +83,26 @@ def test_two_processes_equal_one_also_with_an_empty_shard_and_after_a_restart(tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["xe", "scst"])
-def test_two_processes_have_the_gradients_and_weights_of_one_where_sums_are_exact_also_after_a_kill(tmp_path, stage):
+def test_two_processes_have_the_gradients_and_weights_of_one_where_sums_are_exact_also_after_a_kill(
+    tmp_path, stage
+):
     loop, expected = alone(tmp_path / "one", stage=stage, dtype="float64")
     whole = torchrun(tmp_path / "whole", stage=stage, dtype="float64")
-    torchrun(tmp_path / "killed", killed=True, stage=stage, dtype="float64", die_at=4)  # in the second of four epochs
+    torchrun(
+        tmp_path / "killed", killed=True, stage=stage, dtype="float64", die_at=4
+    )  # in the second of four epochs
     resumed = torchrun(tmp_path / "killed", stage=stage, dtype="float64")
     for found, again in zip(whole, resumed, strict=True):
         for gradient, other in zip(found["gradients"], expected["gradients"], strict=True):
             torch.testing.assert_close(gradient, other, atol=1e-12, rtol=1e-10)
-        # Adam divides what is 0 but for rounding (1e-16) by its epsilon (1e-9): this is why it is not closer.
+        # Adam divides what is 0 but for rounding (1e-16) by its epsilon (1e-9): this is why it is
+        # not closer.
         same(found["weights"], expected["weights"], 1e-8)
         same(again["weights"], found["weights"], 0)
     history = torch.load(tmp_path / "whole" / "last.pt", weights_only=True)["counters"]["history"]
-    assert [line["loss"] for line in history] == pytest.approx([line["loss"] for line in loop.progress.history])
+    assert [line["loss"] for line in history] == pytest.approx(
+        [line["loss"] for line in loop.progress.history]
+    )
 
 
 @pytest.mark.slow
@@ -85,7 +112,9 @@ def test_two_processes_equal_one_for_every_kind_of_model(tmp_path):
         expected = alone(tmp_path / "one" / kind, epochs=1, kind=kind)[1]
         for found in both(tmp_path / "two" / kind):
             same(found["weights"], expected["weights"], 1e-5)
-            gradient, other = (torch.cat([each.flatten() for each in e["gradients"]]) for e in (found, expected))
+            gradient, other = (
+                torch.cat([each.flatten() for each in e["gradients"]]) for e in (found, expected)
+            )
             assert (gradient - other).norm() <= 1e-6 * other.norm(), kind
 
 

@@ -1,4 +1,5 @@
-"""Language models on texts without pictures: what is read and left out, training, resuming, and what is refused."""
+"""Language models on texts without pictures: what is read and left out, training, resuming, and
+what is refused."""
 
 import gzip
 import json
@@ -25,7 +26,14 @@ from recap.training.loop import OptimizerStep
 
 pytestmark = pytest.mark.seconds
 
-SIZES = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "layers": 2, "positions": 24, "validation_texts": 8}
+SIZES = {
+    "d_model": 16,
+    "heads": 2,
+    "d_feed_forward": 24,
+    "layers": 2,
+    "positions": 24,
+    "validation_texts": 8,
+}
 SPEC = Settings(
     scenes={"count": 30, "max_per_kind": 2, "seed": 5},
     epochs=3,
@@ -43,10 +51,16 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     scenes = _of_scenes(Settings(scenes={"count": 40, "seed": 99}).scenes)
     texts = [OWN, *(" ".join(tokenize(text)) for text in scenes)]
-    rows = [Caption(n, f"{n}.png", "train", n, text, tokenize(text)) for n, text in enumerate(texts)]
-    write_corpus(rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64)
+    rows = [
+        Caption(n, f"{n}.png", "train", n, text, tokenize(text)) for n, text in enumerate(texts)
+    ]
+    write_corpus(
+        rows, folder / "corpus.parquet", dataset="x", kind="karpathy", source_sha256="0" * 64
+    )
     rule = {"min_count": 1, "max_length": 20, "splits": "train"}
-    build_vocabulary(corpus=folder / "corpus.parquet", rule=rule, inputs=folder, out=folder / "vocabulary.json")
+    build_vocabulary(
+        corpus=folder / "corpus.parquet", rule=rule, inputs=folder, out=folder / "vocabulary.json"
+    )
     return folder
 
 
@@ -74,9 +88,13 @@ def test_texts_of_every_form_are_read(tmp_path):
     with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
         archive.writestr("annotations/captions_val2017.json", json.dumps(coco))
         archive.writestr("annotations/instances_val2017.json", "{}")
-    found = [[tokenize(text) for text in read_texts(tmp_path / name)] for name in ("a.txt", "b.tsv.gz")]
+    found = [
+        [tokenize(text) for text in read_texts(tmp_path / name)] for name in ("a.txt", "b.tsv.gz")
+    ]
     assert found == [[["a", "dog"], ["a", "cat"]], [["a", "bird"], ["a", "fish"]]]
-    assert [*read_texts(tmp_path / "captions_c.json"), *read_texts(tmp_path / "d.zip")] == ["A horse."] * 2
+    assert [*read_texts(tmp_path / "captions_c.json"), *read_texts(tmp_path / "d.zip")] == [
+        "A horse."
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -96,10 +114,16 @@ def test_broken_files_of_texts_are_refused(tmp_path, name, content, kind):
 
 
 def test_captions_of_the_data_set_and_duplicates_are_left_out(files, tmp_path):
-    (tmp_path / "a.txt").write_text("two dogs play in the PARK\nA cat.\na cat\n...\nA bird's nest\n")
+    (tmp_path / "a.txt").write_text(
+        "two dogs play in the PARK\nA cat.\na cat\n...\nA bird's nest\n"
+    )
     spec = Settings(texts=["a.txt"])
     found = texts_outside(spec, corpus=files / "corpus.parquet", inputs=tmp_path)
-    assert (found.tokens, found.read, found.in_corpus) == ([["a", "cat"], ["a", "birds", "nest"]], 5, 1)
+    assert (found.tokens, found.read, found.in_corpus) == (
+        [["a", "cat"], ["a", "birds", "nest"]],
+        5,
+        1,
+    )
     (tmp_path / "a.txt").write_text(OWN)
     with refused(DataError, "1 texts", "corpus.parquet", "`texts`"):
         texts_outside(spec, corpus=files / "corpus.parquet", inputs=tmp_path)
@@ -109,10 +133,18 @@ def test_a_language_model_learns_and_says_what_it_was_made_of(files, tmp_path):
     out = pretrain(files, tmp_path, SPEC.model_copy(update={"epochs": 12}))
     words = load_vocabulary(files / "vocabulary.json")
     with safe_open(out, "pt") as file:
-        assert json.loads(file.metadata()["language_model"]) == {"heads": 2, "vocabulary_hash": words.hash}
+        assert json.loads(file.metadata()["language_model"]) == {
+            "heads": 2,
+            "vocabulary_hash": words.hash,
+        }
         assert file.get_tensor("word_embedding.weight").shape == (len(words), 16)
     report = json.loads(out.with_suffix(".json").read_text())
-    assert report["perplexity"] == min(line["perplexity"] for line in report["history"]) < 12 < len(words) / 3
+    assert (
+        report["perplexity"]
+        == min(line["perplexity"] for line in report["history"])
+        < 12
+        < len(words) / 3
+    )
     assert report["training_texts"] + 8 + report["texts_in_the_data_set"] <= report["texts_read"]
     assert (tmp_path / "SHA256SUMS").read_text().count("lm.") == 2
 
@@ -140,7 +172,14 @@ def test_a_stopped_training_continues_to_the_same_bits(files, tmp_path, monkeypa
 @pytest.fixture
 def losses():
     torch.manual_seed(0)
-    sizes = {"d_model": 16, "heads": 2, "d_feed_forward": 24, "layers": 2, "positions": 24, "dropout": 0.0}
+    sizes = {
+        "d_model": 16,
+        "heads": 2,
+        "d_feed_forward": 24,
+        "layers": 2,
+        "positions": 24,
+        "dropout": 0.0,
+    }
     model = language_model.LanguageModel(vocabulary_size=40, **sizes).double()
     return lambda texts: token_losses(model, caption_tensor([[text] for text in texts]))
 
@@ -168,11 +207,15 @@ def test_a_captioner_begins_with_it_and_another_vocabulary_is_refused(files, tmp
     out, words = pretrain(files, tmp_path), load_vocabulary(files / "vocabulary.json")
     sizes = {key: SIZES[key] for key in ("d_model", "heads", "d_feed_forward")}
     example = VisualGptModel.example().model_dump()
-    config = VisualGptModel.model_validate({**example, **sizes, "positions": 20, "pretrained": True})
+    config = VisualGptModel.model_validate(
+        {**example, **sizes, "positions": 20, "pretrained": True}
+    )
     model = build_model(config, InputSpec({"main": 5}, len(words), words, out))
     expected = load_file(out)["blocks.1.feed_forward.inner.weight"]
     assert torch.equal(model.decoder.blocks[1].feed_forward.inner.weight, expected)
     rule = {"min_count": 2, "max_length": 20, "splits": "train"}
-    other = build_vocabulary(corpus=files / "corpus.parquet", rule=rule, inputs=files, out=tmp_path / "other.json")
+    other = build_vocabulary(
+        corpus=files / "corpus.parquet", rule=rule, inputs=files, out=tmp_path / "other.json"
+    )
     with refused(ConfigError, "lm.safetensors", "--vocabulary"):
         build_model(config, InputSpec({"main": 5}, len(other), other, out))

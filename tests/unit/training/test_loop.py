@@ -1,4 +1,5 @@
-"""The loop on a tiny captioning task: it learns, it keeps the best weights, it names what went wrong."""
+"""The loop on a tiny captioning task: it learns, it keeps the best weights, it names what went
+wrong."""
 
 import pytest
 import torch
@@ -35,7 +36,9 @@ def test_plateau_drops_the_rate(tmp_path, patience):
     history = training(tmp_path, stage=stage, scores=scores).run().history
     weight = torch.nn.Parameter(torch.zeros(1))
     adam = torch.optim.Adam([weight], lr=0.01)
-    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(adam, mode="max", factor=0.1, patience=patience)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        adam, mode="max", factor=0.1, patience=patience
+    )
     expected = []
     for score in scores:
         expected.append(adam.param_groups[0]["lr"])
@@ -48,15 +51,25 @@ def test_a_plateau_after_step_decay_counts_from_its_own_first_epoch(tmp_path):
     schedule = {"kind": "step_then_plateau", "learning_rate": 0.01, "factor": 0.5, "step_size": 2}
     schedule |= {"plateau_from": 3, "plateau_factor": 0.1, "patience": 1}
     stage = CrossEntropy(epochs=8, images_per_batch=5, schedule=schedule)
-    history = training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.1, 0.2]).run().history
+    history = (
+        training(tmp_path, stage=stage, scores=[0.5, 0.4, 0.3, 0.2, 0.1, 0.6, 0.1, 0.2])
+        .run()
+        .history
+    )
     expected = [0.01, 0.01, 0.005, 0.005, 0.005, 0.0005, 0.0005, 0.0005]
     assert [line["learning_rate"] for line in history] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("changes", [{}, {"clip_value": None}, {"clip_norm": 1.0}], ids=["value", "none", "norm"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"clip_value": None}, {"clip_norm": 1.0}], ids=["value", "none", "norm"]
+)
 @pytest.mark.parametrize("lost", [torch.nan, torch.inf])
-def test_a_gradient_that_is_no_number_is_not_stepped_with_and_its_images_are_named(tmp_path, lost, changes):
-    loop = training(tmp_path, stage=CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, **changes))
+def test_a_gradient_that_is_no_number_is_not_stepped_with_and_its_images_are_named(
+    tmp_path, lost, changes
+):
+    loop = training(
+        tmp_path, stage=CrossEntropy(epochs=4, learning_rate=0.01, images_per_batch=5, **changes)
+    )
     loop.checkpoint_minutes = 1e-9
 
     def spoiled(gradient):
@@ -104,14 +117,20 @@ def test_both_stages_learn(tmp_path):
     assert history[-1]["reward"] > history[0]["reward"] + 0.5
 
 
-@pytest.mark.parametrize(("scores", "best", "epoch"), [([0.4, 0.1, 0.3], 0.4, 0), ([0.4, 0.1, 0.5], 0.5, 2)])
-def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(tmp_path, scores, best, epoch):
+@pytest.mark.parametrize(
+    ("scores", "best", "epoch"), [([0.4, 0.1, 0.3], 0.4, 0), ([0.4, 0.1, 0.5], 0.5, 2)]
+)
+def test_the_weights_a_stage_begins_with_stay_unless_an_epoch_is_better(
+    tmp_path, scores, best, epoch
+):
     stage = SelfCritical(epochs=2, learning_rate=0.01, images_per_batch=5)
     loop = training(tmp_path, stage=stage, scores=scores, trained=True)
     start = {name: value.clone() for name, value in loop.model.state_dict().items()}
     counters = loop.run()
     assert (counters.best, counters.best_epoch) == (best, epoch)
-    assert [(line["epoch"], line["val_cider_d"]) for line in counters.history] == [*enumerate(scores)]
+    assert [(line["epoch"], line["val_cider_d"]) for line in counters.history] == [
+        *enumerate(scores)
+    ]
     kept = load_file(loop.best_weights)
     assert all(torch.equal(kept[name], start[name]) for name in start) is (epoch == 0)
 
@@ -142,7 +161,9 @@ def test_the_weights_a_stage_begins_with_stay_where_all_scores_are_equal(tmp_pat
 @pytest.mark.parametrize(("number", "warned"), [(1, True), (2, False)])
 def test_only_one_validation_image_is_said_to_be_too_few(capsys, number, warned):
     images = {image: CAPTIONS[image] for image in range(number)}
-    validator(None, CrossEntropy(epochs=1, learning_rate=0.01), Store(), images, 4, None, Group(), "tiny")
+    validator(
+        None, CrossEntropy(epochs=1, learning_rate=0.01), Store(), images, 4, None, Group(), "tiny"
+    )
     assert ("validation image" in capsys.readouterr().err) is warned
 
 

@@ -40,12 +40,16 @@ def test_a_reward_of_nan_names_the_image(tmp_path):
 
 
 def test_rewards_mix_and_statistics_are_logged(tmp_path):
-    stage = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=4, bleu4=0.5, baseline="greedy")
+    stage = SelfCritical(
+        epochs=1, learning_rate=0.01, images_per_batch=4, bleu4=0.5, baseline="greedy"
+    )
     loop = training(tmp_path, stage=stage)
     tokens = torch.tensor([[[4, 4, 2], [5, 2, 0]]])
     ended = [[4, 4, 2], [5, 2]]
     cider, bleu = (scorer.score([0, 0], ended) for _, scorer in loop.step.objective.scorers)
-    torch.testing.assert_close(loop.step.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu))
+    torch.testing.assert_close(
+        loop.step.objective.reward([0], tokens)[0], torch.from_numpy(cider + 0.5 * bleu)
+    )
     line = loop.run().history[0]
     assert {"reward", "reward_sd", "reward_greedy", "length"} <= set(line)
     assert line["log_probability"] < 0 < line["entropy"] < np.log(V)
@@ -53,7 +57,8 @@ def test_rewards_mix_and_statistics_are_logged(tmp_path):
 
 
 def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
-    """With dropout off, the one teacher-forced pass gives the log-probabilities that sampling had."""
+    """With dropout off, the one teacher-forced pass gives the log-probabilities that sampling
+    had."""
     loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=3))
     objective = loop.step.objective
     objective.model.eval()
@@ -71,23 +76,30 @@ def test_gradient_of_the_policy_is_that_of_the_sampled_words(tmp_path):
 
 
 def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
-    loop = training(tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=64, top_p=0.7))
+    loop = training(
+        tmp_path, stage=SelfCritical(epochs=1, learning_rate=0.01, samples=64, top_p=0.7)
+    )
     objective = loop.step.objective
     objective.model.eval().double()
     images = Store().read([0, 1])
     memory = objective.model.encode(Images.of(images.main.values.double(), images.main.mask))
     with torch.no_grad():
         step = with_banned_tokens(objective.model.step, BANNED)
-        first = nucleus(step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7)  # [2, V]
+        first = nucleus(
+            step(torch.full((2, 1), BOS), objective.model.start(memory))[0][:, 0], 0.7
+        )  # [2, V]
     sampled, _ = objective.draw(memory)
     index = PackedIndex(sampled != PAD)
     found = of_tokens(objective.policy(memory, sampled, index), sampled, index)
     expected = first.log_softmax(-1).gather(-1, sampled[..., 0])
     torch.testing.assert_close(found[..., 0].double(), expected, atol=1e-6, rtol=0)
     assert len(sampled[0, :, 0].unique()) > 1
-    # The gradient of a log-probability under its own policy has mean 0; under the whole distribution it would not.
+    # The gradient of a log-probability under its own policy has mean 0; under the whole
+    # distribution it would not.
     p = first[0].softmax(-1)
-    scores = objective.model.log_probabilities(objective.model.decode(torch.full((2, 1, 1), BOS), memory))[0, 0, 0]
+    scores = objective.model.log_probabilities(
+        objective.model.decode(torch.full((2, 1, 1), BOS), memory)
+    )[0, 0, 0]
     inside = within(ban_tokens(scores, BANNED), first[0].isfinite())
     (gradient,) = torch.autograd.grad((p[p > 0] * inside[p > 0]).sum(), objective.model.output.bias)
     assert gradient.abs().max() < 1e-12
@@ -96,7 +108,9 @@ def test_the_policy_of_a_nucleus_is_the_nucleus(tmp_path):
 def test_scheduled_sampling_rises_late_and_stays_below_its_limit():
     # As the X-LAN code: first above zero after epoch 11.
     rule = ScheduledSampling(start_epoch=6, interval=5, increment=0.05, max_prob=0.5)
-    assert [rule.rate(epoch) for epoch in (0, 6, 10, 11, 16, 69)] == pytest.approx([0, 0, 0, 0.05, 0.1, 0.5])
+    assert [rule.rate(epoch) for epoch in (0, 6, 10, 11, 16, 69)] == pytest.approx(
+        [0, 0, 0, 0.05, 0.1, 0.5]
+    )
 
 
 def test_scheduled_sampling_replaces_words_only():
@@ -120,7 +134,9 @@ def test_advantages():
 
 
 def test_log_probability_and_entropy_are_those_of_the_policy():
-    log_probabilities = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64).log()
+    log_probabilities = torch.tensor(
+        [[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64
+    ).log()
     numbers = policy_numbers(log_probabilities, torch.tensor([1, 0]))
     assert numbers["log_probability"] == pytest.approx(np.log(0.25) / 2)
     assert numbers["entropy"] == pytest.approx(1.5 * np.log(2) / 2)
@@ -130,24 +146,36 @@ def test_a_weight_of_the_cross_entropy_adds_its_gradient(tmp_path):
     stage = SelfCritical(epochs=1, learning_rate=0.01, sampling="beam", samples=2)
     loop = training(tmp_path, stage=stage)
     batch = loop.batches.batch([0, 1, 2])
-    policy, mixed = (gradients(loop, stage.model_copy(update={"cross_entropy": w}), batch) for w in (0.0, 0.3))
+    policy, mixed = (
+        gradients(loop, stage.model_copy(update={"cross_entropy": w}), batch) for w in (0.0, 0.3)
+    )
     loop.model.zero_grad()
     targets = batch.tokens[..., 1:]
-    hidden = loop.model.decode_words(batch.tokens[..., :-1], PackedIndex(targets != 0), loop.model.encode(batch.images))
-    (0.3 * torch.nn.functional.cross_entropy(loop.model.logits(hidden), targets[targets != 0])).backward()
+    hidden = loop.model.decode_words(
+        batch.tokens[..., :-1], PackedIndex(targets != 0), loop.model.encode(batch.images)
+    )
+    (
+        0.3 * torch.nn.functional.cross_entropy(loop.model.logits(hidden), targets[targets != 0])
+    ).backward()
     for ours, plain, parameter in zip(mixed, policy, loop.model.parameters(), strict=True):
         torch.testing.assert_close(ours, plain + parameter.grad)
 
 
-def test_dropout_acts_on_images_and_on_what_is_scored_but_not_on_what_is_drawn(tmp_path, monkeypatch):
-    stage = SelfCritical(epochs=1, learning_rate=0.01, sampling="beam", samples=2, cross_entropy=0.3, dropout=True)
+def test_dropout_acts_on_images_and_on_what_is_scored_but_not_on_what_is_drawn(
+    tmp_path, monkeypatch
+):
+    stage = SelfCritical(
+        epochs=1, learning_rate=0.01, sampling="beam", samples=2, cross_entropy=0.3, dropout=True
+    )
     loop = training(tmp_path, stage=stage)
     model, objective = loop.model, loop.step.objective
     modes = {name: [] for name in ("encode", "start", "decode_words")}
     for name, seen in modes.items():
         inner = getattr(model, name)
         monkeypatch.setattr(
-            model, name, lambda *args, inner=inner, seen=seen: (seen.append(model.training), inner(*args))[1]
+            model,
+            name,
+            lambda *args, inner=inner, seen=seen: (seen.append(model.training), inner(*args))[1],
         )
     batch = loop.batches.batch([0, 1, 2])
     losses = [objective(batch).loss.item() for _ in range(2)]
@@ -158,7 +186,9 @@ def test_dropout_acts_on_images_and_on_what_is_scored_but_not_on_what_is_drawn(t
 def of_beams(**changes):
     torch.manual_seed(0)
     model = build_model(CONFIG, InputSpec({"main": 5}, V)).eval()
-    stage = SelfCritical(epochs=1, learning_rate=0.01, samples=3, baseline="mean_of_beam", **changes)
+    stage = SelfCritical(
+        epochs=1, learning_rate=0.01, samples=3, baseline="mean_of_beam", **changes
+    )
     return SelfCriticalObjective(model, stage, references=CAPTIONS, max_length=4)
 
 
@@ -170,7 +200,9 @@ def test_mean_of_beam_is_the_mean_reward_of_the_beams_whatever_was_drawn():
     rewards = torch.rand(2, 3, dtype=torch.float64)
     torch.testing.assert_close(drawing.baseline([0, 1], memory, rewards, None), beams.mean(1))
     # where the beams are the samples, nothing is searched again
-    torch.testing.assert_close(of_beams(sampling="beam").baseline([0, 1], memory, rewards, None), rewards.mean(1))
+    torch.testing.assert_close(
+        of_beams(sampling="beam").baseline([0, 1], memory, rewards, None), rewards.mean(1)
+    )
 
 
 def test_a_training_logs_the_baseline(tmp_path):
@@ -185,7 +217,9 @@ def test_captions_of_only_an_end_token_give_finite_losses():
         drawing.model.output.bias[EOS] = 100.0
     images = Store().read([0, 1])
     logged = drawing(Batch.of([0, 1], images, torch.empty(0)))
-    assert logged.loss.item() == 0 and logged.numbers["length"] == 1 and logged.numbers["reward"] == 0
+    assert (
+        logged.loss.item() == 0 and logged.numbers["length"] == 1 and logged.numbers["reward"] == 0
+    )
     said = caption_tensor([[[]], [[]]])  # <bos> <eos>
     teaching = CrossEntropyObjective(drawing.model, CrossEntropy(epochs=1, learning_rate=0.01))
     logged = teaching(Batch.of([0, 1], images, said))
@@ -193,7 +227,8 @@ def test_captions_of_only_an_end_token_give_finite_losses():
 
 
 def test_a_loss_over_positions_is_the_one_over_tokens_thinned_by_the_places_after_the_end():
-    """M2's and DLCT's mean over all places: sum(A log p) / (captions x longest) beside sum(A log p) / tokens."""
+    """M2's and DLCT's mean over all places: sum(A log p) / (captions x longest) beside sum(A log p)
+    / tokens."""
     batch = Batch.of([0, 1], Store().read([0, 1]), torch.empty(0))
     torch.manual_seed(1)
     tokens = of_beams()(batch)

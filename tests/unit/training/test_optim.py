@@ -27,13 +27,20 @@ TABLE = TableSchedule(table={0: 0.3, 2: 0.2})
         (CONSTANT, "step", (1, 2, 4, 9), [0.025, 0.05, 0.1, 0.1]),
         (STEPS, "epoch", range(5), [0.1, 0.1, 0.05, 0.05, 0.025]),
         (PLATEAU, "lr_drops", range(3), [0.1, 0.01, 0.001]),
-        (COSINE, "step", (1, 26, 51, 76, 101), [0.1, 0.2 * (2 + 2**0.5) / 4, 0.1, 0.2 * (2 - 2**0.5) / 4, 0.0]),
+        (
+            COSINE,
+            "step",
+            (1, 26, 51, 76, 101),
+            [0.1, 0.2 * (2 + 2**0.5) / 4, 0.1, 0.2 * (2 - 2**0.5) / 4, 0.0],
+        ),
         (TABLE, "epoch", range(4), [0.3, 0.3, 0.2, 0.2]),
     ],
 )
 def test_rates_of_schedules(schedule, name, values, expected):
     begin = {"step": 1, "epoch": 0, "lr_drops": 0, "d_model": 64, "steps": 100}
-    assert [learning_rate(schedule, **begin | {name: value}) for value in values] == pytest.approx(expected)
+    assert [learning_rate(schedule, **begin | {name: value}) for value in values] == pytest.approx(
+        expected
+    )
 
 
 def test_a_rate_in_place_of_a_schedule_is_a_constant_one():
@@ -64,13 +71,17 @@ def test_clipping_by_value_passes_over_a_gradient_once():
     with Operators() as called:
         clip_gradients(weights, stage(clip_norm=None, clip_value=0.1))
     assert [name for name in called.names if "clamp" in name] == ["aten.clamp_.default"] * 2
-    assert all(torch.equal(weight.grad, right) for weight, right in zip(weights, expected, strict=False))
+    assert all(
+        torch.equal(weight.grad, right) for weight, right in zip(weights, expected, strict=False)
+    )
 
 
 def test_optimisers(monkeypatch):
     parameters = [torch.nn.Parameter(torch.zeros(1))]
     assert isinstance(build_optimizer(parameters, stage()), torch.optim.Adam)
-    built = build_optimizer(parameters, stage(optimizer="adamw", weight_decay=0.01, betas=(0.8, 0.9)))
+    built = build_optimizer(
+        parameters, stage(optimizer="adamw", weight_decay=0.01, betas=(0.8, 0.9))
+    )
     assert isinstance(built, torch.optim.AdamW)
     assert built.defaults["betas"] == (0.8, 0.9)
     assert built.defaults["weight_decay"] == 0.01
@@ -85,7 +96,10 @@ def test_radam_takes_the_steps_of_torchs(dtype, atol, weight_decay):
     torch.manual_seed(0)
     ours, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 50, dtype=dtype)) for _ in range(2))
     numbers = {"betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": weight_decay}
-    built, torchs = RAdam([ours], lr=0.0, fused=True, **numbers), torch.optim.RAdam([theirs], lr=0.0, **numbers)
+    built, torchs = (
+        RAdam([ours], lr=0.0, fused=True, **numbers),
+        torch.optim.RAdam([theirs], lr=0.0, **numbers),
+    )
     for step in range(1, 13):  # the second moment is trusted from the sixth step on
         gradient = torch.randn(50, dtype=dtype) * 10.0 ** torch.linspace(-6, 1, 50, dtype=dtype)
         for weight, optimizer in ((ours, built), (theirs, torchs)):

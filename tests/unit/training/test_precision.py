@@ -39,7 +39,9 @@ def test_a_training_keeps_what_it_began_with_and_another_one_decides_again(chose
     assert chosen(spec.model_copy(update={"seed": 2}), unit=None) == "float32"
 
 
-@pytest.mark.parametrize(("precision", "kind"), [("bf16", TrainingError), ("float32", RuntimeError)])
+@pytest.mark.parametrize(
+    ("precision", "kind"), [("bf16", TrainingError), ("float32", RuntimeError)]
+)
 def test_a_first_step_that_fails_in_bf16_says_what_to_set(tmp_path, precision, kind):
     loop = training(tmp_path, stage=CrossEntropy(epochs=1, learning_rate=0.01, precision=precision))
     loop.model.output.register_forward_hook(lambda module, inputs, out: out @ torch.eye(2))
@@ -58,7 +60,11 @@ def test_a_run_says_what_was_chosen_and_equals_a_run_with_that_precision(tmp_pat
     assert f"precision: {kind}" in result.stderr
     result = prepared.train("same", stage_settings={**XE, "precision": kind})
     assert result.returncode == 0, result.stderr
-    weights = [(tmp_path / name / "run/model.safetensors").read_bytes() for name in ("auto", "same")]
+    weights = [
+        (tmp_path / name / "run/model.safetensors").read_bytes() for name in ("auto", "same")
+    ]
     assert weights[0] == weights[1]
-    accounts = [json.loads((tmp_path / name / "run/training.json").read_text()) for name in ("auto", "same")]
+    accounts = [
+        json.loads((tmp_path / name / "run/training.json").read_text()) for name in ("auto", "same")
+    ]
     assert accounts[0]["config_hash"] == accounts[1]["config_hash"]

@@ -1,4 +1,5 @@
-"""A training that is killed, told to end or given a broken state: the same bits, or one sentence."""
+"""A training that is killed, told to end or given a broken state: the same bits, or one
+sentence."""
 
 import os
 import signal
@@ -24,13 +25,17 @@ def test_killed_and_continued_equals_unbroken(tmp_path, stage, die_at):
         training(tmp_path / "broken", stage=stage, die_at=die_at).run()
     again = training(tmp_path / "broken", stage=stage)
     counters = again.run()
-    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+    for ours, theirs in zip(
+        again.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(ours, theirs)
     if stage.weight_average:
         for ours, theirs in zip(again.average.averages, whole.average.averages, strict=True):
             assert torch.equal(ours, theirs)
     for line, other in zip(counters.history, expected.history, strict=True):
-        assert {k: v for k, v in line.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+        assert {k: v for k, v in line.items() if k != "seconds"} == {
+            k: v for k, v in other.items() if k != "seconds"
+        }
 
 
 def test_a_finished_training_is_not_repeated(tmp_path):
@@ -94,11 +99,16 @@ def test_a_signal_ends_a_validation_at_once_and_no_bit_changes(tmp_path, number,
         loop.run()
     assert leaving.value.code == 128 + number
     said = [line for line in capsys.readouterr().err.splitlines() if "stopped by" in line]
-    assert said == [f"tiny: stopped by {number.name}; the state is saved, and the same command continues from here"]
+    assert said == [
+        f"tiny: stopped by {number.name}; the state is saved, and the same command continues from "
+        "here"
+    ]
     again = training(tmp_path / "stopped", trained=trained)
     again.run()
     assert again.best_weights.read_bytes() == whole.best_weights.read_bytes()
-    for ours, theirs in zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+    for ours, theirs in zip(
+        again.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
@@ -109,8 +119,9 @@ def test_the_state_of_another_training_is_set_aside_and_what_differs_is_named(tm
     assert training(tmp_path, identity=changed).run().step == 12
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "another training" in line]
     assert (
-        'last.pt: the state of another training (settings.epochs 4 -> 5, source "0" -> "1"), which starts over' in said
-    )
+        'last.pt: the state of another training (settings.epochs 4 -> 5, source "0" -> "1"), which '
+        "starts over"
+    ) in said
     assert {name: (tmp_path / f"previous.{name}").read_bytes() for name in old} == old
 
 
@@ -118,20 +129,28 @@ def with_epochs(epochs, **changes):
     """Return a stage, and the identity of its training."""
     rate = {} if "schedule" in changes else {"learning_rate": 0.01}
     stage = CrossEntropy(epochs=epochs, images_per_batch=5, **rate, **changes)
-    return {"stage": stage, "identity": {**IDENTITY, "settings": {"stage_settings": stage.model_dump(mode="json")}}}
+    return {
+        "stage": stage,
+        "identity": {**IDENTITY, "settings": {"stage_settings": stage.model_dump(mode="json")}},
+    }
 
 
 @pytest.mark.parametrize(
     ("changes", "goes_on"),
     [
         ({}, True),
-        ({"schedule": {"kind": "plateau", "learning_rate": 0.01, "factor": 0.5, "patience": 0}}, True),
+        (
+            {"schedule": {"kind": "plateau", "learning_rate": 0.01, "factor": 0.5, "patience": 0}},
+            True,
+        ),
         ({"schedule": {"kind": "cosine", "learning_rate": 0.01}}, False),
         ({"validate_every": 2}, True),
         ({"validate_every": 3}, False),
     ],
 )
-def test_a_finished_training_with_more_epochs_equals_one_that_had_them_at_once(tmp_path, changes, goes_on, capsys):
+def test_a_finished_training_with_more_epochs_equals_one_that_had_them_at_once(
+    tmp_path, changes, goes_on, capsys
+):
     whole = training(tmp_path / "whole", **with_epochs(4, **changes))
     whole.run()
     training(tmp_path / "longer", **with_epochs(2, **changes)).run()
@@ -139,7 +158,9 @@ def test_a_finished_training_with_more_epochs_equals_one_that_had_them_at_once(t
     longer = training(tmp_path / "longer", **with_epochs(4, **changes))
     longer.run()
     assert ("continuing at epoch 3" in capsys.readouterr().err) is goes_on
-    for ours, theirs in zip(longer.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+    for ours, theirs in zip(
+        longer.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(ours, theirs)
     assert longer.best_weights.read_bytes() == whole.best_weights.read_bytes()
 
@@ -162,14 +183,20 @@ def test_each_process_gets_its_own_random_states_back(tmp_path, monkeypatch):
 
 
 def test_the_random_state_of_a_gpu_is_saved(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.arange(16, dtype=torch.uint8))
+    monkeypatch.setattr(
+        torch.cuda, "get_rng_state", lambda device: torch.arange(16, dtype=torch.uint8)
+    )
     states = Group(device=torch.device("cuda")).random_states()
-    assert states["cuda"].tolist() == [[*range(16)]] and torch.equal(states["cpu"][0], torch.get_rng_state())
+    assert states["cuda"].tolist() == [[*range(16)]] and torch.equal(
+        states["cpu"][0], torch.get_rng_state()
+    )
 
 
 def test_keep_state_refuses_to_start_over(tmp_path):
     training(tmp_path).run()
     before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir())
     with refused(TrainingError, "keep_state", 'inputs.feature_hash "a" -> "b"'):
-        training(tmp_path, identity={**IDENTITY, "inputs": {"feature_hash": "b"}}, keep_state=True).run()
+        training(
+            tmp_path, identity={**IDENTITY, "inputs": {"feature_hash": "b"}}, keep_state=True
+        ).run()
     assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir()) == before

@@ -1,4 +1,7 @@
-"""How often a step waits for its device, for a number or the length of an index; it is what bounds small models."""
+"""How often a step waits for its device, for a number or the length of an index.
+
+It is what bounds small models.
+"""
 
 import pytest
 import torch
@@ -54,7 +57,8 @@ def _boolean(indices):
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
-    """Masks are not asked whether they hide anything, and a list of a tensor's numbers is one read."""
+    """Masks are not asked whether they hide anything, and a list of a tensor's numbers is one
+    read."""
     asked = torch.Tensor.tolist
 
     def tolist(self):
@@ -66,7 +70,9 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
 
 
-def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_the_backward_pass(tmp_path, monkeypatch):
+def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_the_backward_pass(
+    tmp_path, monkeypatch
+):
     reads = []
     policy = SelfCriticalObjective.policy
 
@@ -74,7 +80,9 @@ def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_t
         reads.append(list(waits.order))
         return policy(self, *args)
 
-    stage = SelfCritical(epochs=1, learning_rate=0.01, images_per_batch=5, sampling="beam", samples=3)
+    stage = SelfCritical(
+        epochs=1, learning_rate=0.01, images_per_batch=5, sampling="beam", samples=3
+    )
     monkeypatch.setattr(SelfCriticalObjective, "policy", noted)
     loop = training(tmp_path, stage=stage)
     (batch,) = loop.batches.read([list(range(IMAGES))])
@@ -84,10 +92,14 @@ def test_a_self_critical_step_reads_no_number_of_its_pass_with_gradient_before_t
     after = waits.before_backward[len(before) :]
     # Rewards are on the CPU: their mean and deviation are read there.
     assert after == ["read", "read"]
-    assert waits.after_backward == ["read"]  # loss, norm of the gradient and the policy's numbers at once
+    assert waits.after_backward == [
+        "read"
+    ]  # loss, norm of the gradient and the policy's numbers at once
 
 
-@pytest.mark.parametrize("config", [config for _, config in EXAMPLES], ids=[name for name, _ in EXAMPLES])
+@pytest.mark.parametrize(
+    "config", [config for _, config in EXAMPLES], ids=[name for name, _ in EXAMPLES]
+)
 def test_decoding_waits_once_a_token(config):
     model, images = built(config), random_images(config)
     step = with_banned_tokens(model.step, [*BANNED, EOS])
@@ -95,7 +107,9 @@ def test_decoding_waits_once_a_token(config):
     with torch.no_grad():
         memory = model.encode(images)
         with Waits() as searching:
-            beam_search(step, model.start(memory), batch, DecodingSettings(beam=3, max_length=WORDS))
+            beam_search(
+                step, model.start(memory), batch, DecodingSettings(beam=3, max_length=WORDS)
+            )
         with Waits() as sampling:
             sample(step, model.start(memory), batch, max_length=WORDS, samples=2)
     assert searching.order == ["read"] * WORDS + ["length"] * 5  # at the end all images leave

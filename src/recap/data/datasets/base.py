@@ -1,4 +1,5 @@
-"""What readers of data sets share: their interface, the check that every picture is there once, and Karpathy's form.
+"""What readers of data sets share: their interface, the check that every picture is there once, and
+Karpathy's form.
 
 Flickr8k, Flickr30k and whatever is written alike need no more than this form.
 """
@@ -48,11 +49,13 @@ class Reader(Protocol):
 
 
 def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Path) -> None:
-    """Refuse files (with their image ids) that have no picture or seem to be several, and two that would share one."""
+    """Refuse files (with their image ids) that have no picture or seem to be several, and two that
+    would share one."""
     for file in ids:
         if VIEWS in file:
             raise DataError(
-                f"{annotations}: image id {ids[file]} has the file {file!r}, and {VIEWS!r} separates the views of an "
+                f"{annotations}: image id {ids[file]} has the file {file!r}, and {VIEWS!r} "
+                "separates the views of an "
                 "image in the corpus; rename the picture"
             )
     if not source.roots:
@@ -61,16 +64,19 @@ def check_pictures(ids: Mapping[str, int], source: ImageSource, annotations: Pat
         more = f" (nor are {len(missing) - 1} others)" if len(missing) > 1 else ""
         hint = source.other_case(missing[0])
         raise DataError(
-            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in {source}{hint}{more}; "
+            f"{missing[0]}: the picture of image id {ids[missing[0]]} is not in "
+            f"{source}{hint}{more}; "
             f"add it, or remove the image from {annotations}"
         )
     owners: dict[object, str] = {}
     for file in ids:
-        # a/1.jpg and b/1.jpg both fall back to a lone 1.jpg; one of them would get the other's picture.
+        # a/1.jpg and b/1.jpg both fall back to a lone 1.jpg; one of them would get the other's
+        # picture.
         owner = owners.setdefault(source.locate(file), file)
         if owner != file:
             raise DataError(
-                f"{file} (image id {ids[file]}) and {owner} (image id {ids[owner]}) are found as one picture; "
+                f"{file} (image id {ids[file]}) and {owner} (image id {ids[owner]}) are found as "
+                "one picture; "
                 f"name all folders of images"
             )
 
@@ -106,28 +112,38 @@ def build_karpathy(spec: KarpathyDataset, *, inputs: Path, out: Path, name: str)
     return Built(captions, sha256_file(annotations))
 
 
-def read_karpathy(annotations: Path, *, merge_restval: bool, member: str = "*.json") -> list[Caption]:
-    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip; see its settings."""
+def read_karpathy(
+    annotations: Path, *, merge_restval: bool, member: str = "*.json"
+) -> list[Caption]:
+    """Read all captions of a Karpathy JSON, or of the one named like ``member`` in a zip.
+
+    See its settings.
+    """
     captions = list[Caption]()
     ids, files = set[int](), set[str]()
     for position, value in enumerate(each_of(annotations, member, "images")):
         image = parsed(KarpathyImage, value, f"{annotations}: image number {position}")
         image_id = image.imgid if image.cocoid is None else image.cocoid
         if image_id is None:
-            raise DataError(f"{annotations}: image number {position}: has neither 'cocoid' nor 'imgid'; add one")
+            raise DataError(
+                f"{annotations}: image number {position}: has neither 'cocoid' nor 'imgid'; add one"
+            )
         if image.split == "restval" and not merge_restval:
             continue
         split = "train" if image.split == "restval" else image.split
         file = "/".join(filter(None, (image.filepath, image.filename)))
         if image_id in ids or file in files:
             raise DataError(
-                f"{annotations}: image id {image_id} in split {split!r} ({file}): its id or its file is duplicated; an "
+                f"{annotations}: image id {image_id} in split {split!r} ({file}): its id or its "
+                "file is duplicated; an "
                 "image may occur once, in one split"
             )
         ids.add(image_id)
         files.add(file)
         for sentence in image.sentences:
             # Interned, words take no memory of their own.
-            words = [*map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))]
+            words = [
+                *map(sys.intern, clean_tokens(sentence.tokens or []) or tokenize(sentence.raw))
+            ]
             captions.append(Caption(image_id, file, split, sentence.sentid, sentence.raw, words))
     return captions

@@ -1,4 +1,7 @@
-"""Microsoft COCO (Lin et al. 2014): captions by Karpathy's split, counts asserted; pictures without captions."""
+"""Microsoft COCO (Lin et al. 2014): captions by Karpathy's split, counts asserted.
+
+Pictures without captions.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,16 @@ from recap.data.datasets.base import Built, check_pictures, read_karpathy
 from recap.data.files.entries import Entry, Id, String, Text, parsed, read_json_of, read_jsons
 from recap.data.files.images import ImageSource
 from recap.data.tokenizer import tokenize
-from recap.settings.datasets import COCO_CAPTIONS, COCO_IMAGES, COCO_PARTS, CocoDataset, CocoPicturesDataset
+from recap.settings.datasets import (
+    COCO_CAPTIONS,
+    COCO_IMAGES,
+    COCO_PARTS,
+    CocoDataset,
+    CocoPicturesDataset,
+)
 
-# The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and the end too (9,488).
+# The words that Karpathy's file gives at a count of 6; papers count <unk> among them (9,487), and
+# the end too (9,488).
 WORDS = (9_486, 9_487)
 _NAME = re.compile(r"(?:COCO_((?:train|val|test)20\d\d)_)?(\d{12})\.jpg")
 
@@ -55,7 +65,8 @@ class Annotations(Listing):
 
 
 def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """Read COCO as its settings say; arguments and errors as :class:`recap.data.datasets.base.Reader`."""
+    """Read COCO as its settings say; arguments and errors as
+    :class:`recap.data.datasets.base.Reader`."""
     source = ImageSource([inputs / folder for folder in spec.images])
     annotations = files = [inputs / file for file in spec.annotations]
     where = ", ".join(map(str, annotations))
@@ -64,26 +75,43 @@ def build(spec: CocoDataset, *, inputs: Path, out: Path, name: str) -> Built:
     else:
         lists = {"val": inputs / spec.val_list, "test": inputs / spec.test_list}
         files = [*annotations, *lists.values()]
-        captions = read_plain(annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial)
+        captions = read_plain(
+            annotations, {part: read_list(file) for part, file in lists.items()}, spec.partial
+        )
     check_counts(captions, where, partial=spec.partial, karpathy=spec.val_list is None)
-    # Pictures of 2014 and of 2017 have other names; one that is under none of them keeps that of its annotation.
-    forms = ("train2014/COCO_train2014_{:012d}.jpg", "val2014/COCO_val2014_{:012d}.jpg", "{:012d}.jpg")
-    tried = {row.image_id: [row.file, *(form.format(row.image_id) for form in forms)] for row in captions}
-    files_of = {image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()}
+    # Pictures of 2014 and of 2017 have other names; one that is under none of them keeps that of
+    # its annotation.
+    forms = (
+        "train2014/COCO_train2014_{:012d}.jpg",
+        "val2014/COCO_val2014_{:012d}.jpg",
+        "{:012d}.jpg",
+    )
+    tried = {
+        row.image_id: [row.file, *(form.format(row.image_id) for form in forms)] for row in captions
+    }
+    files_of = {
+        image_id: next(filter(source.locate, names), names[0]) for image_id, names in tried.items()
+    }
     captions = [replace(row, file=files_of[row.image_id]) for row in captions]
     check_pictures({row.file: row.image_id for row in captions}, source, files[0])
     hashes = [sha256_file(file) for file in files]
     return Built(captions, hashes[0] if len(hashes) == 1 else value_hash(hashes))
 
 
-def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool) -> list[Caption]:
-    """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image id -> name.
+def read_plain(
+    annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str]], partial: bool
+) -> list[Caption]:
+    """Read plain annotations (``captions_train2014.json`` ...) by lists of 'val' and 'test': image
+    id -> name.
 
     Pictures on no list are for training; with ``partial``, listed ones may be absent.
     """
     both = set(lists["val"]) & set(lists["test"])
     if both:
-        raise DataError(f"image id {min(both)} is on the val list and on the test list; an image is in one split")
+        raise DataError(
+            f"image id {min(both)} is on the val list and on the test list; an image is in one "
+            "split"
+        )
     split_of = {image_id: split for split, names in lists.items() for image_id in names}
     names: dict[int, str] = {}
     captions = list[Caption]()
@@ -94,29 +122,45 @@ def read_plain(annotations: Sequence[Path], lists: Mapping[str, Mapping[int, str
             for entry in file.annotations:
                 if entry.image_id not in names:
                     raise DataError(
-                        f"{path}: caption id {entry.id} of image id {entry.image_id}, of which there is no such image; "
+                        f"{path}: caption id {entry.id} of image id {entry.image_id}, of which "
+                        "there is no such image; "
                         "correct or remove it"
                     )
-                split, words = split_of.get(entry.image_id, "train"), [*map(sys.intern, tokenize(entry.caption))]
-                captions.append(Caption(entry.image_id, names[entry.image_id], split, entry.id, entry.caption, words))
+                split, words = (
+                    split_of.get(entry.image_id, "train"),
+                    [*map(sys.intern, tokenize(entry.caption))],
+                )
+                captions.append(
+                    Caption(
+                        entry.image_id, names[entry.image_id], split, entry.id, entry.caption, words
+                    )
+                )
     bare = set(names) - {caption.image_id for caption in captions}
     if bare:
-        raise DataError(f"{annotations[0]}: image id {min(bare)} has no caption; add one or remove the image")
+        raise DataError(
+            f"{annotations[0]}: image id {min(bare)} has no caption; add one or remove the image"
+        )
     absent = sorted(set(split_of) - set(names))
     if absent and not partial:
         raise DataError(
-            f"{annotations[0]}: image id {absent[0]} of the {split_of[absent[0]]} list is not in the annotations (nor "
+            f"{annotations[0]}: image id {absent[0]} of the {split_of[absent[0]]} list is not in "
+            "the annotations (nor "
             f"are {len(absent) - 1} others); name all annotations, or say `partial: true`"
         )
     return captions
 
 
 def read_list(path: Path) -> dict[int, str]:
-    """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as image id -> name."""
+    """Read one of Karpathy's lists: lines ``val2014/COCO_val2014_000000391895.jpg 391895``, as
+    image id -> name."""
     if not path.is_file():
-        raise MissingData(f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'")
+        raise MissingData(
+            f"{path}: no such list of pictures; correct the key 'val_list' or 'test_list'"
+        )
     names: dict[int, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+    ):
         if not line.strip():
             continue
         name, *rest = line.split()
@@ -135,37 +179,57 @@ def _add_names(names: dict[int, str], listing: Listing, path: Path) -> dict[int,
         match = _NAME.fullmatch(image.file_name)
         if match is None or int(match[2]) != image.id or image.id in names:
             wrong = "is duplicated" if image.id in names else "has a file name that is not COCO's"
-            raise DataError(f"{path}: image id {image.id} ({image.file_name!r}) {wrong}; name each file of COCO once")
+            raise DataError(
+                f"{path}: image id {image.id} ({image.file_name!r}) {wrong}; name each file of "
+                "COCO once"
+            )
         names[image.id] = f"{match[1]}/{image.file_name}" if match[1] else image.file_name
     return names
 
 
 def check_counts(captions: Sequence[Caption], where: str, *, partial: bool, karpathy: bool) -> None:
-    """Print the counts of images, captions and words; refuse others than COCO's unless ``partial``."""
+    """Print the counts of images, captions and words.
+
+    Refuse others than COCO's unless ``partial``.
+    """
     splits = Counter({caption.image_id: caption.split for caption in captions}.values())
     images = {split: splits[split] for split in SPLITS}
     counts: Counter[str] = Counter(word for caption in captions for word in caption.tokens)
     words = sum(count >= 6 for count in counts.values())
-    shares, whole = (" / ".join(f"{sizes[split]:,}" for split in SPLITS) for sizes in (images, COCO_IMAGES))
+    shares, whole = (
+        " / ".join(f"{sizes[split]:,}" for split in SPLITS) for sizes in (images, COCO_IMAGES)
+    )
     part = ", a part whose counts are not asserted" if partial else ""
-    log.info(f"COCO: {splits.total():,} images ({shares}), {len(captions):,} captions, {words:,} words 6 times{part}")
+    log.info(
+        f"COCO: {splits.total():,} images ({shares}), {len(captions):,} captions, {words:,} words "
+        f"6 times{part}"
+    )
     if partial:
         return
     if images != COCO_IMAGES or len(captions) != COCO_CAPTIONS:
         raise DataError(
-            f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's split has {whole} and "
+            f"{where}: {shares} images and {len(captions):,} captions, where COCO in Karpathy's "
+            f"split has {whole} and "
             f"{COCO_CAPTIONS:,}; fetch the files again, or say `partial: true` if a part is meant"
         )
     if karpathy and words not in WORDS:
-        raise DataError(f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the file again")
+        raise DataError(
+            f"{where}: {words:,} words are seen 6 times where {WORDS[1]:,} are known; fetch the "
+            "file again"
+        )
 
 
 def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """List pictures as images of the split test; arguments and errors as of `recap.data.datasets.base.Reader`."""
+    """List pictures as images of the split test.
+
+    Arguments and errors as of `recap.data.datasets.base.Reader`.
+    """
     listing = inputs / spec.listing
     content = parsed(Listing, read_json_of(listing, "image_info_*.json"), str(listing))
     files = dict(sorted(_add_names({}, content, listing).items()))
-    for part, count in Counter(file.rpartition("/")[0] or "COCO" for file in files.values()).items():
+    for part, count in Counter(
+        file.rpartition("/")[0] or "COCO" for file in files.values()
+    ).items():
         log.info(f"COCO: {count:,} pictures of {part} without captions")
         check_size(part, count, str(listing), partial=spec.partial)
     source = ImageSource([inputs / folder for folder in spec.images])
@@ -175,10 +239,15 @@ def build_pictures(spec: CocoPicturesDataset, *, inputs: Path, out: Path, name: 
 
 
 def check_size(part: str, count: int, where: str, *, partial: bool) -> None:
-    """Compare the number of pictures of a part of COCO with the published one; of other parts none is known."""
+    """Compare the number of pictures of a part of COCO with the published one.
+
+    Of other parts none is known.
+    """
     if count == COCO_PARTS.get(part, count):
         return
     sentence = f"{where}: {count:,} images where {part} has {COCO_PARTS[part]:,}"
     if not partial:
-        raise DataError(f"{sentence}; fetch it again, or say `partial: true` or --partial if a part is meant")
+        raise DataError(
+            f"{sentence}; fetch it again, or say `partial: true` or --partial if a part is meant"
+        )
     log.warning(f"{sentence} (a part only)")

@@ -24,12 +24,18 @@ from recap.data.subsets import VALIDATION, first_survivors, rank
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import SURVIVORS, TRAINING_ROWS, VALIDATION_ROWS, ConceptualDataset
 
-# Image ids of the test split start here, so that they do not depend on how long the training TSV is.
+# Image ids of the test split start here, so that they do not depend on how long the training TSV
+# is.
 TEST_IDS = 10_000_000
 SHARD = 500  # rows whose pictures are in one folder
 _READ = ["row", "url", "status", "bytes", "source_sha256"]  # what the corpus needs of a record
-REPEATED = 5  # a picture of so many rows or more is what a host answers in place of pictures that are gone
-_AGAIN = {"missing": "run `recap data conceptual-download` first", "damaged": "delete it and download again"}
+REPEATED = (
+    5  # a picture of so many rows or more is what a host answers in place of pictures that are gone
+)
+_AGAIN = {
+    "missing": "run `recap data conceptual-download` first",
+    "damaged": "delete it and download again",
+}
 
 
 class Row(NamedTuple):
@@ -64,31 +70,43 @@ class Record:
 
     @property
     def source(self) -> int:
-        """The picture as it was fetched, as a number of 8 bytes: millions of them are held in memory."""
+        """The picture as it was fetched, as a number of 8 bytes: millions of them are held in
+        memory."""
         return int(self.source_sha256[:16], 16)
 
 
 def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Built:
     """Read Conceptual Captions as the settings say; arguments and errors as of a `Reader`.
 
-    Captions whose pictures are there come in rising id: training and validation, then test. Image and caption id are
-    the line's number in the training TSV, from 0; in the public validation TSV, which is the test split, TEST_IDS
-    more. The validation split is drawn from the fetched training rows by the sha256 of seed and number: rows that are
-    fetched later change it as little as they can. A training row whose url is in the test split too is left out, as is
-    a caption without any word, and one whose picture REPEATED rows or more have.
+    Captions whose pictures are there come in rising id: training and validation, then test. Image
+    and caption id are the line's number in the training TSV, from 0; in the public validation TSV,
+    which is the test split, TEST_IDS more. The validation split is drawn from the fetched training
+    rows by the sha256 of seed and number: rows that are fetched later change it as little as they
+    can. A training row whose url is in the test split too is left out, as is a caption without any
+    word, and one whose picture REPEATED rows or more have.
     """
     tsvs = {"train": inputs / spec.train, "validation": inputs / spec.validation}
     survivors = {part: inputs / spec.images / part / SURVIVORS for part in tsvs}
-    count = _count_records(survivors["train"])  # of the TSV, too, or the lists do not belong together
+    count = _count_records(
+        survivors["train"]
+    )  # of the TSV, too, or the lists do not belong together
     warn_of_part(tsvs["train"], count, TRAINING_ROWS, "rows")
-    warn_of_part(tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows")
+    warn_of_part(
+        tsvs["validation"], _count_records(survivors["validation"]), VALIDATION_ROWS, "rows"
+    )
     placeholders = find_placeholders(survivors.values(), name)
     records = read_records(survivors["validation"], _READ)
     tests = {record.url for record in records if record.ok and record.source not in placeholders}
     if not tests:
-        raise DataError(f"{survivors['validation']}: lists no picture, so there is no test split; fetch more")
-    rows = _fetched(tsvs["train"], survivors["train"], read_records(survivors["train"], _READ), placeholders)
-    usable = np.fromiter((row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64)
+        raise DataError(
+            f"{survivors['validation']}: lists no picture, so there is no test split; fetch more"
+        )
+    rows = _fetched(
+        tsvs["train"], survivors["train"], read_records(survivors["train"], _READ), placeholders
+    )
+    usable = np.fromiter(
+        (row.number for row in rows if row.url not in tests and tokenize(row.caption)), np.int64
+    )
     if len(usable) <= spec.val_pairs:
         wrong = f"{len(usable)} rows have a picture, too few for {spec.val_pairs}"
         raise DataError(f"{tsvs['train']}: {wrong}; fetch more, or lower val_pairs")
@@ -111,46 +129,69 @@ def build(spec: ConceptualDataset, *, inputs: Path, out: Path, name: str) -> Bui
                     continue
                 number = row.number + TEST_IDS * is_test
                 split = "test" if is_test else "val" if drawn[row.number] else "train"
-                yield Caption(number, f"{part}/{file_of(row.number)}", split, number, row.caption, words)
+                yield Caption(
+                    number, f"{part}/{file_of(row.number)}", split, number, row.caption, words
+                )
         if left_out:
-            log.info(f"{name}: {left_out} rows left out: no word in the caption, or a training url of the test split")
+            log.info(
+                f"{name}: {left_out} rows left out: no word in the caption, or a training url of "
+                "the test split"
+            )
 
-    return Built(captions(), value_hash([sha256_file(inputs / file) for file in spec.outside_files()]), drawn_from)
+    return Built(
+        captions(),
+        value_hash([sha256_file(inputs / file) for file in spec.outside_files()]),
+        drawn_from,
+    )
 
 
 def find_placeholders(lists: Collection[Path], name: str) -> frozenset[int]:
-    """Return the pictures that REPEATED rows or more have (`Record.source`), and say which hosts answer with them."""
+    """Return the pictures that REPEATED rows or more have (`Record.source`), and say which hosts
+    answer with them."""
 
     def fetched() -> Iterator[Record]:
         return (record for path in lists for record in read_records(path, _READ) if record.ok)
 
-    sources, counts = np.unique(np.fromiter((record.source for record in fetched()), np.uint64), return_counts=True)
+    sources, counts = np.unique(
+        np.fromiter((record.source for record in fetched()), np.uint64), return_counts=True
+    )
     placeholders = frozenset(sources[counts >= REPEATED].tolist())
     if placeholders:
-        hosts = Counter(urlsplit(record.url).hostname for record in fetched() if record.source in placeholders)
+        hosts = Counter(
+            urlsplit(record.url).hostname for record in fetched() if record.source in placeholders
+        )
         ((host, count),) = hosts.most_common(1)
         log.warning(
-            f"{name}: {hosts.total():,} rows left out, whose picture {REPEATED} rows or more have: some hosts answer "
+            f"{name}: {hosts.total():,} rows left out, whose picture {REPEATED} rows or more have: "
+            "some hosts answer "
             f"with one picture for all that are gone. Most are of {host} ({count:,})"
         )
     return placeholders
 
 
-def _fetched(tsv: Path, survivors: Path, records: Iterable[Record], placeholders: frozenset[int]) -> Iterator[Row]:
+def _fetched(
+    tsv: Path, survivors: Path, records: Iterable[Record], placeholders: frozenset[int]
+) -> Iterator[Row]:
     """Yield the rows of a TSV that have a picture of their own."""
     for row, record in zip_longest(read_tsv(tsv), records):
         if row is None or record is None or (row.number, row.url) != (record.row, record.url):
             number = record.row if row is None else row.number
             raise DataError(
-                f"{survivors}: its row {number} is not line {number + 1} of {tsv}; download again from this TSV"
+                f"{survivors}: its row {number} is not line {number + 1} of {tsv}; download again "
+                "from this TSV"
             )
         if record.ok and record.source not in placeholders:
             yield row
 
 
 def _present(survivors: Path) -> Iterator[Record]:
-    """Yield all records of a survivors list; the pictures of a shard are looked up at once, by name and size."""
-    for shard, group in groupby(read_records(survivors, _READ), key=lambda record: record.row // SHARD):
+    """Yield all records of a survivors list.
+
+    The pictures of a shard are looked up at once, by name and size.
+    """
+    for shard, group in groupby(
+        read_records(survivors, _READ), key=lambda record: record.row // SHARD
+    ):
         folder = (survivors.parent / file_of(shard * SHARD)).parent
         entries = os.scandir(folder) if folder.is_dir() else ()
         sizes = {f"{folder.name}/{entry.name}": entry.stat().st_size for entry in entries}
@@ -165,7 +206,8 @@ def _present(survivors: Path) -> Iterator[Record]:
 
 
 def file_of(row: int) -> str:
-    """Return the name of a row's picture below the folder of the download: ``00012/0006123.jpg``."""
+    """Return the name of a row's picture below the folder of the download:
+    ``00012/0006123.jpg``."""
     return f"{row // SHARD:05d}/{row:07d}.jpg"
 
 
@@ -183,7 +225,8 @@ def read_tsv(path: Path) -> Iterator[Row]:
                     raise ValueError("an empty field")
             except ValueError as error:
                 raise DamagedData(
-                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8 ({error}); correct the line, or "
+                    f"{path}: line {number + 1}: expected 'caption TAB url' in UTF-8 ({error}); "
+                    "correct the line, or "
                     "fetch the file again if it ends there"
                 ) from error
             yield Row(number, caption, url)
@@ -192,10 +235,14 @@ def read_tsv(path: Path) -> Iterator[Row]:
 
 
 def read_records(path: Path, names: Sequence[str] | None = None) -> Iterator[Record]:
-    """Yield the records of a shard or of a survivors list, or some columns of them, in bounded memory."""
+    """Yield the records of a shard or of a survivors list, or some columns of them, in bounded
+    memory."""
     import pyarrow.parquet as pq
 
-    with reading(path, DataError, **_AGAIN), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with (
+        reading(path, DataError, **_AGAIN),
+        pq.ParquetFile(path, page_checksum_verification=True) as file,
+    ):
         for batch in file.iter_batches(batch_size=10_000, columns=names):
             yield from (Record(**values) for values in batch.to_pylist())
 

@@ -1,4 +1,5 @@
-"""Pictures of Conceptual Captions: from a list of addresses to shards of shrunk JPEGs, and to the list of what is left.
+"""Pictures of Conceptual Captions: from a list of addresses to shards of shrunk JPEGs, and to the
+list of what is left.
 
 Rows are taken in shards, whole or not at all, so that a killed download loses little.
 """
@@ -58,25 +59,36 @@ def download(
     rounds: int = 3,
     only: Path | None = None,
 ) -> dict[str, Any]:
-    """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command continues.
+    """Fetch the pictures of a TSV into ``out`` and list what became of each row; the same command
+    continues.
 
-    ``out`` gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per row) and
-    ``survivors.json`` (counts and success rate). A picture that is there with its recorded hash is not asked for again,
-    nor a url that is gone (404, 410). Rows that fail, though they did not in an earlier run, are asked again after all
-    others, in ``rounds`` in all. ``only`` is a text file with the number of a row per line, from 0: no others are asked
-    for, and a later run with other rows adds theirs.
+    ``out`` gets ``<shard>/<row>.jpg``, ``survivors.parquet`` (status, error, size and hashes per
+    row) and ``survivors.json`` (counts and success rate). A picture that is there with its recorded
+    hash is not asked for again, nor a url that is gone (404, 410). Rows that fail, though they did
+    not in an earlier run, are asked again after all others, in ``rounds`` in all. ``only`` is a
+    text file with the number of a row per line, from 0: no others are asked for, and a later run
+    with other rows adds theirs.
     """
     next(read_tsv(tsv))  # a TSV that is not there or no TSV is refused before anything is made
-    with writing(out / LOCK), exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"):
+    with (
+        writing(out / LOCK),
+        exclusive(out / LOCK, wait_seconds=0, what=f"the download into {out}"),
+    ):
         settings = out / "download.json"
         if settings.exists() and (before := read_json(settings).get("edge")) != min_side:
             raise DataError(
-                f"{out}: its pictures were stored with min_side {before}, not {min_side}; use another folder"
+                f"{out}: its pictures were stored with min_side {before}, not {min_side}; use "
+                "another folder"
             )
         write_json(settings, {"edge": min_side})
         rows: frozenset[int] | None = None
         if only is not None:
-            with reading(only, DataError, missing="correct --only", damaged="write the number of a row per line"):
+            with reading(
+                only,
+                DataError,
+                missing="correct --only",
+                damaged="write the number of a row per line",
+            ):
                 rows = frozenset(map(int, only.read_text(encoding="ascii").split()))
         run = _Download(out, min_side, workers=workers, attempts=attempts, backoff=backoff)
         counts = asyncio.run(run.all_rounds(tsv, rows, rounds, timeout))
@@ -110,7 +122,8 @@ def read_shard(out: Path, shard: int) -> dict[int, Record]:
 def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> dict[str, Any]:
     """Join the records of all shards to ``survivors.parquet``, and return their counts.
 
-    A row without a record of its url has the status NOT_ASKED; the success rate is of those that were asked for.
+    A row without a record of its url has the status NOT_ASKED; the success rate is of those that
+    were asked for.
     """
     statuses: Counter[str] = Counter()
     size = 0
@@ -118,15 +131,25 @@ def write_survivors(out: Path, shards: Iterable[tuple[int, Sequence[Row]]]) -> d
     def joined() -> Iterator[list[Record]]:
         nonlocal size
         for shard, rows in shards:
-            before = {(record.row, record.url): record for record in read_shard(out, shard).values()}
-            records = [before.get((row.number, row.url), Record(row.number, row.url, NOT_ASKED)) for row in rows]
+            before = {
+                (record.row, record.url): record for record in read_shard(out, shard).values()
+            }
+            records = [
+                before.get((row.number, row.url), Record(row.number, row.url, NOT_ASKED))
+                for row in rows
+            ]
             statuses.update(record.status for record in records)
             size += sum(record.bytes for record in records)
             yield records
 
     write_records(out / SURVIVORS, joined())
     asked = statuses.total() - statuses[NOT_ASKED]
-    counts = {"rows": statuses.total(), "ok": statuses[OK], "bytes": size, "statuses": dict(statuses)}
+    counts = {
+        "rows": statuses.total(),
+        "ok": statuses[OK],
+        "bytes": size,
+        "statuses": dict(statuses),
+    }
     return {**counts, "success_rate": round(statuses[OK] / asked, 6) if asked else 0.0}
 
 
@@ -142,52 +165,77 @@ def write_records(path: Path, groups: Iterable[Sequence[Record]]) -> None:
         pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer,
     ):
         for records in groups:
-            writer.write_table(pa.Table.from_pylist([asdict(record) for record in records], schema=schema))
+            writer.write_table(
+                pa.Table.from_pylist([asdict(record) for record in records], schema=schema)
+            )
 
 
 # ---- one run
 
 
 class Failure(Exception):
-    """Why a picture was not had: a status of one or two words, a detail, and whether asking again may help."""
+    """Why a picture was not had: a status of one or two words, a detail, and whether asking again
+    may help."""
 
-    def __init__(self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None) -> None:
+    def __init__(
+        self, status: str, detail: str = "", *, passing: bool = False, wait: float | None = None
+    ) -> None:
         super().__init__(status)
         # Addresses of memory differ from run to run.
         detail = re.sub(r"<?([\w.]+) object at 0x[0-9a-fA-F]+>?", r"\1", detail)
-        self.status, self.detail, self.passing, self.wait = status, " ".join(detail.split())[:200], passing, wait
+        self.status, self.detail, self.passing, self.wait = (
+            status,
+            " ".join(detail.split())[:200],
+            passing,
+            wait,
+        )
 
 
 class _Download:
-    """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url and round."""
+    """One run: at most ``workers`` requests at once over all hosts, ``attempts`` per url and
+    round."""
 
-    def __init__(self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float) -> None:
+    def __init__(
+        self, out: Path, min_side: int, *, workers: int, attempts: int, backoff: float
+    ) -> None:
         self.out, self.min_side = out, min_side
         self.workers, self.attempts, self.backoff = workers, attempts, backoff
         self.counts = {"kept": 0, "fetched": 0, "requests": 0}
 
-    async def all_rounds(self, tsv: Path, rows: Collection[int] | None, rounds: int, timeout: float) -> dict[str, int]:
+    async def all_rounds(
+        self, tsv: Path, rows: Collection[int] | None, rounds: int, timeout: float
+    ) -> dict[str, int]:
         """Ask for all rows, or for some, then for those that failed; return what was done."""
         import aiohttp
 
         self._free = asyncio.Semaphore(self.workers)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as self._pool:
             async with aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self.workers, limit_per_host=PER_HOST, ttl_dns_cache=600),
-                timeout=aiohttp.ClientTimeout(total=timeout),  # from looking up the name to the last byte
+                connector=aiohttp.TCPConnector(
+                    limit=self.workers, limit_per_host=PER_HOST, ttl_dns_cache=600
+                ),
+                timeout=aiohttp.ClientTimeout(
+                    total=timeout
+                ),  # from looking up the name to the last byte
                 trust_env=True,  # proxies
                 headers={"User-Agent": _AGENT, "Accept": "image/*,*/*;q=0.5"},
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as self._session:
                 for turn in range(rounds):
                     rows = await self._round(tsv, rows, first=turn == 0)
-                    log.info(f"{tsv.name}: round {turn + 1}: {self.counts['fetched']} fetched, {len(rows)} failed")
+                    log.info(
+                        f"{tsv.name}: round {turn + 1}: {self.counts['fetched']} fetched, "
+                        f"{len(rows)} failed"
+                    )
                     if not rows:
                         break
         return self.counts
 
     async def _round(self, tsv: Path, rows: Collection[int] | None, *, first: bool) -> set[int]:
-        """Go through shards, a few at once; return the rows that failed, but for those known to fail."""
+        """Go through shards, a few at once.
+
+        Return the rows that failed, but for those known to fail.
+        """
         shards, failed = _shards(tsv, rows), set[int]()
 
         async def take() -> None:
@@ -197,14 +245,27 @@ class _Download:
         await asyncio.gather(*(take() for _ in range(_IN_FLIGHT)))
         return failed
 
-    async def _shard(self, shard: int, members: list[Row], rows: Collection[int] | None, *, first: bool) -> set[int]:
-        """Fetch what is missing of a shard and write its records; return the rows that fail as in no earlier run."""
+    async def _shard(
+        self, shard: int, members: list[Row], rows: Collection[int] | None, *, first: bool
+    ) -> set[int]:
+        """Fetch what is missing of a shard and write its records.
+
+        Return the rows that fail as in no earlier run.
+        """
         before = await self._threaded(self._intact, shard, members)
-        settled = {number for number, record in before.items() if record.ok or record.status in GONE}
-        missing = [row for row in members if row.number not in settled and (rows is None or row.number in rows)]
+        settled = {
+            number for number, record in before.items() if record.ok or record.status in GONE
+        }
+        missing = [
+            row
+            for row in members
+            if row.number not in settled and (rows is None or row.number in rows)
+        ]
         fetched = await asyncio.gather(*map(self._record, missing))
         records = before | {record.row: record for record in fetched}
-        await self._threaded(write_records, shard_path(self.out, shard), [[records[row] for row in sorted(records)]])
+        await self._threaded(
+            write_records, shard_path(self.out, shard), [[records[row] for row in sorted(records)]]
+        )
         self.counts["kept"] += sum(record.ok for record in before.values()) if first else 0
         self.counts["fetched"] += sum(record.ok for record in fetched)
         # What failed in an earlier run and fails again is no news; within a run it is asked again.
@@ -212,12 +273,17 @@ class _Download:
         return {r.row for r in fetched if not r.ok and r.status not in GONE and r.row not in known}
 
     def _intact(self, shard: int, members: Sequence[Row]) -> dict[int, Record]:
-        """Return the records of earlier runs that still hold: same url, and the picture is there as recorded."""
+        """Return the records of earlier runs that still hold: same url, and the picture is there as
+        recorded."""
         urls = {row.number: row.url for row in members}
         intact = {}
         for record in read_shard(self.out, shard).values():
             path = self.out / file_of(record.row)
-            if record.ok and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != record.sha256:
+            if (
+                record.ok
+                and path.is_file()
+                and hashlib.sha256(path.read_bytes()).hexdigest() != record.sha256
+            ):
                 path.unlink()
             if urls.get(record.row) == record.url and (not record.ok or path.is_file()):
                 intact[record.row] = record
@@ -238,13 +304,16 @@ class _Download:
         with atomic_path(self.out / file) as temporary:
             temporary.write_bytes(stored)
         digest = hashlib.sha256(stored).hexdigest()
-        return Record(row.number, row.url, OK, "", file, len(stored), digest, *size, *original, source)
+        return Record(
+            row.number, row.url, OK, "", file, len(stored), digest, *size, *original, source
+        )
 
     async def _threaded(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def _fetch(self, url: str) -> bytes:
-        """Return the bytes behind a url; a failure that may pass is tried again after a growing backoff."""
+        """Return the bytes behind a url; a failure that may pass is tried again after a growing
+        backoff."""
         attempt = 0
         while True:
             try:
@@ -259,7 +328,8 @@ class _Download:
             await asyncio.sleep(min(wait, LONGEST_WAIT))
 
     async def _get(self, url: str) -> bytes:
-        """Return the bytes behind a url, which may name another few times, though not one within this network."""
+        """Return the bytes behind a url, which may name another few times, though not one within
+        this network."""
         import aiohttp
 
         target = url
@@ -286,7 +356,12 @@ async def _body(answer: ClientResponse) -> bytes:
     if answer.status != 200:
         seconds = answer.headers.get("Retry-After", "")
         wait = float(seconds) if seconds.isascii() and seconds.isdigit() else None
-        raise Failure(f"http {answer.status}", answer.reason or "", passing=answer.status in PASSING, wait=wait)
+        raise Failure(
+            f"http {answer.status}",
+            answer.reason or "",
+            passing=answer.status in PASSING,
+            wait=wait,
+        )
     content = bytearray()
     async for piece in answer.content.iter_any():
         content += piece
@@ -296,7 +371,8 @@ async def _body(answer: ClientResponse) -> bytes:
 
 
 def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
-    """Return fetched bytes as RGB JPEG without metadata, with a shorter side of at most ``min_side`` (0: as it is).
+    """Return fetched bytes as RGB JPEG without metadata, with a shorter side of at most
+    ``min_side`` (0: as it is).
 
     Beside the JPEG: its width and height, and those before.
     """
@@ -316,7 +392,10 @@ def shrunk(content: bytes, *, min_side: int) -> tuple[bytes, tuple[int, int], tu
         width, height = (max(min_side, round(side * scale)) for side in original)
         picture = picture.resize((width, height), Image.Resampling.LANCZOS)
     if max(picture.size) > LONGEST_JPEG:
-        raise Failure("too large", f"{picture.width} x {picture.height} pixels; a JPEG's side has {LONGEST_JPEG}")
+        raise Failure(
+            "too large",
+            f"{picture.width} x {picture.height} pixels; a JPEG's side has {LONGEST_JPEG}",
+        )
     stored = io.BytesIO()
     picture.save(stored, format="JPEG", quality=95)
     return stored.getvalue(), picture.size, original

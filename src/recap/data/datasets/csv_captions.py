@@ -1,4 +1,7 @@
-"""Reads captions from a CSV: one caption a row, in the columns file, split and caption; other columns are ignored."""
+"""Reads captions from a CSV: one caption a row, in the columns file, split and caption.
+
+Other columns are ignored.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,12 @@ class SplitRow(Row):
 
 
 def build(spec: CsvDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """Read a data set as its settings say; arguments and errors as :class:`recap.data.datasets.base.Reader`.
+    """Read a data set as its settings say; arguments and errors as
+    :class:`recap.data.datasets.base.Reader`.
 
-    The file is read twice, so that memory holds the names of the images but not their captions. Image ids number the
-    sorted file names, so neither they nor a random split depend on the order of the rows.
+    The file is read twice, so that memory holds the names of the images but not their captions.
+    Image ids number the sorted file names, so neither they nor a random split depend on the order
+    of the rows.
     """
     path = inputs / spec.captions
     splits = read_splits(path, spec.split)
@@ -50,7 +55,8 @@ def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
     if shares is not None:
         if "split" in next(csv_rows(path))[1]:
             raise DataError(
-                f"{path}: line 1: there is a column 'split', but the settings draw a random split; remove the column, "
+                f"{path}: line 1: there is a column 'split', but the settings draw a random split; "
+                "remove the column, "
                 "or the key `split`"
             )
         return dict(sorted(draw({row.file for _, row in csv_entries(path, Row)}, shares).items()))
@@ -58,14 +64,16 @@ def read_splits(path: Path, shares: Shares | None) -> dict[str, str]:
     for where, row in csv_entries(path, SplitRow):
         if splits.setdefault(row.file, row.split) != row.split:
             raise DataError(
-                f"{where}: {row.file} is in the split {row.split!r}, and in {splits[row.file]!r} above; give each "
+                f"{where}: {row.file} is in the split {row.split!r}, and in {splits[row.file]!r} "
+                "above; give each "
                 "image one split"
             )
     return dict(sorted(splits.items()))
 
 
 def draw(files: Iterable[str], shares: Shares) -> dict[str, str]:
-    """Return a random split of files: sorted by a hash of seed and name, so a new file moves few of the others."""
+    """Return a random split of files: sorted by a hash of seed and name, so a new file moves few of
+    the others."""
     ordered = sorted(files, key=lambda file: (derived_seed(shares.seed, "split", file), file))
     train = round(len(ordered) * shares.train)
     val = round(len(ordered) * (shares.train + shares.val))
@@ -79,6 +87,7 @@ def _captions(path: Path, splits: Mapping[str, str], ids: Mapping[str, int]) -> 
         words = tokenize(row.caption)
         if not words:
             raise DataError(
-                f"{where}: the caption of {row.file} is empty or has no word in it; write one, or remove the line"
+                f"{where}: the caption of {row.file} is empty or has no word in it; write one, or "
+                "remove the line"
             )
         yield Caption(ids[row.file], row.file, splits[row.file], number, row.caption, words)

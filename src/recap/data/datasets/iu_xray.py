@@ -1,9 +1,11 @@
-"""IU X-ray: studies of the Indiana University collection, each with its views and the findings of its report.
+"""IU X-ray: studies of the Indiana University collection, each with its views and the findings of
+its report.
 
-A study is one row of the corpus: image id and caption id are the number of its report, and its file names all its
-views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Into the folder of the data set go
-``images.zip`` (the pictures in use, byte by byte as they came), ``studies.csv`` (every report: its split or why it is
-left out, its pictures and views) and ``counts.md`` (the same, counted).
+A study is one row of the corpus: image id and caption id are the number of its report, and its file
+names all its views in the order of the report's XML (see `recap.data.corpus.VIEWS`). Into the
+folder of the data set go ``images.zip`` (the pictures in use, byte by byte as they came),
+``studies.csv`` (every report: its split or why it is left out, its pictures and views) and
+``counts.md`` (the same, counted).
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ from recap.settings.datasets import IuXrayDataset
 
 
 class AnnotatedStudy(Entry):
-    """A study of the annotation: its id starts with the report's uid, and ``k.png`` is picture k of the report."""
+    """A study of the annotation: its id starts with the report's uid, and ``k.png`` is picture k of
+    the report."""
 
     id: Annotated[String, Field(pattern=r"^CXR\d+_\S+$")]
     report: Annotated[String, Field(pattern=r"\S")]
-    image_path: Annotated[list[Annotated[String, Field(pattern=r"(^|/)[0-9]{1,9}(\.\w+)?$")]], Field(min_length=1)]
+    image_path: Annotated[
+        list[Annotated[String, Field(pattern=r"(^|/)[0-9]{1,9}(\.\w+)?$")]], Field(min_length=1)
+    ]
 
 
 class Annotation(Entry):
@@ -55,7 +60,10 @@ class Projection(Entry):
 
 
 def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """Return the captions of all studies and a hash of their sources; arguments as of a `Reader`."""
+    """Return the captions of all studies and a hash of their sources.
+
+    Arguments as of a `Reader`.
+    """
     reports = read_reports(inputs / spec.reports)
     if spec.annotations:
         candidates = annotated(inputs / spec.annotations, reports)
@@ -71,13 +79,17 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     files = pack_pictures([inputs / images for images in spec.images], wanted, out / "images.zip")
     if not spec.images:
         files = {picture: picture for picture in wanted}  # captions alone are read
-    absent = {study.uid: [name for name in study.pictures if name not in files] for study in candidates}
+    absent = {
+        study.uid: [name for name in study.pictures if name not in files] for study in candidates
+    }
     lacking = {uid: names for uid, names in absent.items() if names}
     if len(lacking) > spec.max_missing:
         uid, pictures = next(iter(lacking.items()))
         raise DataError(
-            f"{', '.join(spec.images)}: {len(lacking)} studies lack a picture (the first is {uid}: {pictures[0]}), "
-            f"more than max_missing = {spec.max_missing}; complete the images, or raise max_missing to go without them"
+            f"{', '.join(spec.images)}: {len(lacking)} studies lack a picture (the first is {uid}: "
+            f"{pictures[0]}), "
+            f"more than max_missing = {spec.max_missing}; complete the images, or raise "
+            "max_missing to go without them"
         )
     studies = [study for study in candidates if study.uid not in lacking]
     if not spec.annotations:
@@ -87,9 +99,14 @@ def build(spec: IuXrayDataset, *, inputs: Path, out: Path, name: str) -> Built:
     for study in studies:
         file = VIEWS.join(files[picture] for picture in study.pictures)
         words = tokenize_report(study.findings)[: spec.max_words]
-        captions.append(Caption(study.number, file, study.split, study.number, study.findings, words))
+        captions.append(
+            Caption(study.number, file, study.split, study.number, study.findings, words)
+        )
     texts = [[report.uid, report.findings, list(report.pictures)] for report in reports.values()]
-    return Built(captions, value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None]))
+    return Built(
+        captions,
+        value_hash([texts, sha256_file(inputs / spec.annotations) if spec.annotations else None]),
+    )
 
 
 def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
@@ -100,12 +117,19 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
         for entry in getattr(annotation, split):
             report = reports.get(entry.id.partition("_")[0])
             if report is None or report.uid in studies:
-                wrong = "has no report" if report is None else f"is duplicated (in {studies[report.uid].split!r})"
-                raise DataError(f"{path}: the study {entry.id} of {split!r} {wrong}; correct the annotation")
+                wrong = (
+                    "has no report"
+                    if report is None
+                    else f"is duplicated (in {studies[report.uid].split!r})"
+                )
+                raise DataError(
+                    f"{path}: the study {entry.id} of {split!r} {wrong}; correct the annotation"
+                )
             numbers = [int(PurePosixPath(file).stem) for file in entry.image_path]
             if max(numbers) >= len(report.pictures):
                 raise DataError(
-                    f"{path}: the study {entry.id}: asks for view {max(numbers)}, but its report refers to "
+                    f"{path}: the study {entry.id}: asks for view {max(numbers)}, but its report "
+                    "refers to "
                     f"{len(report.pictures)} pictures, counted from 0; correct the annotation"
                 )
             pictures = tuple(report.pictures[number] for number in numbers)
@@ -114,23 +138,32 @@ def annotated(path: Path, reports: Mapping[str, Study]) -> list[Study]:
 
 
 def drawn(studies: Sequence[Study], *, seed: int) -> list[Study]:
-    """Give studies a split, 7 : 1 : 2 at random, the same on every machine and for every order of the studies.
+    """Give studies a split, 7 : 1 : 2 at random, the same on every machine and for every order of
+    the studies.
 
-    Train and val are rounded up, which gives 2,069 / 296 / 590 for the 2,955 studies that Chen et al. kept.
+    Train and val are rounded up, which gives 2,069 / 296 / 590 for the 2,955 studies that Chen et
+    al. kept.
     """
     ordered = sorted(studies, key=lambda study: study.uid)
     train, val = -(-7 * len(ordered) // 10), -(-len(ordered) // 10)
     places = generator(seed, "iu_xray", "split").permutation(len(ordered)).tolist()
-    splits = ["train" if place < train else "val" if place < train + val else "test" for place in places]
+    splits = [
+        "train" if place < train else "val" if place < train + val else "test" for place in places
+    ]
     return [replace(study, split=split) for study, split in zip(ordered, splits, strict=True)]
 
 
 def pack_pictures(sources: Sequence[Path], wanted: Container[str], out: Path) -> dict[str, str]:
-    """Copy the wanted pictures of folders, zips and tgz's into one zip; return the file name of each found, by stem."""
+    """Copy the wanted pictures of folders, zips and tgz's into one zip.
+
+    Return the file name of each found, by stem.
+    """
     files: dict[str, str] = {}
 
     def is_wanted(name: str) -> bool:
-        return name.lower().endswith((".png", ".jpg", ".jpeg")) and PurePosixPath(name).stem in wanted
+        return (
+            name.lower().endswith((".png", ".jpg", ".jpeg")) and PurePosixPath(name).stem in wanted
+        )
 
     with atomic_path(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for source in sources:
@@ -138,9 +171,13 @@ def pack_pictures(sources: Sequence[Path], wanted: Container[str], out: Path) ->
             for name, content in progress(pictures, name=source.name, unit="pictures", total=None):
                 picture = PurePosixPath(name)
                 if picture.stem in files:
-                    raise DataError(f"{source}: there are two pictures {picture.stem}; remove one of them")
+                    raise DataError(
+                        f"{source}: there are two pictures {picture.stem}; remove one of them"
+                    )
                 files[picture.stem] = picture.name
-                archive.writestr(zipfile.ZipInfo(picture.name), content)  # without a date: equal bytes
+                archive.writestr(
+                    zipfile.ZipInfo(picture.name), content
+                )  # without a date: equal bytes
     return files
 
 
@@ -153,7 +190,8 @@ def _write_studies(
     spec: IuXrayDataset,
     out: Path,
 ) -> None:
-    """Write and print what leads from all reports, and from those that an annotation names, to the studies in use."""
+    """Write and print what leads from all reports, and from those that an annotation names, to the
+    studies in use."""
 
     def by_split(counted: Sequence[Study]) -> str:
         splits = Counter(study.split for study in counted)
@@ -178,16 +216,25 @@ def _write_studies(
         why += f": {', '.join(lacking[uid])}" if uid in lacking else ""
         rows.append([uid, study.split, why, VIEWS.join(study.pictures), VIEWS.join(kinds(study))])
     write_text(out / "studies.csv", csv_text(rows))
-    referred, shown = (sum(len(study.pictures) for study in group) for group in (reports.values(), studies))
+    referred, shown = (
+        sum(len(study.pictures) for study in group) for group in (reports.values(), studies)
+    )
     lines = [f"{len(reports):,} reports refer to {referred:,} pictures"]
     if spec.annotations:
         lines.append(f"the annotation names {len(candidates):,} studies ({by_split(candidates)})")
     lines += [f"{count:,} reports left out: {why}" for why, count in reasons.most_common()]
-    lines += [f"{uid} left out, no picture {', '.join(lacking[uid])}" for uid in reports if uid in lacking]
-    lines.append(f"{len(studies):,} studies in use ({by_split(studies)}), with {shown:,} of the {referred:,} pictures")
+    lines += [
+        f"{uid} left out, no picture {', '.join(lacking[uid])}" for uid in reports if uid in lacking
+    ]
+    lines.append(
+        f"{len(studies):,} studies in use ({by_split(studies)}), with {shown:,} of the "
+        f"{referred:,} pictures"
+    )
     if views:
         pairs = Counter(" and ".join(kinds(study)) for study in studies)
-        lines.append("views: " + ", ".join(f"{count:,} {pair}" for pair, count in pairs.most_common()))
+        lines.append(
+            "views: " + ", ".join(f"{count:,} {pair}" for pair, count in pairs.most_common())
+        )
     write_text(out / "counts.md", "".join(f"- {line}\n" for line in lines))
     for line in lines:
         log.info(f"iu_xray: {line}")

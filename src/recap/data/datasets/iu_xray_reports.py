@@ -15,7 +15,10 @@ _REPORT_BYTES = 2**20  # real reports have 4 to 12 KB
 
 @dataclass(frozen=True)
 class Study:
-    """A report (uid CXR1) with its text and its pictures' names without suffix, in XML order; in use, its split."""
+    """A report (uid CXR1) with its text and its pictures' names without suffix, in XML order.
+
+    In use, its split.
+    """
 
     uid: str
     findings: str
@@ -29,12 +32,17 @@ class Study:
 
 
 def read_reports(path: Path) -> dict[str, Study]:
-    """Read all reports of a tgz, zip or folder of XML files, by uid and in the order of their numbers."""
+    """Read all reports of a tgz, zip or folder of XML files, by uid and in the order of their
+    numbers."""
     reports: dict[str, Study] = {}
-    for name, content in contents(path, wanted=lambda name: name.endswith(".xml"), max_bytes=_REPORT_BYTES):
+    for name, content in contents(
+        path, wanted=lambda name: name.endswith(".xml"), max_bytes=_REPORT_BYTES
+    ):
         report = parse_report(content, f"{path}: {name}")
         if report.uid in reports:
-            raise DataError(f"{path}: {name}: the report {report.uid} is duplicated; remove one of them")
+            raise DataError(
+                f"{path}: {name}: the report {report.uid} is duplicated; remove one of them"
+            )
         reports[report.uid] = report
     if not reports:
         raise DataError(f"{path}: no XML reports in it; is this NLMCXR_reports.tgz?")
@@ -49,15 +57,22 @@ def parse_report(content: bytes, where: str) -> Study:
     try:
         root = fromstring(content, forbid_dtd=True)
     except DefusedXmlException as error:
-        raise DataError(f"{where}: declares a document type or entities, which reports never do; remove it") from error
+        raise DataError(
+            f"{where}: declares a document type or entities, which reports never do; remove it"
+        ) from error
     except (ParseError, ValueError, LookupError) as error:
         raise DamagedData(f"{where}: not valid XML ({error}); fetch it again") from error
     uid = next((marker.get("id", "") for marker in root.findall("uId")), "")
     if not re.fullmatch(r"CXR[0-9]{1,9}", uid):
-        raise DataError(f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1'); remove it")
+        raise DataError(
+            f"{where}: no report of the collection (its uId is {uid!r}, not like 'CXR1'); remove it"
+        )
     sections = {section.get("Label"): section.text or "" for section in root.iter("AbstractText")}
     pictures = tuple(picture.get("id", "") for picture in root.iter("parentImage"))
     unsafe = [picture for picture in pictures if not picture or set(picture) & set('/\\|\0"')]
     if unsafe or len(set(pictures)) < len(pictures):
-        raise DataError(f"{where}: the pictures {', '.join(map(repr, pictures))} are not distinct names; correct them")
+        raise DataError(
+            f"{where}: the pictures {', '.join(map(repr, pictures))} are not distinct names; "
+            "correct them"
+        )
     return Study(uid, " ".join(sections.get("FINDINGS", "").split()), pictures)

@@ -1,4 +1,5 @@
-"""What the built-in scenes can hold, captions that say so, and which statements about a scene are true."""
+"""What the built-in scenes can hold, captions that say so, and which statements about a scene are
+true."""
 
 from __future__ import annotations
 
@@ -26,9 +27,16 @@ SPOTS = ("top left", "top right", "bottom left", "bottom right", "centre")
 LENGTHS = (5, 16)
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 PAIR = "a pair of"
-SHAPE_NAMES = {"circle": ("circle", "disc"), "ring": ("ring", "hoop"), "cross": ("cross", "plus sign")}
+SHAPE_NAMES = {
+    "circle": ("circle", "disc"),
+    "ring": ("ring", "hoop"),
+    "cross": ("cross", "plus sign"),
+}
 SIZE_NAMES = {"small": ("small", "little"), "large": ("large", "big")}
-TEXTURE_NAMES = {"striped": ("striped", "with white stripes"), "dotted": ("dotted", "with white dots")}
+TEXTURE_NAMES = {
+    "striped": ("striped", "with white stripes"),
+    "dotted": ("dotted", "with white dots"),
+}
 GROUNDS = {name: (f"on a {name} background", f"in front of a {name} wall") for name in BACKGROUNDS}
 GROUNDS["black"] = ("on a black background", "on a dark background")
 SPOT_NAMES = {
@@ -38,7 +46,10 @@ SPOT_NAMES = {
     "bottom right": ("in the bottom right corner", "in the lower right corner"),
     "centre": ("in the centre", "in the middle"),
 }
-PAIRS = {"row": ("side by side", "next to each other"), "column": ("one above the other", "one below the other")}
+PAIRS = {
+    "row": ("side by side", "next to each other"),
+    "column": ("one above the other", "one below the other"),
+}
 LINES = {
     "row": ("in a row", "lined up in a row"),
     "column": ("in a column", "stacked in a column"),
@@ -54,8 +65,8 @@ OPPOSITE = {"left": "right", "above": "below"}
 SIDES = {"left": ("on the left", "on the right"), "above": ("at the top", "at the bottom")}
 OPENINGS = ("a picture of", "an image of", "a drawing of")
 
-# Sentences of one group and of two, written and parsed by the same forms: each is taken where a random number is below
-# its bound. A background may follow, but not where both sides are named.
+# Sentences of one group and of two, written and parsed by the same forms: each is taken where a
+# random number is below its bound. A background may follow, but not where both sides are named.
 PLACE_FIRST, LINE_FIRST = "{place} there {be} {first}", "a {line} of {first}"
 ONE_GROUP = (
     (0.5, "{first} {place}"),
@@ -98,8 +109,8 @@ class Group(Things):
 class Statement:
     """A scene, or what a caption says of one; ``background`` is None where none is said.
 
-    ``arrangement`` of one group: a name of SPOTS for a single object, else row, column or scattered; of two groups:
-    ``left`` or ``above``, said of the first group towards the second.
+    ``arrangement`` of one group: a name of SPOTS for a single object, else row, column or
+    scattered; of two groups: ``left`` or ``above``, said of the first group towards the second.
     """
 
     groups: tuple[Things, ...]
@@ -117,7 +128,10 @@ class Scene(Statement):
     @property
     def description(self) -> str:
         """The scene in words, rough positions included; no two scenes of a data set share it."""
-        looks = (f"{group.count} {group.size} {group.colour} {group.texture} {group.shape}" for group in self.groups)
+        looks = (
+            f"{group.count} {group.size} {group.colour} {group.texture} {group.shape}"
+            for group in self.groups
+        )
         return f"{' | '.join(looks)} | {self.arrangement} | {self.background}"
 
 
@@ -130,12 +144,19 @@ def describe(scene: Scene, *, random: np.random.Generator) -> list[str]:
     """Return five different captions of 5 to 16 words, in lower case, without punctuation."""
     captions: list[str] = []
     for _ in range(400):
-        caption = _group_caption(scene, random) if len(scene.groups) == 1 else _relation_caption(scene, random)
+        caption = (
+            _group_caption(scene, random)
+            if len(scene.groups) == 1
+            else _relation_caption(scene, random)
+        )
         if LENGTHS[0] <= len(caption.split()) <= LENGTHS[1] and caption not in captions:
             captions.append(caption)
         if len(captions) == SCENE_CAPTIONS:
             return captions
-    raise DataError(f"scene {scene.description!r}: fewer than five captions; widen the grammar of scene_captions.py")
+    raise DataError(
+        f"scene {scene.description!r}: fewer than five captions; widen the grammar of "
+        "scene_captions.py"
+    )
 
 
 def _group_caption(scene: Scene, random: np.random.Generator) -> str:
@@ -174,7 +195,9 @@ def _relation_caption(scene: Scene, random: np.random.Generator) -> str:
     return _sentence(form, words, first, ground, random)
 
 
-def _sentence(form: str, words: Mapping[str, str], first: Group, ground: str, random: np.random.Generator) -> str:
+def _sentence(
+    form: str, words: Mapping[str, str], first: Group, ground: str, random: np.random.Generator
+) -> str:
     opening = pick(random, OPENINGS) if "{opening}" in form else ""
     be = "is" if first.count == 1 else "are"
     return f"{form.format(be=be, opening=opening, **words)} {ground}".strip()
@@ -217,9 +240,14 @@ def article(following: str) -> str:
 
 
 def is_true(caption: str, scene: Statement) -> bool:
-    """Return whether a caption is a sentence of the grammar and all that it says holds in a scene."""
+    """Return whether a caption is a sentence of the grammar and all that it says holds in a
+    scene."""
     stated = parse(caption)
-    if stated is None or stated.arrangement != scene.arrangement or len(stated.groups) != len(scene.groups):
+    if (
+        stated is None
+        or stated.arrangement != scene.arrangement
+        or len(stated.groups) != len(scene.groups)
+    ):
         return False
     looks = zip(stated.groups, scene.groups, strict=True)
     return stated.background in (None, scene.background) and all(
@@ -228,11 +256,13 @@ def is_true(caption: str, scene: Statement) -> bool:
 
 
 def relation_is_true(caption: str, scene: Statement) -> bool:
-    """Return whether a caption says of a scene's two groups which lies left of or above which, and is right about it.
+    """Return whether a caption says of a scene's two groups which lies left of or above which, and
+    is right about it.
 
-    Numbers, sizes, textures and background do not count; colours and shapes tell which group is which, so that they
-    may be wrong as long as each group said is more like its own than like the other. In a scene of one group nothing
-    is related: there a caption is right if it says no relation.
+    Numbers, sizes, textures and background do not count; colours and shapes tell which group is
+    which, so that they may be wrong as long as each group said is more like its own than like the
+    other. In a scene of one group nothing is related: there a caption is right if it says no
+    relation.
     """
     stated = parse(caption)
     if len(scene.groups) == 1:
@@ -242,7 +272,9 @@ def relation_is_true(caption: str, scene: Statement) -> bool:
 
     def likeness(groups: tuple[Things, ...]) -> int:
         pairs = zip(stated.groups, groups, strict=True)
-        return sum((one.colour == other.colour) + (one.shape == other.shape) for one, other in pairs)
+        return sum(
+            (one.colour == other.colour) + (one.shape == other.shape) for one, other in pairs
+        )
 
     return likeness(scene.groups) > likeness(scene.groups[::-1])
 
@@ -250,24 +282,33 @@ def relation_is_true(caption: str, scene: Statement) -> bool:
 def read_truth(boxes: Path) -> dict[int, Statement]:
     """Return the scene of each image id from ``boxes.json``."""
     if not boxes.is_file():
-        raise MissingData(f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)")
+        raise MissingData(
+            f"{boxes}: no such file; it comes with the built-in scenes (`recap data corpus`)"
+        )
     checksums.check(boxes)
     scenes, keys = {}, ("group", "size", "colour", "texture", "shape")
     try:
         for record in read_json(boxes)["images"]:
             looks = Counter(tuple(item[key] for key in keys) for item in record["objects"])
             groups = tuple(Things(count, *look) for (_, *look), count in sorted(looks.items()))
-            scenes[record["image_id"]] = Statement(groups, record["arrangement"], record["background"])
+            scenes[record["image_id"]] = Statement(
+                groups, record["arrangement"], record["background"]
+            )
         return scenes
     except (KeyError, TypeError) as error:
-        raise DataError(f"{boxes}: it does not describe scenes ({error!r}); make the data set again") from error
+        raise DataError(
+            f"{boxes}: it does not describe scenes ({error!r}); make the data set again"
+        ) from error
 
 
 def parse(caption: str) -> Statement | None:
-    """Return what a caption says, or None where it is no sentence of the grammar or its parts disagree in number."""
+    """Return what a caption says, or None where it is no sentence of the grammar or its parts
+    disagree in number."""
     match = next(filter(None, (pattern.fullmatch(caption) for pattern in _SENTENCES)), None)
     parts: dict[str, str | None] = match.groupdict() if match else {}
-    groups = tuple(filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts)))
+    groups = tuple(
+        filter(None, (_group(parts[name] or "") for name in ("first", "second") if name in parts))
+    )
     if len(groups) != 1 + ("second" in parts):
         return None
     count = groups[0].count
@@ -287,7 +328,8 @@ def parse(caption: str) -> Statement | None:
 
 
 def _group(phrase: str) -> Things | None:
-    """Return the group that a noun phrase names, or None where article, number and noun do not agree."""
+    """Return the group that a noun phrase names, or None where article, number and noun do not
+    agree."""
     match = re.fullmatch(_PHRASE, phrase)
     assert match is not None
     names = ("number", "words", "size", "colour", "before", "noun", "after")
@@ -315,16 +357,23 @@ _SINGULAR = _meanings({shape: SHAPE_NAMES.get(shape, (shape,)) for shape in SHAP
 _PLURAL = {plural(noun): shape for noun, shape in _SINGULAR.items()}
 _COUNTS = {"a": 1, "an": 1, PAIR: 2, **{word: count for count, word in enumerate(NUMBERS) if count}}
 _SIZES, _TEXTURES, _GROUNDS = _meanings(SIZE_NAMES), _meanings(TEXTURE_NAMES), _meanings(GROUNDS)
-_PLACES = {1: _meanings(SPOT_NAMES), 2: _meanings(PAIRS), 3: _meanings(LINES)}  # 3: of three and more
+_PLACES = {
+    1: _meanings(SPOT_NAMES),
+    2: _meanings(PAIRS),
+    3: _meanings(LINES),
+}  # 3: of three and more
 _PLACES[1] |= {f"{spot} of the picture": meaning for spot, meaning in _PLACES[1].items()}
 _LINKS = _meanings(RELATIONS)
 _SIDES = {sides: relation for relation, sides in SIDES.items()}
 _REVERSED = {reverse: relation for relation, reverse in OPPOSITE.items()}
 
 
-_BEFORE, _AFTER = ([form for form in _TEXTURES if form.startswith("with") == after] for after in (False, True))
+_BEFORE, _AFTER = (
+    [form for form in _TEXTURES if form.startswith("with") == after] for after in (False, True)
+)
 _PHRASE = (
-    rf"(?P<number>{_one_of(_COUNTS)}) (?P<words>(?:(?P<size>{_one_of(_SIZES)}) )?(?P<colour>{_one_of(COLOURS)}) "
+    rf"(?P<number>{_one_of(_COUNTS)}) (?P<words>(?:(?P<size>{_one_of(_SIZES)}) "
+    rf")?(?P<colour>{_one_of(COLOURS)}) "
     rf"(?:(?P<before>{_one_of(_BEFORE)}) )?(?P<noun>{_one_of([*_PLURAL, *_SINGULAR])}))"
     rf"(?: (?P<after>{_one_of(_AFTER)}))?"
 )
@@ -344,7 +393,12 @@ def _pattern(form: str) -> re.Pattern[str]:
     parts = {name: rf"(?P<{name}>{_one_of(words)})" for name, words in slots.items()}
     phrase = re.sub(r"\?P<\w+>", "?:", _PHRASE)
     parts |= {name: rf"(?P<{name}>{phrase})" for name in ("first", "second")}
-    return re.compile(form.format(**parts) + ("" if form == BOTH_SIDES else rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?"))
+    return re.compile(
+        form.format(**parts)
+        + ("" if form == BOTH_SIDES else rf"(?: (?P<ground>{_one_of(_GROUNDS)}))?")
+    )
 
 
-_SENTENCES = [_pattern(form) for form in (*(form for _, form in (*ONE_GROUP, *TWO_GROUPS)), BOTH_SIDES)]
+_SENTENCES = [
+    _pattern(form) for form in (*(form for _, form in (*ONE_GROUP, *TWO_GROUPS)), BOTH_SIDES)
+]

@@ -1,8 +1,9 @@
-"""The built-in data set: invented scenes of a few objects, whose captions need counting, colours and relations.
+"""The built-in data set: invented scenes of a few objects, whose captions need counting, colours
+and relations.
 
-A scene is one group of equal objects, or two groups of which one lies left of or above the other. Lengths are shares
-of the picture's edge. Every object is painted on a canvas three times too large, which is then scaled down for smooth
-edges.
+A scene is one group of equal objects, or two groups of which one lies left of or above the other.
+Lengths are shares of the picture's edge. Every object is painted on a canvas three times too large,
+which is then scaled down for smooth edges.
 """
 
 from __future__ import annotations
@@ -24,7 +25,17 @@ from recap.core.hashing import generator, sha256_file
 from recap.core.log import progress
 from recap.data.corpus import Caption
 from recap.data.datasets.base import Built
-from recap.data.datasets.scene_captions import BACKGROUNDS, COLOURS, SHAPES, SPOTS, Group, Point, Scene, describe, pick
+from recap.data.datasets.scene_captions import (
+    BACKGROUNDS,
+    COLOURS,
+    SHAPES,
+    SPOTS,
+    Group,
+    Point,
+    Scene,
+    describe,
+    pick,
+)
 from recap.data.tokenizer import tokenize
 from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
 
@@ -32,34 +43,65 @@ from recap.settings.datasets import PICTURES, SCENE_CAPTIONS, ScenesDataset
 TEXTURED = ("circle", "square", "triangle", "heart")
 EDGES = {"small": (0.215, 0.235), "large": (0.34, 0.39)}
 MAX_PER_KIND = 5  # objects of a group; large ones are one fewer
-_SEVERAL = ((2, 1), (1, 2), (3, 1), (1, 3), (4, 1), (1, 4), (2, 2), (2, 3), (3, 2))  # how many two groups hold
+_SEVERAL = (
+    (2, 1),
+    (1, 2),
+    (3, 1),
+    (1, 3),
+    (4, 1),
+    (1, 4),
+    (2, 2),
+    (2, 3),
+    (3, 2),
+)  # how many two groups hold
 _MARGIN = 0.03
 _GAP = 0.02
 
 
 def build(spec: ScenesDataset, *, inputs: Path, out: Path, name: str) -> Built:
-    """Write images.zip and boxes.json into ``out`` and return five captions per picture; arguments as of a `Reader`.
+    """Write images.zip and boxes.json into ``out`` and return five captions per picture; arguments
+    as of a `Reader`.
 
-    Equal settings give equal bytes. No two pictures share a description. Pictures are numbered test first, then val,
-    then train, so that another number of training pictures leaves the test pictures as they are.
+    Equal settings give equal bytes. No two pictures share a description. Pictures are numbered test
+    first, then val, then train, so that another number of training pictures leaves the test
+    pictures as they are.
     """
     splits, seed = ["test"] * spec.test + ["val"] * spec.val + ["train"] * spec.train, spec.seed
     captions: list[Caption] = []
     images: list[dict[str, Any]] = []
     out.mkdir(parents=True, exist_ok=True)
-    with atomic_path(out / PICTURES) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+    with (
+        atomic_path(out / PICTURES) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+    ):
         scenes = zip(splits, distinct_scenes(len(splits), spec.max_per_kind, seed), strict=True)
-        for number, (split, scene) in enumerate(progress(scenes, name="scenes", unit="pictures", total=len(splits))):
+        for number, (split, scene) in enumerate(
+            progress(scenes, name="scenes", unit="pictures", total=len(splits))
+        ):
             file, content = f"{number:06d}.png", io.BytesIO()
-            picture, objects = paint(scene, size=spec.size, random=generator(seed, "picture", number))
+            picture, objects = paint(
+                scene, size=spec.size, random=generator(seed, "picture", number)
+            )
             picture.save(content, format="PNG", compress_level=6)
-            entry = zipfile.ZipInfo(file, date_time=(2000, 1, 1, 0, 0, 0))  # the same on every day and system
+            entry = zipfile.ZipInfo(
+                file, date_time=(2000, 1, 1, 0, 0, 0)
+            )  # the same on every day and system
             entry.create_system, entry.external_attr = 3, 0o644 << 16
             archive.writestr(entry, content.getvalue())
-            about = {"background": scene.background, "arrangement": scene.arrangement, "objects": objects}
+            about = {
+                "background": scene.background,
+                "arrangement": scene.arrangement,
+                "objects": objects,
+            }
             images.append({"image_id": number, "file": file, "split": split, **about})
-            for index, text in enumerate(describe(scene, random=generator(seed, "captions", number))):
-                captions.append(Caption(number, file, split, number * SCENE_CAPTIONS + index, text, tokenize(text)))
+            for index, text in enumerate(
+                describe(scene, random=generator(seed, "captions", number))
+            ):
+                captions.append(
+                    Caption(
+                        number, file, split, number * SCENE_CAPTIONS + index, text, tokenize(text)
+                    )
+                )
     write_json(out / "boxes.json", {"size": spec.size, "seed": seed, "images": images})
     return Built(captions, sha256_file(out / PICTURES))
 
@@ -76,7 +118,8 @@ def distinct_scenes(count: int, max_per_kind: int, seed: int) -> Iterator[Scene]
 
 
 def invent_scene(random: np.random.Generator, max_per_kind: int) -> Scene:
-    """Draw a scene of groups of up to `max_per_kind` objects: three in ten have one group, the others two."""
+    """Draw a scene of groups of up to `max_per_kind` objects: three in ten have one group, the
+    others two."""
     background = BACKGROUNDS[int(random.choice(len(BACKGROUNDS), p=(0.25, 0.25, 0.2, 0.15, 0.15)))]
     if random.random() < 0.3:
         return _one_group(random, background, max_per_kind)
@@ -86,7 +129,11 @@ def invent_scene(random: np.random.Generator, max_per_kind: int) -> Scene:
 def _one_group(random: np.random.Generator, background: str, max_per_kind: int) -> Scene:
     """One object in a corner or the centre, or several in a row, in a column or scattered."""
     size = pick(random, ("small", "large"))
-    count = int(random.integers(1, 1 + min(max_per_kind, MAX_PER_KIND if size == "small" else MAX_PER_KIND - 1)))
+    count = int(
+        random.integers(
+            1, 1 + min(max_per_kind, MAX_PER_KIND if size == "small" else MAX_PER_KIND - 1)
+        )
+    )
     options = ["row", "column"] if count == 2 or (count < 5 and size == "small") else []
     options += ["scattered"] if count > 2 else []
     arrangement = pick(random, SPOTS if count == 1 else options)
@@ -101,22 +148,31 @@ def _edge(random: np.random.Generator, size: str, in_line: int) -> float:
     return min(float(random.uniform(*EDGES[size])), (1 - 2 * _MARGIN) / in_line - _GAP)
 
 
-def _placed(random: np.random.Generator, arrangement: str, count: int, edge: float) -> tuple[Point, ...]:
+def _placed(
+    random: np.random.Generator, arrangement: str, count: int, edge: float
+) -> tuple[Point, ...]:
     """Return centres of ``count`` objects that do not touch."""
     low, high = _MARGIN, 1 - _MARGIN
     if arrangement in SPOTS:
         start = {"top": 0.0, "bottom": 0.55}.get(arrangement.split()[0], 0.28)
         side = {"left": 0.0, "right": 0.55}.get(arrangement.split()[-1], 0.28)
         width = 0.44 if arrangement == "centre" else 0.45
-        return (_inside(random, (max(side, low), max(start, low), side + width, start + width), edge),)
+        return (
+            _inside(random, (max(side, low), max(start, low), side + width, start + width), edge),
+        )
     if arrangement == "scattered":
         cells = 2 if edge > EDGES["small"][1] else 3
         step = (high - low) / cells
         while True:
-            chosen = [divmod(int(cell), cells) for cell in random.permutation(cells * cells)[:count]]
+            chosen = [
+                divmod(int(cell), cells) for cell in random.permutation(cells * cells)[:count]
+            ]
             if len({row for row, _ in chosen}) > 1 and len({column for _, column in chosen}) > 1:
                 break
-        boxes = [(low + c * step, low + r * step, low + (c + 1) * step, low + (r + 1) * step) for r, c in chosen]
+        boxes = [
+            (low + c * step, low + r * step, low + (c + 1) * step, low + (r + 1) * step)
+            for r, c in chosen
+        ]
         return tuple(_inside(random, box, edge) for box in boxes)
     # A row; a column is a row with x and y exchanged.
     step = (high - low) / count
@@ -127,8 +183,11 @@ def _placed(random: np.random.Generator, arrangement: str, count: int, edge: flo
     return tuple(line) if arrangement == "row" else tuple((y, x) for x, y in line)
 
 
-def _inside(random: np.random.Generator, area: tuple[float, float, float, float], edge: float) -> Point:
-    """Return a centre so that the object stays in the area (left, top, right, bottom) with half a gap to spare."""
+def _inside(
+    random: np.random.Generator, area: tuple[float, float, float, float], edge: float
+) -> Point:
+    """Return a centre so that the object stays in the area (left, top, right, bottom) with half a
+    gap to spare."""
     half = (edge + _GAP) / 2
     left, top, right, bottom = area
     return (
@@ -148,8 +207,8 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
     for count, half in zip(counts, halves, strict=True):
         size = pick(random, ("small", "large")) if count <= 2 else "small"
         edge = _edge(random, size, count)
-        # One is near the middle of its half, so that what lies left of another does not lie above it as well; several
-        # are one below the other.
+        # One is near the middle of its half, so that what lies left of another does not lie above
+        # it as well; several are one below the other.
         step = (1 - 2 * _MARGIN) / count
         starts = [_MARGIN + index * step for index in range(count)]
         bands = [(0.3, 0.7)] if count == 1 else [(start, start + step) for start in starts]
@@ -165,7 +224,10 @@ def _two_groups(random: np.random.Generator, background: str, max_per_kind: int)
     elif alike < 0.45:
         colours[1] = colours[0]
     looks = zip(groups, colours, shapes, strict=True)
-    groups = [_textured(random, replace(group, colour=colour, shape=shape)) for group, colour, shape in looks]
+    groups = [
+        _textured(random, replace(group, colour=colour, shape=shape))
+        for group, colour, shape in looks
+    ]
     return Scene(tuple(groups), relation, background)
 
 
@@ -192,18 +254,29 @@ _GROUNDS = {"white": 250, "grey": 150, "black": 26}  # of all three channels
 _LIGHT, _DARK = (226, 226, 222), (180, 180, 178)
 
 
-def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Image.Image, list[dict[str, Any]]]:
-    """Return the RGB picture of a scene, ``size`` pixels wide and high, and where and how each object was painted.
+def paint(
+    scene: Scene, *, size: int, random: np.random.Generator
+) -> tuple[Image.Image, list[dict[str, Any]]]:
+    """Return the RGB picture of a scene, ``size`` pixels wide and high, and where and how each
+    object was painted.
 
-    ``box`` is left, top, right and bottom in pixels of the finished picture; ``drawn`` is left, top and edge of the
-    square that the shape fills, in pixels of the large canvas, and its turn in degrees, as `painted_mask` takes them.
+    ``box`` is left, top, right and bottom in pixels of the finished picture; ``drawn`` is left, top
+    and edge of the square that the shape fills, in pixels of the large canvas, and its turn in
+    degrees, as `painted_mask` takes them.
     """
     edge = size * _OVER
     canvas = Image.fromarray(_ground(scene.background, edge, random))
     objects: list[dict[str, Any]] = []
     for number, group in enumerate(scene.groups):
-        ink = tuple(int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour])
-        looks = {"shape": group.shape, "colour": group.colour, "size": group.size, "texture": group.texture}
+        ink = tuple(
+            int(np.clip(value + random.integers(-10, 11), 0, 255)) for value in _INKS[group.colour]
+        )
+        looks = {
+            "shape": group.shape,
+            "colour": group.colour,
+            "size": group.size,
+            "texture": group.texture,
+        }
         full = round(group.edge * edge)
         inner = round(full * 0.88)
         offset = (full - inner) // 2
@@ -214,7 +287,9 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
             mask = _mask(group.shape, outline, full, full)
             canvas.paste(tuple(value * 11 // 20 for value in ink), (left, top), mask)  # a dark rim
             body = Image.fromarray(_texture(group.texture, inner, ink, edge))
-            canvas.paste(body, (left + offset, top + offset), _mask(group.shape, outline, inner, full))
+            canvas.paste(
+                body, (left + offset, top + offset), _mask(group.shape, outline, inner, full)
+            )
             x0, y0, x1, y1 = mask.getbbox() or (0, 0, full, full)
             box = [round(value / _OVER, 2) for value in (left + x0, top + y0, left + x1, top + y1)]
             objects.append({"group": number, "box": box, "drawn": (left, top, full, turn), **looks})
@@ -222,7 +297,8 @@ def paint(scene: Scene, *, size: int, random: np.random.Generator) -> tuple[Imag
 
 
 def painted_mask(shape: str, drawn: tuple[int, int, int, float], *, size: int) -> np.ndarray:
-    """Return where an object, ``drawn`` as `paint` says, was painted on the large canvas, bool [3 size, 3 size]."""
+    """Return where an object, ``drawn`` as `paint` says, was painted on the large canvas, bool [3
+    size, 3 size]."""
     left, top, edge, turn = drawn
     canvas = Image.new("L", (size * _OVER, size * _OVER), 0)
     canvas.paste(_mask(shape, _outline(shape, math.radians(turn)), edge, edge), (left, top))
@@ -254,7 +330,10 @@ def _coordinates(edge: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:
-    """Return the shape as a mask, L [edge, edge]; the ring's hole grows as its outside shrinks, so its rim shows."""
+    """Return the shape as a mask, L [edge, edge].
+
+    The ring's hole grows as its outside shrinks, so its rim shows.
+    """
     mask = Image.new("L", (edge, edge), 0)
     pen = ImageDraw.Draw(mask)
     pen.polygon([(x * (edge - 1), y * (edge - 1)) for x, y in outline.tolist()], fill=255)
@@ -266,13 +345,19 @@ def _mask(shape: str, outline: np.ndarray, edge: int, full: int) -> Image.Image:
 
 
 def _outline(shape: str, turn: float) -> np.ndarray:
-    """Return the corners of a shape, float [corners, 2] from 0 to 1, turned and fitted into the unit square."""
+    """Return the corners of a shape, float [corners, 2] from 0 to 1, turned and fitted into the
+    unit square."""
     angles = np.linspace(0, 2 * np.pi, 64, endpoint=False)
     if shape in ("circle", "ring"):
         points = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     elif shape == "heart":
         across = 16 * np.sin(angles) ** 3
-        down = 13 * np.cos(angles) - 5 * np.cos(2 * angles) - 2 * np.cos(3 * angles) - np.cos(4 * angles)
+        down = (
+            13 * np.cos(angles)
+            - 5 * np.cos(2 * angles)
+            - 2 * np.cos(3 * angles)
+            - np.cos(4 * angles)
+        )
         points = np.stack([across, -down], axis=1)
     elif shape == "star":
         angles = np.arange(10) * np.pi / 5 - np.pi / 2
@@ -280,7 +365,9 @@ def _outline(shape: str, turn: float) -> np.ndarray:
         points = np.stack([np.cos(angles) * radii, np.sin(angles) * radii], axis=1)
     else:
         points = np.asarray(_CORNERS[shape], float)
-    turned = points @ np.asarray([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
+    turned = points @ np.asarray(
+        [[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]]
+    )
     low, high = turned.min(axis=0), turned.max(axis=0)
     return (turned - (low + high) / 2) / (high - low).max() + 0.5
 
@@ -297,7 +384,8 @@ _CORNERS = {
 
 
 def _texture(name: str, edge: int, ink: tuple[int, ...], canvas: int) -> np.ndarray:
-    """Return the body of an object, uint8 [edge, edge, 3]: its colour, with white stripes or dots if asked for."""
+    """Return the body of an object, uint8 [edge, edge, 3]: its colour, with white stripes or dots
+    if asked for."""
     if name == "plain":
         return np.tile(np.asarray(ink, np.uint8), (edge, edge, 1))
     rows, columns = _coordinates(edge)

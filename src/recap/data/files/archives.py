@@ -1,4 +1,5 @@
-"""Untrusted archives: their files one after the other, read or unpacked, each whole, continued after interruptions."""
+"""Untrusted archives: their files one after the other, read or unpacked, each whole, continued
+after interruptions."""
 
 from __future__ import annotations
 
@@ -27,9 +28,19 @@ from recap.core.files import exclusive, writing
 from recap.core.log import progress
 from recap.core.process import cause, limited_memory
 
-# What the standard library raises for archives that are damaged or packed in a way it does not know.
+# What the standard library raises for archives that are damaged or packed in a way it does not
+# know.
 DAMAGED = (
-    *(OSError, EOFError, MemoryError, ValueError, LookupError, OverflowError, NotImplementedError, RuntimeError),
+    *(
+        OSError,
+        EOFError,
+        MemoryError,
+        ValueError,
+        LookupError,
+        OverflowError,
+        NotImplementedError,
+        RuntimeError,
+    ),
     *(zlib.error, lzma.LZMAError, struct.error, tarfile.TarError, zipfile.BadZipFile),
 )
 CHUNK = 2**20
@@ -37,12 +48,14 @@ CHUNK = 2**20
 LARGEST_GROWTH = 100
 ALWAYS_ALLOWED = 2**30
 _LONGEST = 255  # bytes of one name on the usual file systems
-# Control characters end lines and steer terminals, invisible ones make two names look alike, half a pair is no text.
+# Control characters end lines and steer terminals, invisible ones make two names look alike, half a
+# pair is no text.
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class Member(NamedTuple):
-    """One file of an archive: its name as written there, the bytes it declares, and how to open it."""
+    """One file of an archive: its name as written there, the bytes it declares, and how to open
+    it."""
 
     name: str
     size: int
@@ -50,12 +63,19 @@ class Member(NamedTuple):
 
 
 def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
-    """Yield the regular files of a folder, zip, tar or tgz; with ``names``, what is not to be unpacked is refused."""
+    """Yield the regular files of a folder, zip, tar or tgz.
+
+    With ``names``, what is not to be unpacked is refused.
+    """
     if not path.exists():
-        raise MissingData(f"{path}: no such folder or archive; fetch it, or correct its path or the inputs folder")
+        raise MissingData(
+            f"{path}: no such folder or archive; fetch it, or correct its path or the inputs folder"
+        )
     if path.is_dir():
         for file in filter(Path.is_file, sorted(path.rglob("*"))):
-            yield Member(file.relative_to(path).as_posix(), file.stat().st_size, partial(file.open, "rb"))
+            yield Member(
+                file.relative_to(path).as_posix(), file.stat().st_size, partial(file.open, "rb")
+            )
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist() if names else ():
@@ -73,23 +93,32 @@ def members(path: Path, names: MemberNames | None = None) -> Iterator[Member]:
             with tarfile.open(fileobj=stream, mode="r|") as tar:
                 for info in tar:
                     if names:
-                        names.check(info.name, regular=info.isfile() or info.isdir(), folder=info.isdir())
+                        names.check(
+                            info.name, regular=info.isfile() or info.isdir(), folder=info.isdir()
+                        )
                     if info.isfile():
                         yield Member(info.name, info.size, partial(tar.extractfile, info))
-            # tarfile takes an end between two files for the end; only gzip's own end tells that nothing is missing.
+            # tarfile takes an end between two files for the end; only gzip's own end tells that
+            # nothing is missing.
             while stream.read(CHUNK):
                 pass
 
 
-def contents(path: Path, *, wanted: Callable[[str], bool], max_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of every file that is wanted of a folder or archive; memory holds one at a time."""
+def contents(
+    path: Path, *, wanted: Callable[[str], bool], max_bytes: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of every file that is wanted of a folder or archive.
+
+    Memory holds one at a time.
+    """
     try:
         for member in members(path):
             if not wanted(member.name):
                 continue
             if member.size > max_bytes:
                 raise DataError(
-                    f"{path}: {member.name} unpacks to {member.size} bytes, more than {max_bytes}; is this the right "
+                    f"{path}: {member.name} unpacks to {member.size} bytes, more than {max_bytes}; "
+                    "is this the right "
                     "archive?"
                 )
             with member.open() as stream:
@@ -101,10 +130,14 @@ def contents(path: Path, *, wanted: Callable[[str], bool], max_bytes: int) -> It
 def damage(path: Path, error: Exception) -> DataError:
     """Return the sentence about an archive that raised one of DAMAGED."""
     reason = cause(error)
-    # What filled the memory is still held by the library's frames, and removing a folder needs some.
+    # What filled the memory is still held by the library's frames, and removing a folder needs
+    # some.
     traceback.clear_frames(error.__traceback__)
     if isinstance(error, NotImplementedError):
-        return DataError(f"{path}: packed in a way that is not supported ({reason}); pack its files again as a zip")
+        return DataError(
+            f"{path}: packed in a way that is not supported ({reason}); pack its files again as a "
+            "zip"
+        )
     if isinstance(error, RuntimeError) and "encrypted" in reason:
         return DataError(f"{path}: {reason}; unpack it by hand with its password")
     return DataError(f"{path}: truncated or damaged ({reason}); fetch it again")
@@ -114,9 +147,10 @@ def damage(path: Path, error: Exception) -> DataError:
 def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None = None) -> int:
     """Unpack members of a zip, tar or tgz below a folder, and return how many there are.
 
-    They are written to a hidden folder beside it, and get their places when the whole archive has been read. The next
-    unpacking of the same archive goes on from what a kill or a full disk leaves there. A file that has its place
-    already is kept. By default they may have 1 GiB together, or 100 times the archive if that is more.
+    They are written to a hidden folder beside it, and get their places when the whole archive has
+    been read. The next unpacking of the same archive goes on from what a kill or a full disk leaves
+    there. A file that has its place already is kept. By default they may have 1 GiB together, or
+    100 times the archive if that is more.
     """
     if not archive.is_file():
         raise MissingData(f"{archive}: no such archive; fetch it first")
@@ -124,7 +158,10 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
     limit = max(ALWAYS_ALLOWED, LARGEST_GROWTH * status.st_size) if limit is None else limit
     about = {"archive": archive.name, "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
     folder, mark = part / "files", part / "archive.json"
-    with writing(into), exclusive(part / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"):
+    with (
+        writing(into),
+        exclusive(part / "lock", wait_seconds=0, what=f"the folder {into} to unpack into"),
+    ):
         if not mark.is_file() or read_json(mark) != about:
             shutil.rmtree(folder, ignore_errors=True)
             write_json(mark, about)
@@ -145,38 +182,52 @@ def unpack(archive: Path, *, into: Path, members: str = "*", limit: int | None =
 def _write_members(archive: Path, folder: Path, into: Path, pattern: str, limit: int) -> list[str]:
     """Write every member that fits and is nowhere yet below ``folder``; return the places of all.
 
-    A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv` writes
-    `trainval/a.tsv` to `a.tsv`.
+    A `*` stands for folders, too, and leading folders without one are left out: `trainval/*.tsv`
+    writes `trainval/a.tsv` to `a.tsv`.
     """
-    fixed = PurePosixPath(*takewhile(lambda part: not set("*?[") & set(part), PurePosixPath(pattern).parent.parts))
+    fixed = PurePosixPath(
+        *takewhile(lambda part: not set("*?[") & set(part), PurePosixPath(pattern).parent.parts)
+    )
     total, places = 0, []
     try:
-        for member in progress(members(archive, MemberNames(archive)), name=f"unpack {archive.name}", unit="files"):
+        for member in progress(
+            members(archive, MemberNames(archive)), name=f"unpack {archive.name}", unit="files"
+        ):
             name = PurePosixPath(member.name)
             if not fnmatchcase(str(name), pattern):
                 continue
             total += member.size
             if total > limit:
                 raise DataError(
-                    f"{archive}: unpacks to more than {limit / 2**30:.3g} GiB; if that is right, raise the limit with "
+                    f"{archive}: unpacks to more than {limit / 2**30:.3g} GiB; if that is right, "
+                    "raise the limit with "
                     "--limit-gb"
                 )
             places.append(str(name.relative_to(fixed)))
             path, there = folder / places[-1], into / places[-1]
             if there.exists():
                 if not there.is_file() or there.stat().st_size != member.size:
-                    raise DataError(f"{there}: is not {member.name!r} of {archive}, which is to be there; move it away")
-            elif not (path.is_file() and path.stat().st_size == member.size):  # else an interrupted unpacking wrote it
+                    raise DataError(
+                        f"{there}: is not {member.name!r} of {archive}, which is to be there; move "
+                        "it away"
+                    )
+            elif not (
+                path.is_file() and path.stat().st_size == member.size
+            ):  # else an interrupted unpacking wrote it
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(member, path, archive)
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            raise DataError(f"{archive}: its paths are too long below {into}; unpack into a shorter path") from error
+            raise DataError(
+                f"{archive}: its paths are too long below {into}; unpack into a shorter path"
+            ) from error
         if isinstance(error, OSError) and error.errno is not None:
             raise  # what the disk refuses is no fault of the archive
         raise damage(archive, error) from error
     if not places:
-        raise DataError(f"{archive}: holds no file {pattern!r}; fetch it again, or correct the glob")
+        raise DataError(
+            f"{archive}: holds no file {pattern!r}; fetch it again, or correct the glob"
+        )
     return places
 
 
@@ -184,7 +235,10 @@ def _write(member: Member, path: Path, archive: Path) -> None:
     with member.open() as stream, path.open("wb") as out:
         while content := stream.read(CHUNK):
             if out.tell() + len(content) > member.size:
-                raise DataError(f"{archive}: {member.name!r} unpacks to more than it declares; do not use this archive")
+                raise DataError(
+                    f"{archive}: {member.name!r} unpacks to more than it declares; do not use this "
+                    "archive"
+                )
             out.write(content)
         if out.tell() != member.size:
             raise EOFError(f"{member.name!r} ends early")
@@ -193,8 +247,9 @@ def _write(member: Member, path: Path, archive: Path) -> None:
 class MemberNames:
     """The names seen so far in one archive.
 
-    What is unpacked must not depend on the disk. Two names that are one on disks that ignore case, or that normalize
-    Unicode, are therefore refused everywhere: there the second file would take the place of the first.
+    What is unpacked must not depend on the disk. Two names that are one on disks that ignore case,
+    or that normalize Unicode, are therefore refused everywhere: there the second file would take
+    the place of the first.
     """
 
     def __init__(self, archive: Path) -> None:
@@ -207,7 +262,14 @@ class MemberNames:
         drive = len(name) > 1 and name[1] == ":"
         unprintable = any(unicodedata.category(character) in _REFUSED for character in name)
         wrong = None
-        if not name or path.is_absolute() or ".." in path.parts or "\\" in name or unprintable or drive:
+        if (
+            not name
+            or path.is_absolute()
+            or ".." in path.parts
+            or "\\" in name
+            or unprintable
+            or drive
+        ):
             wrong = f"holds the unsafe name {name!r}"
         elif any(len(part.encode()) > _LONGEST for part in path.parts):
             wrong = f"the name {name!r} is longer than most disks allow ({_LONGEST} bytes)"
@@ -217,7 +279,10 @@ class MemberNames:
             key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", str(path)).casefold())
             parents = {str(parent) for parent in PurePosixPath(key).parents}
             if ({key, *parents} & self._files) or (not folder and key in self._folders):
-                wrong = f"{name!r} and a member before it have the same place, at least on disks that ignore case"
+                wrong = (
+                    f"{name!r} and a member before it have the same place, at least on disks that "
+                    "ignore case"
+                )
             self._folders |= {key, *parents} if folder else parents
             self._files |= set() if folder else {key}
         if wrong is not None:

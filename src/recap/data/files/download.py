@@ -1,4 +1,5 @@
-"""One address into one part file: continued after any interruption, retried with back-off, never led astray.
+"""One address into one part file: continued after any interruption, retried with back-off, never
+led astray.
 
 A redirect of a public address may lead to public addresses of the web alone.
 """
@@ -40,7 +41,8 @@ class DownloadError(RecapError):
 
 @dataclass(frozen=True)
 class Transfer:
-    """How to fetch: seconds without a byte before a try is given up, unit of the back-off, who is told of new bytes."""
+    """How to fetch: seconds without a byte before a try is given up, unit of the back-off, who is
+    told of new bytes."""
 
     timeout: float = 60.0
     pause: float = 1.0
@@ -49,7 +51,8 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Part:
-    """The beginning of a file; ``<part>.json`` says which version of which address it is the beginning of."""
+    """The beginning of a file; ``<part>.json`` says which version of which address it is the
+    beginning of."""
 
     path: Path
     file: IO[bytes]
@@ -66,7 +69,10 @@ class Part:
 
     @property
     def version(self) -> dict[str, Any]:
-        """Address, strong ETag or else date, and bytes of the whole; empty where nothing is known."""
+        """Address, strong ETag or else date, and bytes of the whole.
+
+        Empty where nothing is known.
+        """
         with suppress(RecapError):
             return read_json(self.record, dict[str, str | int | None])
         return {}
@@ -83,16 +89,23 @@ def locked_part(path: Path) -> Iterator[Part]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         # The other process may have given the file its name between our open and our lock.
-        if not try_lock(file.fileno()) or not path.exists() or os.fstat(file.fileno()).st_ino != path.stat().st_ino:
-            raise DataError(f"{path}: another process is fetching it; wait for that one, then run this again")
+        if (
+            not try_lock(file.fileno())
+            or not path.exists()
+            or os.fstat(file.fileno()).st_ino != path.stat().st_ino
+        ):
+            raise DataError(
+                f"{path}: another process is fetching it; wait for that one, then run this again"
+            )
         yield Part(path, file)
 
 
 def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: Transfer) -> bool:
-    """Fetch ``url`` into a part file, continuing what is there already if it is the beginning of the same version.
+    """Fetch ``url`` into a part file, continuing what is there already if it is the beginning of
+    the same version.
 
-    If a published hash will check the bytes (``hashed``), a beginning may come from elsewhere. Returns whether the file
-    was put together from more than one answer.
+    If a published hash will check the bytes (``hashed``), a beginning may come from elsewhere.
+    Returns whether the file was put together from more than one answer.
     """
     import requests
     from urllib3.exceptions import HTTPError
@@ -106,7 +119,9 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
             try:
                 headers = _headers(url, part, hashed)
                 joined = joined or "Range" in headers
-                with session.get(url, headers=headers, stream=True, timeout=(30.0, transfer.timeout)) as response:
+                with session.get(
+                    url, headers=headers, stream=True, timeout=(30.0, transfer.timeout)
+                ) as response:
                     if response.status_code not in (200, 206, 416):
                         pause = _patience(url, response)
                     elif _receive(url, response, part, size, transfer):
@@ -116,18 +131,21 @@ def download(url: str, part: Part, *, size: int | None, hashed: bool, transfer: 
                 raise DownloadError(f"{url}: redirects more than {MOST} times") from error
             except (requests.RequestException, HTTPError) as error:
                 problem = f"broke off ({reason_of(error)})"
-            # A position that was reached before is no progress: an answer that is always shorter than its
-            # Content-Length would else be asked for without end.
+            # A position that was reached before is no progress: an answer that is always shorter
+            # than its Content-Length would else be asked for without end.
             failures = 1 if part.size > most else failures + 1
             most = max(most, part.size)
             if failures >= TRIES:
                 raise DownloadError(f"{url}: {problem}, {TRIES} times in a row")
-            backoff = min(LONGEST_PAUSE, transfer.pause * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
+            backoff = min(LONGEST_PAUSE, transfer.pause * 2 ** (failures - 1)) * random.uniform(
+                0.5, 1.0
+            )
             time.sleep(pause or backoff)
 
 
 def _headers(url: str, part: Part, hashed: bool) -> dict[str, str]:
-    """Ask for the rest only if something will notice a changed file: the server by If-Range, or the hash at the end."""
+    """Ask for the rest only if something will notice a changed file: the server by If-Range, or the
+    hash at the end."""
     headers, before = {"Accept-Encoding": "identity", "User-Agent": "recap"}, part.version
     validator = before.get("validator") if before.get("url") == url else None
     if part.size and before and (validator or hashed):
@@ -147,19 +165,30 @@ def _patience(url: str, response: Response) -> float:
     with suppress(InvalidHeader):
         wait = Retry().parse_retry_after(response.headers.get("Retry-After", "0"))
     if wait > LONGEST_WAIT:
-        raise DownloadError(f"{url}: answered {response.status_code} and asks to wait {wait:.0f} seconds")
+        raise DownloadError(
+            f"{url}: answered {response.status_code} and asks to wait {wait:.0f} seconds"
+        )
     return wait
 
 
-def _receive(url: str, response: Response, part: Part, size: int | None, transfer: Transfer) -> bool:
-    """Append a response's bytes to the part file; return False if the part had to be dropped for another try."""
+def _receive(
+    url: str, response: Response, part: Part, size: int | None, transfer: Transfer
+) -> bool:
+    """Append a response's bytes to the part file.
+
+    Return False if the part had to be dropped for another try.
+    """
     name = part.path.name.removesuffix(".part")
     # Not asked for, but sent by some servers: it is unpacked, and cannot be continued.
     encoded = "Content-Encoding" in response.headers and not name.endswith(_PACKED)
     offered, position = _offered(url, response), part.size
     if size is not None and offered["total"] not in (None, size) and not encoded:
-        raise DownloadError(f"{url}: offers {offered['total']} bytes where the list of files says {size}")
-    if response.headers.get("Content-Type", "").startswith("text/html") and not name.endswith(".html"):
+        raise DownloadError(
+            f"{url}: offers {offered['total']} bytes where the list of files says {size}"
+        )
+    if response.headers.get("Content-Type", "").startswith("text/html") and not name.endswith(
+        ".html"
+    ):
         raise DownloadError(f"{url}: answers with a web page, not with the file")
     if response.status_code == 200:
         part.restart()
@@ -168,19 +197,25 @@ def _receive(url: str, response: Response, part: Part, size: int | None, transfe
     else:
         before = part.version
         continued = response.headers.get("Content-Range", "").startswith(f"bytes {position}-")
-        # Some servers do not know If-Range and continue whatever they have now. What a version leaves out may be equal.
+        # Some servers do not know If-Range and continue whatever they have now. What a version
+        # leaves out may be equal.
         keys = ("total", "validator") if before.get("url") == url else ("total",)
-        agree = bool(before) and all(before.get(key) in (None, offered[key]) or offered[key] is None for key in keys)
+        agree = bool(before) and all(
+            before.get(key) in (None, offered[key]) or offered[key] is None for key in keys
+        )
         if response.status_code == 416 or encoded or not continued or not agree:
             part.restart()
             return False
-    # Whatever has come is written at once: a reset connection or a killed process loses nothing of it.
+    # Whatever has come is written at once: a reset connection or a killed process loses nothing of
+    # it.
     while content := response.raw.read1(CHUNK, decode_content=encoded):
         part.file.write(content)
         part.file.flush()
         transfer.progress(len(content))
         if size is not None and part.size > size:
-            raise DownloadError(f"{url}: sends more than the {size} bytes that the list of files says")
+            raise DownloadError(
+                f"{url}: sends more than the {size} bytes that the list of files says"
+            )
     return True
 
 
@@ -195,7 +230,8 @@ def _offered(url: str, response: Response) -> dict[str, Any]:
 
 
 def guarded_session(url: str) -> Session:
-    """Return a session for one address that follows few redirects, and raises DownloadError at one that is refused."""
+    """Return a session for one address that follows few redirects, and raises DownloadError at one
+    that is refused."""
     import requests
 
     def check(response: Response, **_: Any) -> None:
@@ -211,11 +247,14 @@ def guarded_session(url: str) -> Session:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what a failed request ended with, without the pools and retries that the libraries wrap it in."""
+    """Return what a failed request ended with, without the pools and retries that the libraries
+    wrap it in."""
     inner: object = error
     while isinstance(inner, Exception):
         error = inner
-        inner = getattr(error, "reason", None) or next((a for a in error.args[::-1] if isinstance(a, Exception)), None)
+        inner = getattr(error, "reason", None) or next(
+            (a for a in error.args[::-1] if isinstance(a, Exception)), None
+        )
     words = getattr(error, "strerror", None) or first_line(error).rpartition("): ")[2]
     return re.sub(r"^\w+\((.*)\)$", r"\1", words)  # IncompleteRead(5 bytes read, 9 more expected)
 
@@ -223,8 +262,9 @@ def reason_of(error: Exception) -> str:
 def redirect_problem(listed: str, target: str) -> str | None:
     """Return why a redirect is not followed, or None.
 
-    A server somewhere could otherwise have files of this machine and of its network read: what it may name is http or
-    https, and no loopback, private or link-local address, unless the listed address itself is one.
+    A server somewhere could otherwise have files of this machine and of its network read: what it
+    may name is http or https, and no loopback, private or link-local address, unless the listed
+    address itself is one.
     """
     if urlsplit(target).scheme not in ("http", "https"):
         return f"redirects to {target[:200]}, which is no address of the web"
@@ -234,10 +274,16 @@ def redirect_problem(listed: str, target: str) -> str | None:
 
 
 def _is_internal(url: str) -> bool:
-    """Say whether a host has an address that is not public; a name that is not known here is left to a proxy."""
+    """Say whether a host has an address that is not public.
+
+    A name that is not known here is left to a proxy.
+    """
     try:
         parts = urlsplit(url)
         addresses = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
         return False
-    return any(not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in addresses)
+    return any(
+        not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global
+        for *_, address in addresses
+    )

@@ -23,7 +23,9 @@ _SEPARATOR = re.compile(r"\s*([,\]])\s*")
 _DECODER = json.JSONDecoder()
 
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # of an image or a caption
-String = Annotated[str, Field(min_length=0)]  # with a bound, pydantic refuses half of a surrogate pair
+String = Annotated[
+    str, Field(min_length=0)
+]  # with a bound, pydantic refuses half of a surrogate pair
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -37,23 +39,35 @@ EntryT = TypeVar("EntryT", bound=Entry)
 
 
 def parsed(kind: type[EntryT], value: Any, where: str) -> EntryT:
-    """Return an entry of a foreign file; what is wrong with it is one sentence with its place and key."""
+    """Return an entry of a foreign file.
+
+    What is wrong with it is one sentence with its place and key.
+    """
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise DataError(f"{where}: {first_problem(error, kind)}; correct it, or remove the entry") from error
+        raise DataError(
+            f"{where}: {first_problem(error, kind)}; correct it, or remove the entry"
+        ) from error
 
 
 # ---- CSV
 
 
 def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
-    """Yield place and entry of each row of a CSV; columns that the model does not name are ignored."""
+    """Yield place and entry of each row of a CSV.
+
+    Columns that the model does not name are ignored.
+    """
     rows = csv_rows(path)
     names = next(rows)[1]
     for name in kind.model_fields:
         if names.count(name) != 1:
-            wrong = f"there are two columns {name!r}" if name in names else f"there is no column {name!r}"
+            wrong = (
+                f"there are two columns {name!r}"
+                if name in names
+                else f"there is no column {name!r}"
+            )
             needed, present = ", ".join(kind.model_fields), listed(names, 20)[:100] or "none"
             raise DataError(f"{path}: line 1: {wrong}; it must name {needed}, and names {present}")
     for line, values in rows:
@@ -62,12 +76,15 @@ def csv_entries(path: Path, kind: type[EntryT]) -> Iterator[tuple[str, EntryT]]:
 
 
 def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tuple[int, list[str]]]:
-    """Yield line and cells of the header, then of each row of a CSV in UTF-8, one at a time; empty rows are left out.
+    """Yield line and cells of the header, then of each row of a CSV in UTF-8, one at a time; empty
+    rows are left out.
 
-    The separator is the one that the first line uses most (Excel writes semicolons where a comma is the decimal point).
+    The separator is the one that the first line uses most (Excel writes semicolons where a comma is
+    the decimal point).
     """
     line, columns = 1, 0
-    # A byte that is no UTF-8 becomes half of a surrogate pair, which is refused with the number of the line.
+    # A byte that is no UTF-8 becomes half of a surrogate pair, which is refused with the number of
+    # the line.
     with (
         reading(path, DataError, missing="correct its name or the inputs folder"),
         path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines,
@@ -78,7 +95,10 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
         try:
             for values in chain(csv.reader([header or "\n"], **form), rows):
                 if not is_storable("".join(values)):
-                    raise DataError(f"{path}: line {line}: not UTF-8; save the file as UTF-8 (Excel: 'CSV UTF-8')")
+                    raise DataError(
+                        f"{path}: line {line}: not UTF-8; save the file as UTF-8 (Excel: 'CSV "
+                        "UTF-8')"
+                    )
                 cells = [value.strip() for value in values]
                 if columns and any(cells) and len(cells) != columns:
                     raise csv.Error(f"{len(cells)} columns where the first line has {columns}")
@@ -88,7 +108,8 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
                 line = rows.line_num + 2
         except csv.Error as error:
             raise DataError(
-                f"{path}: line {line}: not a valid CSV row ({error}); put double quotes around a caption with a "
+                f"{path}: line {line}: not a valid CSV row ({error}); put double quotes around a "
+                "caption with a "
                 "separator or a quote in it, and double each quote in it"
             ) from error
 
@@ -97,19 +118,24 @@ def csv_rows(path: Path, separators: str = ",;\t", **form: Any) -> Iterator[tupl
 
 
 def read_json_of(path: Path, pattern: str = "*.json") -> Any:
-    """Return the content of a JSON file, or of the one file in a zip whose base name fits the pattern."""
+    """Return the content of a JSON file, or of the one file in a zip whose base name fits the
+    pattern."""
     with _reading(path):
         return json.loads(_only(path, pattern))
 
 
 def read_jsons(path: Path, pattern: str) -> dict[str, Any]:
-    """Return the contents of all JSON files in a zip whose base name fits a pattern, by name; a lone JSON as is."""
+    """Return the contents of all JSON files in a zip whose base name fits a pattern, by name.
+
+    A lone JSON as is.
+    """
     with _reading(path):
         return {name: json.loads(content) for name, content in _contents(path, pattern)}
 
 
 def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:
-    """Yield the elements of the list that the object in a JSON file, or in the one of a zip, has under a key.
+    """Yield the elements of the list that the object in a JSON file, or in the one of a zip, has
+    under a key.
 
     Memory holds the text and one element; COCO's captions, read whole, take six times their text.
     """
@@ -131,7 +157,10 @@ def each_of(path: Path, pattern: str, key: str) -> Iterator[Any]:
         # What is left has the list without its elements, and nothing else under this key.
         rest = json.loads(text[:start] + text[place:])
     if not isinstance(rest, dict) or rest.get(key) != [] or start == place:
-        raise DataError(f"{path}: is no JSON object with one list under the key {key!r}; is this the right file?")
+        raise DataError(
+            f"{path}: is no JSON object with one list under the key {key!r}; is this the right "
+            "file?"
+        )
 
 
 def _reading(path: Path) -> Any:
@@ -142,12 +171,15 @@ def _only(path: Path, pattern: str) -> bytes:
     files = dict(_contents(path, pattern))
     if len(files) != 1:
         names = ", ".join(files) or "none"
-        raise DataError(f"{path}: expected one JSON in the zip, but there are {names}; name one JSON instead")
+        raise DataError(
+            f"{path}: expected one JSON in the zip, but there are {names}; name one JSON instead"
+        )
     return files.popitem()[1]
 
 
 def _contents(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and bytes of a lone file, or of each file in a zip whose base name fits a pattern."""
+    """Yield name and bytes of a lone file, or of each file in a zip whose base name fits a
+    pattern."""
     if not zipfile.is_zipfile(path):
         yield path.name, path.read_bytes()
         return

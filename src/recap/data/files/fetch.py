@@ -1,7 +1,8 @@
-"""Outside files into the inputs folder: from a local copy or from the network, verified before they get their names.
+"""Outside files into the inputs folder: from a local copy or from the network, verified before they
+get their names.
 
-A download is never trusted: what a server sends is compared with the published hash, or with the hash of the first
-fetch, or has the form that its name says.
+A download is never trusted: what a server sends is compared with the published hash, or with the
+hash of the first fetch, or has the form that its name says.
 """
 
 from __future__ import annotations
@@ -44,11 +45,18 @@ class Fetched:
 
 @limited_memory()
 def fetch_files(
-    files: Sequence[OutsideFile], *, into: Path, source: Path | None = None, workers: int = 4, transfer: Transfer
+    files: Sequence[OutsideFile],
+    *,
+    into: Path,
+    source: Path | None = None,
+    workers: int = 4,
+    transfer: Transfer,
 ) -> list[Fetched]:
-    """Bring files into a folder, several at once; a file that is there already is verified and stays.
+    """Bring files into a folder, several at once; a file that is there already is verified and
+    stays.
 
-    ``coco/x.zip`` of ``source`` (a file, or a folder with it or with ``x.zip``) is taken instead of the network.
+    ``coco/x.zip`` of ``source`` (a file, or a folder with it or with ``x.zip``) is taken instead of
+    the network.
     """
     lock = threading.Lock()
     total = sum(file.bytes or 0 for file in files) if all(file.bytes for file in files) else None
@@ -61,11 +69,15 @@ def fetch_files(
         def one(file: OutsideFile) -> Fetched | RecapError:
             try:
                 with writing(into / file.name):
-                    return fetch_file(file, into=into, source=source, transfer=replace(transfer, progress=moved))
+                    return fetch_file(
+                        file, into=into, source=source, transfer=replace(transfer, progress=moved)
+                    )
             except RecapError as error:
                 return error
             except OSError as error:
-                return DataError(f"{into / file.name}: cannot be read or written ({error}); correct the folder")
+                return DataError(
+                    f"{into / file.name}: cannot be read or written ({error}); correct the folder"
+                )
 
         results = list(pool.imap(one, files))
     failed = [result for result in results if isinstance(result, RecapError)]
@@ -77,15 +89,21 @@ def fetch_files(
     return [result for result in results if isinstance(result, Fetched)]
 
 
-def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: Transfer) -> Fetched:
+def fetch_file(
+    file: OutsideFile, *, into: Path, source: Path | None, transfer: Transfer
+) -> Fetched:
     """Bring one file; see ``fetch_files``."""
     target = into / file.name
     if target.is_file():
-        return _named(file, target, target, *verify(file, target, target), how="there", origin="a local copy")
+        return _named(
+            file, target, target, *verify(file, target, target), how="there", origin="a local copy"
+        )
     if source is not None:
         return _copy(file, source, target)
     if not file.urls:
-        raise DataError(f"{file.name}: cannot be fetched from any address; {file.note}. Put it at {target}")
+        raise DataError(
+            f"{file.name}: cannot be fetched from any address; {file.note}. Put it at {target}"
+        )
     problems = []
     with locked_part(target.with_name(target.name + ".part")) as part:
         for url in file.urls:
@@ -97,13 +115,15 @@ def fetch_file(file: OutsideFile, *, into: Path, source: Path | None, transfer: 
             part.path.unlink()
             part.record.unlink(missing_ok=True)
     raise DataError(
-        f"{file.name}: could not be fetched ({'; '.join(problems)}); run it again later, or fetch it by hand and "
+        f"{file.name}: could not be fetched ({'; '.join(problems)}); run it again later, or fetch "
+        "it by hand and "
         f"give the copy with --from"
     )
 
 
 def _download(file: OutsideFile, url: str, part: Part, target: Path, transfer: Transfer) -> Fetched:
-    """Fetch from one address; wrong bytes that were put together from several answers get a second, whole try."""
+    """Fetch from one address; wrong bytes that were put together from several answers get a second,
+    whole try."""
     joined = download(url, part, size=file.bytes, hashed=file.hash is not None, transfer=transfer)
     try:
         verified = verify(file, part.path, target)
@@ -125,7 +145,8 @@ def _copy(file: OutsideFile, source: Path, target: Path) -> Fetched:
     local = next(filter(Path.is_file, [*places, source / file.name, source / base]), None)
     if local is None:
         raise DataError(
-            f"{source}: holds no {file.name} (nor {base}); correct --from, or leave it out to use the network"
+            f"{source}: holds no {file.name} (nor {base}); correct --from, or leave it out to use "
+            "the network"
         )
     verified = verify(file, local, target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,12 +160,27 @@ def _copy(file: OutsideFile, source: Path, target: Path) -> Fetched:
     return _named(file, target, target, *verified, how="copied", origin=str(local))
 
 
-def _named(file: OutsideFile, path: Path, target: Path, sha256: str, checked: str, *, how: str, origin: str) -> Fetched:
+def _named(
+    file: OutsideFile, path: Path, target: Path, sha256: str, checked: str, *, how: str, origin: str
+) -> Fetched:
     """Record the hash of the verified file ``path``, and give it its name."""
     record = record_of(target)
     if how != "there" or not record.is_file():
-        about = {"name": file.name, "version": file.version, "sha256": sha256, "bytes": path.stat().st_size}
-        write_json(record, {**about, "checked": checked, "from": origin, "on": datetime.now(UTC).date().isoformat()})
+        about = {
+            "name": file.name,
+            "version": file.version,
+            "sha256": sha256,
+            "bytes": path.stat().st_size,
+        }
+        write_json(
+            record,
+            {
+                **about,
+                "checked": checked,
+                "from": origin,
+                "on": datetime.now(UTC).date().isoformat(),
+            },
+        )
     if path != target:
         path.replace(target)
     return Fetched(target, how, sha256, checked)
@@ -158,27 +194,37 @@ def record_of(target: Path) -> Path:
 def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
     """Check a file's bytes and return their sha256, and in words against what they were checked.
 
-    Where no hash is published, the sha256 of the first fetch of ``target`` takes its place; where there is none
-    either, the form must do: all entries of a zip or jar, a whole gzip, safe names in both, no web page.
+    Where no hash is published, the sha256 of the first fetch of ``target`` takes its place; where
+    there is none either, the form must do: all entries of a zip or jar, a whole gzip, safe names in
+    both, no web page.
     """
     again = "remove it and fetch it again"
     size = path.stat().st_size
     if file.bytes is not None and size != file.bytes:
-        raise DataError(f"{path}: has {size} bytes where the list of files says {file.bytes}; {again}")
+        raise DataError(
+            f"{path}: has {size} bytes where the list of files says {file.bytes}; {again}"
+        )
     sha256 = sha256_file(path)
     if file.algorithm is not None:
         with path.open("rb") as content:
             algorithm = partial(hashlib.new, file.algorithm, usedforsecurity=False)
-            digest = sha256 if file.algorithm == "sha256" else hashlib.file_digest(content, algorithm).hexdigest()
+            digest = (
+                sha256
+                if file.algorithm == "sha256"
+                else hashlib.file_digest(content, algorithm).hexdigest()
+            )
         if digest != file.hash:
-            raise DataError(f"{path}: its {file.algorithm} is {digest}, not {file.hash} as published; {again}")
+            raise DataError(
+                f"{path}: its {file.algorithm} is {digest}, not {file.hash} as published; {again}"
+            )
         return sha256, f"published {file.algorithm}"
     recorded = record_of(target)
     if recorded.is_file():
         first = read_json(recorded, dict[str, str | int]).get("sha256")
         if first != sha256:
             raise DataError(
-                f"{path}: its sha256 is {sha256}, but {first} was recorded at the first fetch; fetch it again, or "
+                f"{path}: its sha256 is {sha256}, but {first} was recorded at the first fetch; "
+                "fetch it again, or "
                 f"remove {recorded} if the publisher has changed the file"
             )
         return sha256, "sha256 of the first fetch"
@@ -187,11 +233,14 @@ def verify(file: OutsideFile, path: Path, target: Path) -> tuple[str, str]:
 
 
 def _check_form(path: Path, name: str) -> None:
-    """Refuse what cannot be the file before its hash is recorded, which would be defended from then on."""
+    """Refuse what cannot be the file before its hash is recorded, which would be defended from then
+    on."""
     with path.open("rb") as file:
         head = file.read(512).lstrip().lower()
     if not head or (head.startswith((b"<!doctype html", b"<html")) and not name.endswith(".html")):
-        raise DataError(f"{path}: is empty, or a web page in place of {name}; remove it and fetch it again")
+        raise DataError(
+            f"{path}: is empty, or a web page in place of {name}; remove it and fetch it again"
+        )
     try:
         if name.endswith((".zip", ".jar")):
             with zipfile.ZipFile(path) as archive:

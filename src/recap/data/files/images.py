@@ -41,32 +41,42 @@ class TooManyPixels(DataError):
 
 
 def open_picture(content: bytes) -> Image:
-    """Open a picture of FORMATS without decoding it; whatever Pillow raises is the caller's to name."""
+    """Open a picture of FORMATS without decoding it.
+
+    Whatever Pillow raises is the caller's to name.
+    """
     from PIL import Image
 
     return Image.open(io.BytesIO(content), formats=FORMATS)
 
 
 def decode_rgb(content: bytes, file: str) -> Image:
-    """Return a picture as RGB, as it is stored (`turned` applies its EXIF orientation; Pillow does so for a TIFF)."""
+    """Return a picture as RGB, as it is stored (`turned` applies its EXIF orientation; Pillow does
+    so for a TIFF)."""
     from PIL import Image
 
     try:
         with open_picture(content) as picture:
             if picture.width * picture.height > MAX_PIXELS:
-                raise TooManyPixels(f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it down")
+                raise TooManyPixels(
+                    f"{file}: has {picture.width} x {picture.height} pixels, too many; scale it "
+                    "down"
+                )
             picture.load()
             deep = picture.mode == "F" or picture.mode.startswith("I")
             return (_of_eight_bits(picture, file) if deep else picture).convert("RGB")
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{file}: has too many pixels ({error}); scale it down") from error
     except _BROKEN as error:
-        words = cause(error).partition(" <_io.")[0]  # without the address of a buffer that no format fits
+        words = cause(error).partition(" <_io.")[
+            0
+        ]  # without the address of a buffer that no format fits
         raise BrokenPicture(f"truncated or no picture ({words}; {len(content)} bytes)") from error
 
 
 def turned(picture: Image, file: str) -> Image | None:
-    """Return a picture turned or mirrored as its EXIF data say; None: it is upright, or they say nothing."""
+    """Return a picture turned or mirrored as its EXIF data say; None: it is upright, or they say
+    nothing."""
     from PIL import ImageOps
     from PIL.ExifTags import Base
 
@@ -74,12 +84,15 @@ def turned(picture: Image, file: str) -> Image | None:
         if picture.getexif().get(Base.Orientation) in range(2, 9):
             return ImageOps.exif_transpose(picture)
     except Exception as error:  # Pillow lets out whatever its parser meets in damaged data
-        log.warning(f"{file}: its EXIF data are damaged ({first_line(error)}); it is taken as it is stored")
+        log.warning(
+            f"{file}: its EXIF data are damaged ({first_line(error)}); it is taken as it is stored"
+        )
     return None
 
 
 def _of_eight_bits(picture: Image, file: str) -> Image:
-    """Return a gray picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to white)."""
+    """Return a gray picture of 16 bits scaled to 8 (Pillow would clip every value above 255 to
+    white)."""
     from PIL import Image
 
     values = np.asarray(picture)  # [height, width]
@@ -87,12 +100,19 @@ def _of_eight_bits(picture: Image, file: str) -> Image:
     # Older Pillows read a PNG of 16 bits as 32-bit integers.
     sixteen = picture.mode not in ("I", "F") or (picture.mode == "I" and picture.format == "PNG")
     if not sixteen or 0 < most < _DARKEST:
-        wrong = f"16-bit values up to {most} only, as pictures of 12 bits do" if sixteen else "values of 32 bits"
+        wrong = (
+            f"16-bit values up to {most} only, as pictures of 12 bits do"
+            if sixteen
+            else "values of 32 bits"
+        )
         raise DataError(
-            f"{file}: holds {wrong}, and nothing says which is white; save it with 8 bits, or with 16 that use the "
+            f"{file}: holds {wrong}, and nothing says which is white; save it with 8 bits, or with "
+            "16 that use the "
             "whole range"
         )
-    scaled = Image.fromarray(np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8))
+    scaled = Image.fromarray(
+        np.rint(values.astype(np.float64) * (255 / _BRIGHTEST)).astype(np.uint8)
+    )
     scaled.info["exif"] = picture.info.get("exif")
     return scaled
 
@@ -103,38 +123,56 @@ def composed(name: str) -> str:
 
 
 class ImageSource:
-    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that is unique.
+    """Pictures in one or more folders or zips, looked up by relative name, else by a base name that
+    is unique.
 
-    A name that is not there as it is written is compared in Unicode's composed form: macOS decomposes accents.
+    A name that is not there as it is written is compared in Unicode's composed form: macOS
+    decomposes accents.
     """
 
     def __init__(self, roots: Sequence[Path], *, upright: bool = False) -> None:
-        """Check that every root is a folder or a zip; zips are opened when they are first looked into."""
+        """Check that every root is a folder or a zip.
+
+        Zips are opened when they are first looked into.
+        """
         self.roots, self._opened = [Path(root) for root in roots], dict[Path, zipfile.ZipFile]()
         self.upright = upright  # pictures are turned as their EXIF data say
-        self.lying: set[str] = set()  # pictures that were read and not turned, though these data say so
+        self.lying: set[str] = (
+            set()
+        )  # pictures that were read and not turned, though these data say so
         for root in self.roots:
             if not root.exists():
-                raise MissingData(f"{root}: no such folder or zip of images; correct the paths of the images")
+                raise MissingData(
+                    f"{root}: no such folder or zip of images; correct the paths of the images"
+                )
             if not root.is_dir() and not zipfile.is_zipfile(root):
-                raise DataError(f"{root}: neither a folder nor a whole zip of images; fetch it again")
+                raise DataError(
+                    f"{root}: neither a folder nor a whole zip of images; fetch it again"
+                )
 
     def read(self, file: str) -> bytes:
         """Return the bytes of a picture."""
         place = self.locate(file)
         if place is None:
             hint = self.other_case(file)
-            raise DataError(f"{file}: not found in {self}{hint}; add the image, or correct the paths of the images")
+            raise DataError(
+                f"{file}: not found in {self}{hint}; add the image, or correct the paths of the "
+                "images"
+            )
         root, name = place
         try:
             if root.is_dir():
                 return (root / name).read_bytes()
             archive = self._zip(root)
             if archive.getinfo(name).file_size > MAX_BYTES:
-                raise DataError(f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}")
+                raise DataError(
+                    f"{file}: unpacks to more than {MAX_BYTES // 2**20} MiB; remove it from {root}"
+                )
             return archive.read(name)
         except DAMAGED as error:
-            raise DamagedData(f"{file}: cannot be read from {root} ({error}); fetch it again") from error
+            raise DamagedData(
+                f"{file}: cannot be read from {root} ({error}); fetch it again"
+            ) from error
 
     def open_rgb(self, file: str) -> Image:
         """Return a picture, decoded, as RGB."""
@@ -142,7 +180,8 @@ class ImageSource:
             picture = decode_rgb(self.read(file), file)
         except BrokenPicture as error:
             raise DataError(
-                f"{file}: {error} in {self}; fetch it again or remove the image from the annotations"
+                f"{file}: {error} in {self}; fetch it again or remove the image from the "
+                "annotations"
             ) from error
         upright = turned(picture, file)
         if upright is None or self.upright:
@@ -151,41 +190,61 @@ class ImageSource:
         return picture
 
     def warn_of_lying(self) -> None:
-        """Name pictures that were read as they are stored, though their EXIF data say how to turn them."""
+        """Name pictures that were read as they are stored, though their EXIF data say how to turn
+        them."""
         if self.lying:
             log.warning(
                 f"{len(self.lying):,} pictures are not upright by their EXIF orientation (such as "
-                f"{', '.join(sorted(self.lying)[:3])}); they were read as they are stored, as for published features. "
+                f"{', '.join(sorted(self.lying)[:3])}); they were read as they are stored, as for "
+                "published features. "
                 "To turn photos of your own, set `upright: true` in the data set"
             )
 
     def missing(self, files: Iterable[str]) -> list[str]:
-        """Return those of ``files`` that are in no root, in their order; only names are looked at."""
+        """Return those of ``files`` that are in no root, in their order.
+
+        Only names are looked at.
+        """
         return [file for file in files if self.locate(file) is None]
 
     def locate(self, file: str) -> tuple[Path, str] | None:
         """Return root and name of a picture, None if there is none; only names are looked at."""
         path = PurePosixPath(file)
         if not file or path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
-            raise DataError(f"{file!r}: not a safe name of an image; use a name relative to the images, without '..'")
+            raise DataError(
+                f"{file!r}: not a safe name of an image; use a name relative to the images, "
+                "without '..'"
+            )
         places = [(root, file) for root in self.roots if self._holds(root, file)]
-        places = places or self._names.get(f"./{composed(file)}") or self._names.get(composed(path.name), [])
+        places = (
+            places
+            or self._names.get(f"./{composed(file)}")
+            or self._names.get(composed(path.name), [])
+        )
         if len(places) > 1:
             both = " and ".join(f"{root}/{name}" for root, name in places[:2])
-            raise DataError(f"{file}: found as {both}; remove one, or give the file with its folder")
+            raise DataError(
+                f"{file}: found as {both}; remove one, or give the file with its folder"
+            )
         return places[0] if places else None
 
     def other_case(self, file: str) -> str:
-        """Return a remark for an error, if a picture that is not there is there with other capitals, or nothing."""
+        """Return a remark for an error, if a picture that is not there is there with other
+        capitals, or nothing."""
         wanted = composed(PurePosixPath(file).name).casefold()
-        return next((f" ({name} is there)" for name in self._names if name.casefold() == wanted), "")
+        return next(
+            (f" ({name} is there)" for name in self._names if name.casefold() == wanted), ""
+        )
 
     def _holds(self, root: Path, file: str) -> bool:
         return (root / file).is_file() if root.is_dir() else file in self._zip(root).NameToInfo
 
     @cached_property
     def _names(self) -> dict[str, list[tuple[Path, str]]]:
-        """Every file by its relative name (./a/b.jpg) and its base name (b.jpg), composed; built when first needed."""
+        """Every file by its relative name (./a/b.jpg) and its base name (b.jpg), composed.
+
+        Built when first needed.
+        """
         names: dict[str, list[tuple[Path, str]]] = {}
         for root in self.roots:
             walked = (f"{folder}/{file}" for folder, _, files in os.walk(root) for file in files)
@@ -201,7 +260,9 @@ class ImageSource:
             try:
                 self._opened[root] = zipfile.ZipFile(root)
             except DAMAGED as error:
-                raise DamagedData(f"{root}: a damaged zip of images ({error}); fetch it again") from error
+                raise DamagedData(
+                    f"{root}: a damaged zip of images ({error}); fetch it again"
+                ) from error
         return self._opened[root]
 
     def __str__(self) -> str:

@@ -1,6 +1,8 @@
-"""Pickles of others, read without running anything: numbers, texts and containers; classes become `Opaque`.
+"""Pickles of others, read without running anything: numbers, texts and containers; classes become
+`Opaque`.
 
-Nothing is imported for a name in the file. A name that a file of settings or words has no use for is refused.
+Nothing is imported for a name in the file. A name that a file of settings or words has no use for
+is refused.
 """
 
 from __future__ import annotations
@@ -19,20 +21,32 @@ from recap.core.process import cause
 
 MAX_TUPLES = 10_000  # a deeply nested key costs the interpreter's stack when it is hashed
 MOST_LEVELS, MOST_VALUES = 64, 10_000_000
-# What such files name beside plain values: arrays, which are built where they are wanted, and classes of settings and
-# words. All others become `Opaque`, but for the two kinds of dictionaries.
+# What such files name beside plain values: arrays, which are built where they are wanted, and
+# classes of settings and words. All others become `Opaque`, but for the two kinds of dictionaries.
 ARRAYS = {
     *("numpy.dtype", "numpy.ndarray", "_codecs.encode"),
-    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
+    *(
+        f"numpy.{core}.multiarray.{name}"
+        for core in ("core", "_core")
+        for name in ("scalar", "_reconstruct")
+    ),
 }
 OPAQUE = {
-    *("argparse.Namespace", "collections.Counter", "data.vocab.Vocab", "data.vocab._default_unk_index"),
+    *(
+        "argparse.Namespace",
+        "collections.Counter",
+        "data.vocab.Vocab",
+        "data.vocab._default_unk_index",
+    ),
     *("copy_reg._reconstructor", "copyreg._reconstructor", "__builtin__.object", "builtins.object"),
 }
 
 
 class Opaque:
-    """Stands for an object of a class that is not imported; ``state`` is what its attributes would have been."""
+    """Stands for an object of a class that is not imported.
+
+    ``state`` is what its attributes would have been.
+    """
 
     def __init__(self, *_: Any) -> None:
         self.state: Any = {}
@@ -58,7 +72,10 @@ class _Reader(pickle.Unpickler):
 
 
 def load_plain(content: bytes, *, arrays: bool = False) -> Any:
-    """Return what a pickle holds, as `plain` does; ``arrays``: numpy's arrays as they are. Damage raises anything."""
+    """Return what a pickle holds, as `plain` does; ``arrays``: numpy's arrays as they are.
+
+    Damage raises anything.
+    """
     tuples = 0
     for number, (operation, *_) in enumerate(pickletools.genops(content)):
         tuples += "TUPLE" in operation.name
@@ -68,23 +85,30 @@ def load_plain(content: bytes, *, arrays: bool = False) -> Any:
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """Return what a pickle of settings or words holds, as `plain` does; one sentence for whatever is wrong with it."""
+    """Return what a pickle of settings or words holds, as `plain` does.
+
+    One sentence for whatever is wrong with it.
+    """
     if not path.is_file():
         raise MissingSettings(f"{path}: no such file")
     try:
         return load_plain(path.read_bytes())
     except Exception as error:  # pickle raises whatever the damaged bytes happen to mean
         raise ConfigError(
-            f"{path}: cannot be read as settings or words ({cause(error)}); fetch the release's own file again"
+            f"{path}: cannot be read as settings or words ({cause(error)}); fetch the release's "
+            "own file again"
         ) from error
 
 
 def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
-    """Return what a pickle holds as dictionaries, lists and single values; an object's attributes are a dictionary.
+    """Return what a pickle holds as dictionaries, lists and single values; an object's attributes
+    are a dictionary.
 
     ``check`` raises ValueError at a single value that is refused.
     """
-    read: dict[int, tuple[Any, int, int]] = {}  # by identity: the plain value, how many it has, levels below it
+    read: dict[
+        int, tuple[Any, int, int]
+    ] = {}  # by identity: the plain value, how many it has, levels below it
 
     def visit(value: Any, level: int) -> tuple[Any, int, int]:
         if isinstance(value, Opaque) and isinstance(value.state, dict) and value.state:
@@ -93,18 +117,29 @@ def plain(values: Any, check: Callable[[Any], object] = id) -> Any:
             check(value)
             return _single(value), 1, 0
         if id(value) not in read:
-            read[id(value)] = None, MOST_VALUES + 1, 0  # until it is read: what holds itself never ends
+            read[id(value)] = (
+                None,
+                MOST_VALUES + 1,
+                0,
+            )  # until it is read: what holds itself never ends
             if level <= MOST_LEVELS and len(value) <= MOST_VALUES:
                 # A dictionary's own methods: attributes of the file may stand in front of them.
-                parts = [visit(part, level + 1) for part in (dict.values(value) if isinstance(value, dict) else value)]
+                parts = [
+                    visit(part, level + 1)
+                    for part in (dict.values(value) if isinstance(value, dict) else value)
+                ]
                 content: Any = [part for part, _, _ in parts]
                 if isinstance(value, dict):
-                    content = dict(zip(map(partial(_single, key=True), dict.keys(value)), content, strict=True))
+                    content = dict(
+                        zip(map(partial(_single, key=True), dict.keys(value)), content, strict=True)
+                    )
                 below = max((levels for _, _, levels in parts), default=0)
                 read[id(value)] = content, 1 + sum(count for _, count, _ in parts), 1 + below
         content, count, below = read[id(value)]
         if level + below > MOST_LEVELS or count > MOST_VALUES:
-            raise ValueError(f"has more than {MOST_LEVELS} levels or {MOST_VALUES:,} values, or holds itself")
+            raise ValueError(
+                f"has more than {MOST_LEVELS} levels or {MOST_VALUES:,} values, or holds itself"
+            )
         return content, count, below
 
     return visit(values, 0)[0]

@@ -1,4 +1,5 @@
-"""ACF's figures: clusters of patches and words by layer (Figure 5), their trees and their alignment (section 4.1)."""
+"""ACF's figures: clusters of patches and words by layer (Figure 5), their trees and their alignment
+(section 4.1)."""
 
 from __future__ import annotations
 
@@ -38,17 +39,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-Partition = list[list[int]]  # clusters, each of sorted numbers of elements, in the order of their first ones
+Partition = list[
+    list[int]
+]  # clusters, each of sorted numbers of elements, in the order of their first ones
 TEMPERATURE = 0.07  # of the released code's alignment score
 
 
 def partitions(
-    matrices: Mapping[int, Sequence[Sequence[float]]], neighbors: Sequence[tuple[int, int]], threshold: float
+    matrices: Mapping[int, Sequence[Sequence[float]]],
+    neighbors: Sequence[tuple[int, int]],
+    threshold: float,
 ) -> dict[int, Partition]:
-    """Return the clusters of each layer: what is connected by neighbors with C~ of at least `threshold`.
+    """Return the clusters of each layer: what is connected by neighbors with C~ of at least
+    `threshold`.
 
-    `matrices` are C~ of the elements by the number of the layer, `neighbors` the pairs that may be clustered directly.
-    What a layer has clustered stays together above it. With Eq. 6 that is so by itself, as C~ never falls.
+    `matrices` are C~ of the elements by the number of the layer, `neighbors` the pairs that may be
+    clustered directly. What a layer has clustered stays together above it. With Eq. 6 that is so by
+    itself, as C~ never falls.
     """
     layers: dict[int, Partition] = {}
     first: list[int] = []  # of each element's cluster
@@ -58,20 +65,27 @@ def partitions(
             if first[a] != first[b] and matrix[a][b] >= threshold:
                 low, high = sorted((first[a], first[b]))
                 first = [low if each == high else each for each in first]
-        layers[layer] = [[e for e, each in enumerate(first) if each == number] for number in sorted(set(first))]
+        layers[layer] = [
+            [e for e, each in enumerate(first) if each == number] for number in sorted(set(first))
+        ]
     return layers
 
 
 def grid_neighbors(cells: Sequence[int | None], height: int) -> list[tuple[int, int]]:
-    """Return the pairs of elements in neighboring cells of a grid in raster order; None: a cell without one."""
+    """Return the pairs of elements in neighboring cells of a grid in raster order; None: a cell
+    without one."""
     width = len(cells) // height
     beside = [(t, t + 1) for t in range(len(cells)) if (t + 1) % width]
-    pairs = [(cells[a], cells[b]) for a, b in [*beside, *((t, t + width) for t in range(len(cells) - width))]]
+    pairs = [
+        (cells[a], cells[b])
+        for a, b in [*beside, *((t, t + width) for t in range(len(cells) - width))]
+    ]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def tree(layers: Mapping[int, Partition]) -> list[Any]:
-    """Return the clusters of the highest layer as nested lists of the clusters below, down to numbers of elements.
+    """Return the clusters of the highest layer as nested lists of the clusters below, down to
+    numbers of elements.
 
     A cluster that a layer takes over unchanged is not nested again.
     """
@@ -79,25 +93,39 @@ def tree(layers: Mapping[int, Partition]) -> list[Any]:
     for number, (_, clusters) in enumerate(sorted(layers.items())):
         if number == 0:
             nodes = {element: element for cluster in clusters for element in cluster}
-        children = {cluster[0]: [nodes[element] for element in cluster if element in nodes] for cluster in clusters}
-        nodes = {first: nested[0] if len(nested) == 1 else nested for first, nested in children.items()}
+        children = {
+            cluster[0]: [nodes[element] for element in cluster if element in nodes]
+            for cluster in clusters
+        }
+        nodes = {
+            first: nested[0] if len(nested) == 1 else nested for first, nested in children.items()
+        }
     return list(nodes.values())
 
 
 def bracketed(node: Any, words: Sequence[str]) -> str:
     """Return a tree as text: words, and clusters in brackets."""
-    return words[node] if isinstance(node, int) else f"({' '.join(bracketed(child, words) for child in node)})"
+    return (
+        words[node]
+        if isinstance(node, int)
+        else f"({' '.join(bracketed(child, words) for child in node)})"
+    )
 
 
 @torch.no_grad()
-def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Return C~ of an image's cells as laid out, [M, M], and of its caption's tokens [1, 1, T], [T, T].
+def cluster_maps(
+    model: Captioner, images: Images, tokens: Tensor
+) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Return C~ of an image's cells as laid out, [M, M], and of its caption's tokens [1, 1, T], [T,
+    T].
 
     Each by the number of the layer, from 1, without those of layers that have no clusters.
     """
     maps: dict[str, dict[int, Tensor]] = {"encoder": {}, "decoder": {}}
 
-    def keep(place: str, layer: int, _module: object, _inputs: object, log_clusters: Tensor) -> None:
+    def keep(
+        place: str, layer: int, _module: object, _inputs: object, log_clusters: Tensor
+    ) -> None:
         maps[place][layer] = log_clusters[0, 0].exp()
 
     with ExitStack() as hooks:
@@ -112,10 +140,12 @@ def cluster_maps(model: Captioner, images: Images, tokens: Tensor) -> tuple[dict
 def clusters_of_vectors(
     matrices: Mapping[int, Tensor], stream: Stream, height: int | None, threshold: float, where: str
 ) -> tuple[list[Box], dict[int, Partition]]:
-    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in each layer.
+    """Return the boxes of an image's vectors as fractions of it, and the clusters of the vectors in
+    each layer.
 
-    `matrices` are C~ of the cells; without any, as of a classic encoder, nothing is drawn. `height` is that of the grid
-    in which regions are laid out; None: the vectors are the cells of a square grid. `where` names them in an error.
+    `matrices` are C~ of the cells; without any, as of a classic encoder, nothing is drawn. `height`
+    is that of the grid in which regions are laid out; None: the vectors are the cells of a square
+    grid. `where` names them in an error.
     """
     if not matrices:
         return [], {}
@@ -127,19 +157,29 @@ def clusters_of_vectors(
             raise FeatureError(f"{where} has {vectors} vectors, no square grid to draw") from error
         boxes, cells = grid_boxes(height), torch.arange(vectors)
     else:
-        assert stream.boxes is not None and stream.sizes is not None, "a model of regions is given boxes"
+        assert stream.boxes is not None and stream.sizes is not None, (
+            "a model of regions is given boxes"
+        )
         boxes = vector_boxes(stream, "a figure of clusters")
         cells = region_cells(stream.boxes, stream.mask, height)[0]
-    place = torch.argsort(cells)[: int((cells < vectors).sum())]  # the cell of each vector, in the vectors' own order
+    place = torch.argsort(cells)[
+        : int((cells < vectors).sum())
+    ]  # the cell of each vector, in the vectors' own order
     ordered = {layer: c[place][:, place].tolist() for layer, c in matrices.items()}
     elements = [cell if cell < vectors else None for cell in cells.tolist()]
     return boxes, partitions(ordered, grid_neighbors(elements, height), threshold)
 
 
 def clusters_of_image(
-    model: Captioner, images: Images, tokens: Tensor, words: Sequence[str], threshold: float, where: str
+    model: Captioner,
+    images: Images,
+    tokens: Tensor,
+    words: Sequence[str],
+    threshold: float,
+    where: str,
 ) -> tuple[list[Box], dict[int, Partition], dict[int, Partition]]:
-    """Return the boxes of one image's vectors, and the clusters of its caption's words and of these vectors by layer.
+    """Return the boxes of one image's vectors, and the clusters of its caption's words and of these
+    vectors by layer.
 
     `tokens` [1, 1, T + 1] begin with <bos>; none where a side of the model is classic.
     """
@@ -152,12 +192,19 @@ def clusters_of_image(
     return boxes, phrases, patches
 
 
-def cluster_notes(model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]) -> list[Note]:
+def cluster_notes(
+    model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]
+) -> list[Note]:
     """Return the tree of the words of a caption, and the number of clusters of patches by layer."""
     _, phrases, patches = clusters_of_image(model, images, tokens, words, 0.5, "the photo")
     notes = []
     if phrases and words:
-        notes.append(Note("clusters of words", lines=[" ".join(bracketed(node, words) for node in tree(phrases))]))
+        notes.append(
+            Note(
+                "clusters of words",
+                lines=[" ".join(bracketed(node, words) for node in tree(phrases))],
+            )
+        )
     if patches:
         lines = [f"layer {layer}: {len(clusters)} clusters" for layer, clusters in patches.items()]
         notes.append(Note("clusters of patches", lines=lines))
@@ -171,11 +218,16 @@ class ClusterMap:
     label: str  #: of the model
     words: list[str]  #: of the caption
     boxes: list[Box]  #: of the feature vectors: left, top, right, bottom as fractions of the image
-    words_of_layer: Mapping[int, Partition]  #: clusters by the number of the decoder's layer, if it has any
-    patches_of_layer: Mapping[int, Partition]  #: clusters of feature vectors, by the number of the encoder's layer
+    words_of_layer: Mapping[
+        int, Partition
+    ]  #: clusters by the number of the decoder's layer, if it has any
+    patches_of_layer: Mapping[
+        int, Partition
+    ]  #: clusters of feature vectors, by the number of the encoder's layer
 
     def text(self) -> dict[str, Any]:
-        """Return clusters and trees as plain values: words in brackets, patches as nested lists of their numbers."""
+        """Return clusters and trees as plain values: words in brackets, patches as nested lists of
+        their numbers."""
         words, patches = self.words_of_layer, self.patches_of_layer
         return {
             "model": self.label,
@@ -191,14 +243,19 @@ class ClusterMap:
 
 
 def draw_clusters(figure: ClustersFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Caption images with each model and draw the clusters of its layers; the trees are written as JSON."""
+    """Caption images with each model and draw the clusters of its layers.
+
+    The trees are written as JSON.
+    """
     corpus = Corpus.read(models.corpus)
     images = shown_images(figure, corpus)
     each = [caption_with_clusters(figure, models, label, images) for label in models.runs]
     maps = {image: [drawn for model in each for drawn in model[image]] for image in images}
     source, names = pictures_of(models.corpus, models.image_roots), corpus.files()
     photos = {image: source.open_rgb(names[image]) for image in images}
-    write_clusters(maps, photos, heading=models.heading, layers=figure.layers, out=files["clusters.png"])
+    write_clusters(
+        maps, photos, heading=models.heading, layers=figure.layers, out=files["clusters.png"]
+    )
 
 
 def caption_with_clusters(
@@ -206,7 +263,8 @@ def caption_with_clusters(
 ) -> dict[int, list[ClusterMap]]:
     """Return a model's captions of images with the clusters of each layer.
 
-    With `untrained`, the clusters of the same captions under the model's random initial weights come next.
+    With `untrained`, the clusters of the same captions under the model's random initial weights
+    come next.
     """
     captioned = CaptionedImages(models, label, image_ids, beam=figure.beam)
     drawn = {label: captioned.model}
@@ -214,18 +272,28 @@ def caption_with_clusters(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # the same random weights on every call
             inputs = captioned.sources.input_spec(captioned.vocabulary)
-            drawn[f"{label}, untrained"] = build_model(run_model_config(models.runs[label]), inputs).eval()
+            drawn[f"{label}, untrained"] = build_model(
+                run_model_config(models.runs[label]), inputs
+            ).eval()
     maps: dict[int, list[ClusterMap]] = {image: [] for image in image_ids}
     for image in image_ids:
         images, words = captioned.sources.read([image]), captioned.words(image)
-        tokens, where = torch.tensor([[[BOS, *captioned.captions[image]]]]), f"{models.features[0]}: image {image}"
+        tokens, where = (
+            torch.tensor([[[BOS, *captioned.captions[image]]]]),
+            f"{models.features[0]}: image {image}",
+        )
         for name, model in drawn.items():
             clusters = clusters_of_image(model, images, tokens, words, figure.threshold, where)
             maps[image].append(ClusterMap(name, words, *clusters))
     return maps
 
 
-EDGE, GAP, LINE, BAR = 2.1, 0.14, 0.24, 0.16  # inches: thumbnail, space between two, line of text, layer of a tree
+EDGE, GAP, LINE, BAR = (
+    2.1,
+    0.14,
+    0.24,
+    0.16,
+)  # inches: thumbnail, space between two, line of text, layer of a tree
 PIXELS = 210  # of a thumbnail
 CHAR, FONT_SIZE = 0.08, 9.5  # inches: width of a letter of DejaVu Sans Mono in this size, 8 pixels
 SHADE = 0.5  # how much of a cluster's color covers the photo
@@ -234,14 +302,22 @@ ALONE, GREY = (0.91, 0.91, 0.91), "0.43"
 
 
 def color(cluster: Sequence[int]) -> tuple[float, float, float]:
-    """Return the color of a cluster: that of its first element, so that it stays while the cluster grows."""
-    return ALONE if len(cluster) == 1 else colorsys.hsv_to_rgb((cluster[0] * 4 % HUES) / HUES, 0.65, 0.95)
+    """Return the color of a cluster: that of its first element, so that it stays while the cluster
+    grows."""
+    return (
+        ALONE
+        if len(cluster) == 1
+        else colorsys.hsv_to_rgb((cluster[0] * 4 % HUES) / HUES, 0.65, 0.95)
+    )
 
 
 def shaded(photo: NDArray[Any], boxes: Sequence[Box], clusters: Partition) -> NDArray[Any]:
-    """Lay the colors of clusters of more than one box over a photo [Y, X, 3], larger boxes below smaller ones."""
+    """Lay the colors of clusters of more than one box over a photo [Y, X, 3], larger boxes below
+    smaller ones."""
     colored = photo / 255
-    color_of = {element: color(cluster) for cluster in clusters if len(cluster) > 1 for element in cluster}
+    color_of = {
+        element: color(cluster) for cluster in clusters if len(cluster) > 1 for element in cluster
+    }
     corners = np.array(boxes)  # [N, 4]
     edges = np.rint(corners * [*photo.shape[1::-1], *photo.shape[1::-1]]).astype(int)
     areas = (corners[:, 2:] - corners[:, :2]).prod(1)
@@ -259,7 +335,8 @@ def write_clusters(
     layers: Sequence[int] | None,
     out: Path,
 ) -> None:
-    """Write the figure, and beside it the trees as JSON: for each image and model a row of layers, then its trees.
+    """Write the figure, and beside it the trees as JSON: for each image and model a row of layers,
+    then its trees.
 
     `layers` are the numbers of the layers that are drawn, None: all. The trees are of all.
     """
@@ -271,7 +348,9 @@ def write_clusters(
     axes.axis("off")
     width, height = 0.0, GAP
     for image, drawn in maps.items():
-        photo = np.asarray(photos[image].resize((PIXELS, PIXELS)))  # a square, as the backbone's input
+        photo = np.asarray(
+            photos[image].resize((PIXELS, PIXELS))
+        )  # a square, as the backbone's input
         for each in drawn:
             right, height = _panel(axes, photo, each, layers, height)
             width = max(width, right)
@@ -290,8 +369,15 @@ def write_clusters(
 def _panel(
     axes: Axes, photo: NDArray[Any], each: ClusterMap, layers: Sequence[int] | None, top: float
 ) -> tuple[float, float]:
-    """Draw one model's clusters of one image below `top`; returns where they end on the right and below."""
-    shown = [x for x in sorted({*each.words_of_layer, *each.patches_of_layer}) if layers is None or x in layers]
+    """Draw one model's clusters of one image below `top`.
+
+    Returns where they end on the right and below.
+    """
+    shown = [
+        x
+        for x in sorted({*each.words_of_layer, *each.patches_of_layer})
+        if layers is None or x in layers
+    ]
     words = [plain(word) for word in each.words]
     title = plain(f"{each.label}: {' '.join(words) or '(empty caption)'}")
     _write(axes, GAP, top, title, weight="bold")
@@ -325,12 +411,22 @@ def _panel(
         _write(axes, GAP, bottom + GAP, name, color=GREY)
         bottom += GAP + LINE
         order = [element for node in tree(clusters_of_layer) for element in _elements(node)]
-        size = {e: (len(leaves[e]) + 2) * CHAR if leaves else (right - 2 * GAP) / len(order) for e in order}
+        size = {
+            e: (len(leaves[e]) + 2) * CHAR if leaves else (right - 2 * GAP) / len(order)
+            for e in order
+        }
         start = dict(zip(order, accumulate(size.values(), initial=GAP), strict=False))
-        for layer in sorted(clusters_of_layer, reverse=True):  # a bar for each cluster, the highest layer at the top
+        for layer in sorted(
+            clusters_of_layer, reverse=True
+        ):  # a bar for each cluster, the highest layer at the top
             clusters = clusters_of_layer[layer]
-            bars = [(min(start[e] for e in cluster), sum(size[e] for e in cluster) - 0.02) for cluster in clusters]
-            axes.broken_barh(bars, (bottom, BAR - 0.02), facecolors=[*map(color, clusters)], linewidth=0)
+            bars = [
+                (min(start[e] for e in cluster), sum(size[e] for e in cluster) - 0.02)
+                for cluster in clusters
+            ]
+            axes.broken_barh(
+                bars, (bottom, BAR - 0.02), facecolors=[*map(color, clusters)], linewidth=0
+            )
             bottom += BAR
         for element in order if leaves else []:
             _write(axes, start[element], bottom, leaves[element])
@@ -344,11 +440,16 @@ def _write(axes: Axes, left: float, top: float, text: str, **style: Any) -> None
 
 
 def _elements(node: Any) -> list[int]:
-    return [node] if isinstance(node, int) else [element for child in node for element in _elements(child)]
+    return (
+        [node]
+        if isinstance(node, int)
+        else [element for child in node for element in _elements(child)]
+    )
 
 
 def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
-    """Return how many patches [N, D] and words [T, D] are each other's best by D_v D_t^T, and that over min(N, T)."""
+    """Return how many patches [N, D] and words [T, D] are each other's best by D_v D_t^T, and that
+    over min(N, T)."""
     scores = patches @ words.T
     word_of_patch, patch_of_word = scores.argmax(1), scores.argmax(0)
     count = int((patch_of_word[word_of_patch] == torch.arange(len(patches))).sum())
@@ -356,18 +457,23 @@ def mutual_argmax(patches: Tensor, words: Tensor) -> tuple[int, float]:
 
 
 def late_interaction(patches: Tensor, words: Tensor) -> float:
-    """Return the released code's score of patches [N, D] and words [T, D]: each one's best product, over 0.07."""
+    """Return the released code's score of patches [N, D] and words [T, D]: each one's best product,
+    over 0.07."""
     scores = patches @ words.T
     return float((scores.amax(1).mean() + scores.amax(0).mean()) / 2 / TEMPERATURE)
 
 
 @torch.no_grad()
 @fixed_weights()
-def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Caption a split with each model and write how well its words and patches find each other, as means over images.
+def score_alignment(
+    figure: AlignmentFigure, models: DrawnModels, files: Mapping[str, Path]
+) -> None:
+    """Caption a split with each model and write how well its words and patches find each other, as
+    means over images.
 
-    Patches are the encoder's vectors, words those of the decoder before the output layer, each of the word that it
-    predicts. The paper does not say how it normalizes the count; min(N, T) is the largest that there can be.
+    Patches are the encoder's vectors, words those of the decoder before the output layer, each of
+    the word that it predicts. The paper does not say how it normalizes the count; min(N, T) is the
+    largest that there can be.
     """
     image_ids = sorted(Corpus.read(models.corpus).captions(figure.split))
     scores = {}
@@ -378,11 +484,21 @@ def score_alignment(figure: AlignmentFigure, models: DrawnModels, files: Mapping
             if not captioned.captions[image]:
                 continue  # without words nothing is aligned; `images` says how many count
             memory = captioned.model.encode(captioned.sources.read([image]))
-            words = captioned.model.decode(torch.tensor([[[BOS, *captioned.captions[image][:-1]]]]), memory)[0, 0]
+            words = captioned.model.decode(
+                torch.tensor([[[BOS, *captioned.captions[image][:-1]]]]), memory
+            )[0, 0]
             patches = memory.values[0][memory.mask[0]]
             rows.append((*mutual_argmax(patches, words), late_interaction(patches, words)))
         names = ("mutual_pairs", "mutual_argmax", "late_interaction")
-        means = {name: sum(row[column] for row in rows) / max(1, len(rows)) for column, name in enumerate(names)}
+        means = {
+            name: sum(row[column] for row in rows) / max(1, len(rows))
+            for column, name in enumerate(names)
+        }
         scores[label] = {"images": len(rows), **means}
-        log.info(f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over {len(image_ids)} images")
-    write_json(files["alignment.json"], {"split": figure.split, "beam": figure.beam, "models": scores})
+        log.info(
+            f"{label}: {scores[label]['mutual_argmax']:.4f} of the possible pairs over "
+            f"{len(image_ids)} images"
+        )
+    write_json(
+        files["alignment.json"], {"split": figure.split, "beam": figure.beam, "models": scores}
+    )

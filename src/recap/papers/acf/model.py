@@ -1,7 +1,9 @@
-"""Ada-ClustFormer (ACF): the Transformer whose self-attention is weakened between elements of different clusters.
+"""Ada-ClustFormer (ACF): the Transformer whose self-attention is weakened between elements of
+different clusters.
 
-Paper: "Adaptively Clustering Neighbor Elements for Image Captioning", Eq. 1-8; code: ZihuaEvan/ACFModel (no license),
-not opened here; docs/papers/acf.md says what it does instead of the equations.
+Paper: "Adaptively Clustering Neighbor Elements for Image Captioning", Eq. 1-8; code:
+ZihuaEvan/ACFModel (no license), not opened here; docs/papers/acf.md says what it does instead of
+the equations.
 
     A * C in the attention, of which C_ij says whether the elements from i to j are one cluster             (2)
     C_ij = C_ji = prod_{k = i+1 .. j} p_ik,  C_ii = 1                                                       (3, 5)
@@ -9,19 +11,21 @@ not opened here; docs/papers/acf.md says what it does instead of the equations.
     C~ = (1 - C) C~ of the layer below + C                                                                  (6)
     C of two cells of a grid: that along the top row times that along the left column of their box          (7-8)
 
-Eq. 4 is linear before its sigmoid, so two numbers for each element are enough: a_k = w_new s_k + bias, and
-P_k = sum_{t < k} w_mean s_t, with which w_mean times the mean from i to k-1 is (P_k - P_i) / (k - i). No vector of a
-pair is ever made: C takes O(N D + N^2) time and O(N^2) memory. A product of many small probabilities is 0 in float32
-and its gradient is lost, so everything here is a logarithm: log C_ij is a sum.
+Eq. 4 is linear before its sigmoid, so two numbers for each element are enough: a_k = w_new s_k +
+bias, and P_k = sum_{t < k} w_mean s_t, with which w_mean times the mean from i to k-1 is (P_k -
+P_i) / (k - i). No vector of a pair is ever made: C takes O(N D + N^2) time and O(N^2) memory. A
+product of many small probabilities is 0 in float32 and its gradient is lost, so everything here is
+a logarithm: log C_ij is a sum.
 
-Follows the equations where paper and code differ; `context: inclusive_mean`, `self_factor: true`, `stacking: steps`
-are the code's one-dimensional path. C of a grid is that of the box around two cells in all orientations, so symmetric.
-As the code, where the paper is silent or has two readings: weights are multiplied by C after the softmax and not
-normalized again, norms come first, and a norm of its own feeds Eq. 4.
-Departs from the code: the decoder is causal, where the code predicts each word from a copy of the caption with a mask
-token; attention weights have no dropout.
+Follows the equations where paper and code differ; `context: inclusive_mean`, `self_factor: true`,
+`stacking: steps` are the code's one-dimensional path. C of a grid is that of the box around two
+cells in all orientations, so symmetric. As the code, where the paper is silent or has two readings:
+weights are multiplied by C after the softmax and not normalized again, norms come first, and a norm
+of its own feeds Eq. 4. Departs from the code: the decoder is causal, where the code predicts each
+word from a copy of the caption with a mask token; attention weights have no dropout.
 Expected: 54.94 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
-Letters beside those of `recap.nn`: i and j (or k) are numbers of elements, U is a number of blocks of elements.
+Letters beside those of `recap.nn`: i and j (or k) are numbers of elements, U is a number of blocks
+of elements.
 """
 
 from __future__ import annotations
@@ -45,16 +49,22 @@ from recap.papers.acf.settings import AcfModel
 from recap.papers.transformer.model import Transformer
 
 SURE = 1e4  # a score whose probability is exactly 1, and has no gradient
-LEAST_LOG = 1e-30  # a log C closer to 0 counts as this: then 1 - C is not 0, and its logarithm and gradient are finite
-LEAST = -80.0  # a log C below this counts as this: C is 1e-35, and `exp` of less is 30 times as slow on a CPU
+# a log C closer to 0 counts as this: then 1 - C is not 0, and its logarithm and gradient are finite
+LEAST_LOG = 1e-30
+LEAST = (
+    -80.0
+)  # a log C below this counts as this: C is 1e-35, and `exp` of less is 30 times as slow on a CPU
 
 
 class ClusterAttention(MultiHeadAttention):
-    """Eq. 2: attention of which C weakens what is in other clusters. With A = softmax(Q K^T / sqrt(K)) the weights are
+    """Eq. 2: attention of which C weakens what is in other clusters.
+
+    With A = softmax(Q K^T / sqrt(K)) the weights are
 
     multiply        A * C, which sum to at most 1 (the released code, Tree-Transformer)
     renormalize     softmax(Q K^T / sqrt(K) + log C), which is A * C divided by its sum
-    double_softmax  softmax(A * C): Eq. 2 to the letter, as Eq. 1 calls the softmax A; nearly uniform
+    double_softmax  softmax(A * C): Eq. 2 to the letter, as Eq. 1 calls the softmax A; nearly
+    uniform
     logit_scale     softmax(Q K^T / sqrt(K) * C): A of Eq. 2 as the scores; C = 0 is a score of 0, and hides nothing
     """
 
@@ -71,15 +81,20 @@ class ClusterAttention(MultiHeadAttention):
         attn_bias: Tensor | None = None,
         log_clusters: Tensor | None = None,
     ) -> Rows:
-        """As `MultiHeadAttention.forward`, under log C, broadcastable to [B, C, T, N], without a bias; None: C = 1."""
+        """As `MultiHeadAttention.forward`, under log C, broadcastable to [B, C, T, N], without a
+        bias; None: C = 1."""
         if log_clusters is None:
             return super().forward(query, key_value, attn_mask=attn_mask, attn_bias=attn_bias)
         if self.reading == "renormalize":
-            return super().forward(query, key_value, attn_mask=attn_mask, attn_bias=log_clusters[:, :, None])
+            return super().forward(
+                query, key_value, attn_mask=attn_mask, attn_bias=log_clusters[:, :, None]
+            )
         q = query.map(self.query).split_heads(self.heads)  # [B, C, H, T, K]
         captions = q.shape[1]
         k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
-        mask = None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)  # [B', 1, R or 1, N]
+        mask = (
+            None if attn_mask is None else fold_mask(attn_mask, query.shape, shared)
+        )  # [B', 1, R or 1, N]
         c = fold(clusters(log_clusters)[:, :, None], shared)  # [B', 1, R, N]
         scores = (fold(q, shared) * q.shape[-1] ** -0.5) @ k.mT  # [B', H, R, N]
         if self.reading == "logit_scale":
@@ -92,7 +107,9 @@ class ClusterAttention(MultiHeadAttention):
 
 def clusters(log_clusters: Tensor) -> Tensor:
     """log C -> C."""
-    return nn.functional.threshold(log_clusters, LEAST, LEAST).exp()  # a gradient 4 times as quick as that of `clamp`
+    return nn.functional.threshold(
+        log_clusters, LEAST, LEAST
+    ).exp()  # a gradient 4 times as quick as that of `clamp`
 
 
 def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -100,9 +117,11 @@ def _softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def chain(log_p: Tensor, *, self_factor: bool) -> Tensor:
-    """Eq. 3: log p_ik [..., N, N], 0 where k is no factor -> log C, symmetric, with a diagonal of 0.
+    """Eq. 3: log p_ik [..., N, N], 0 where k is no factor -> log C, symmetric, with a diagonal of
+    0.
 
-    No factors are k < i, and k = i unless the product begins there (`self_factor`: Eq. 3 as printed, against its text).
+    No factors are k < i, and k = i unless the product begins there (`self_factor`: Eq. 3 as
+    printed, against its text).
     """
     upper = log_p.cumsum(-1)
     if self_factor:
@@ -113,7 +132,8 @@ def chain(log_p: Tensor, *, self_factor: bool) -> Tensor:
 def step_scores(new: Tensor, *, ends: Tensor, starts: Tensor, shares: Tensor) -> Tensor:
     """Eq. 4 before its sigmoid: the scores from each start i to each new element k, [..., I, K].
 
-    new: a_k, [..., I or 1, K]; starts: P_i, [..., I]; ends: the prefix sum up to the mean's last element, [..., K];
+    new: a_k, [..., I or 1, K]; starts: P_i, [..., I]; ends: the prefix sum up to the mean's last
+    element, [..., K];
     shares: of an element in each mean, [I, K], as `shares_of` its number of elements.
     """
     return torch.addcmul(new, ends[..., None, :] + (-starts)[..., None], shares)
@@ -125,8 +145,11 @@ def shares_of(counts: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @constant
-def pairs(length: int, own: int, self_factor: bool, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return what Eq. 4 has for elements i and k whatever they are, [N, N]: a score of no factor, and the share."""
+def pairs(
+    length: int, own: int, self_factor: bool, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return what Eq. 4 has for elements i and k whatever they are, [N, N]: a score of no factor,
+    and the share."""
     distance = distances(length, device)
     no_factor = torch.where(distance < (0 if self_factor else 1), SURE, 0.0).to(dtype)
     return no_factor, shares_of(distance + own, dtype)
@@ -158,28 +181,37 @@ def log_complement(log_c: Tensor) -> Tensor:
 
 
 def merged(log_new: Tensor, log_not_new: Tensor, log_before: Tensor) -> Tensor:
-    """Eq. 6 as logarithms, which never falls from layer to layer: log C, log(1 - C), log C~ of the layer below."""
+    """Eq. 6 as logarithms, which never falls from layer to layer: log C, log(1 - C), log C~ of the
+    layer below."""
     return torch.logaddexp(log_before + log_not_new, log_new)
 
 
 def grid_matrix(log_rows: Tensor, log_columns: Tensor, *, box: str) -> Tensor:
-    """Eq. 8: log C within rows [B, H, W, W] and columns [B, W, H, H] -> of all cells, [B, H W, H W] in raster order.
+    """Eq. 8: log C within rows [B, H, W, W] and columns [B, W, H, H] -> of all cells, [B, H W, H W]
+    in raster order.
 
-    box "bounding_box": the chains of the top row and the left column of the box around both cells, so C is symmetric;
-    "query_anchored": those of the row and column of the first cell.
+    box "bounding_box": the chains of the top row and the left column of the box around both cells,
+    so C is symmetric; "query_anchored": those of the row and column of the first cell.
     """
     images, height, width, _ = log_rows.shape
     if box == "query_anchored":  # [B, x, i, y, j] of the cells (x, i) and (y, j)
-        return (log_rows[:, :, :, None] + log_columns.transpose(1, 2)[..., None]).reshape(images, height * width, -1)
+        return (log_rows[:, :, :, None] + log_columns.transpose(1, 2)[..., None]).reshape(
+            images, height * width, -1
+        )
     top, left = (lower_of_pairs(n, log_rows.device) for n in (height, width))
     along_rows = log_rows.index_select(1, top).unflatten(1, (height, height))  # [B, x, y, i, j]
-    along_columns = log_columns.index_select(1, left).unflatten(1, (width, width))  # [B, i, j, x, y]
-    whole = along_rows.permute(0, 1, 3, 2, 4) + along_columns.permute(0, 3, 1, 4, 2)  # [B, x, i, y, j]
+    along_columns = log_columns.index_select(1, left).unflatten(
+        1, (width, width)
+    )  # [B, i, j, x, y]
+    whole = along_rows.permute(0, 1, 3, 2, 4) + along_columns.permute(
+        0, 3, 1, 4, 2
+    )  # [B, x, i, y, j]
     return whole.reshape(images, height * width, height * width)
 
 
 def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, ...]) -> Tensor:
-    """Down-sampling of Figure 3(b): means of blocks of `rate` elements along the axes `dims` of x [B, ..., P].
+    """Down-sampling of Figure 3(b): means of blocks of `rate` elements along the axes `dims` of x
+    [B, ..., P].
 
     The last block of an axis may be shorter; elements that the mask [B, ...] hides do not count.
     """
@@ -189,12 +221,15 @@ def block_means(x: Tensor, mask: Tensor | None, rate: int, *, dims: tuple[int, .
     total = x * real
     for dim in dims:
         after = [0, 0] * (x.dim() - 1 - dim) + [0, -x.shape[dim] % rate]
-        total, real = (pad(part, after).unflatten(dim, (-1, rate)).sum(dim + 1) for part in (total, real))
+        total, real = (
+            pad(part, after).unflatten(dim, (-1, rate)).sum(dim + 1) for part in (total, real)
+        )
     return total / real.clamp(min=1)
 
 
 def repeat_blocks(log_c: Tensor, blocks: Tensor) -> Tensor:
-    """Up-sampling: C of blocks [..., U, U], block of each element [N] -> C of their elements, [..., N, N]."""
+    """Up-sampling: C of blocks [..., U, U], block of each element [N] -> C of their elements, [...,
+    N, N]."""
     return log_c.index_select(-2, blocks).index_select(-1, blocks)
 
 
@@ -209,13 +244,16 @@ def grid_size(cells: int, height: int | None) -> tuple[int, int]:
     rows = height or math.isqrt(cells)
     if rows == 0 or cells % rows or (height is None and rows * rows != cells):
         shape = "a square grid" if height is None else f"a grid of {height} rows"
-        raise ValueError(f"2-D clustering needs the cells of {shape}, but an image has {cells} vectors")
+        raise ValueError(
+            f"2-D clustering needs the cells of {shape}, but an image has {cells} vectors"
+        )
     return rows, cells // rows
 
 
-# Where a layer gets its clustering matrix: `LineClusters` and `GridClusters` adapt to its input (Eq. 3-8), windows do
-# not. A call takes rows of the input and what the layer below handed on for Eq. 6, and returns log C~ of all pairs,
-# [B, C or 1, N, N], and what the next layer takes. A decoder also asks those of lines for one token at a time (`step`).
+# Where a layer gets its clustering matrix: `LineClusters` and `GridClusters` adapt to its input
+# (Eq. 3-8), windows do not. A call takes rows of the input and what the layer below handed on for
+# Eq. 6, and returns log C~ of all pairs, [B, C or 1, N, N], and what the next layer takes. A
+# decoder also asks those of lines for one token at a time (`step`).
 Carried = tuple[Tensor, ...]  # what a layer hands to the next one; empty without Eq. 6
 
 
@@ -227,25 +265,41 @@ class TokenClusters(NamedTuple):
 
 
 class AdaptiveClusters(nn.Module):
-    """What the clusters along a line and in a grid share: the linear map of Eq. 4 and the stacking rule of Eq. 6.
+    """What the clusters along a line and in a grid share: the linear map of Eq. 4 and the stacking
+    rule of Eq. 6.
 
-    `norm` is that of the layer's input before the map, or "none". `context` is what a new element s_k is compared with:
-    "exclusive_mean" of s_i .. s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k, or the "previous" element alone (APN).
-    `stacking` applies Eq. 6 to "clusters" C, to "steps" p, or is "none". M `maps` are 2 if rows and columns differ.
+    `norm` is that of the layer's input before the map, or "none". `context` is what a new element
+    s_k is compared with: "exclusive_mean" of s_i .. s_k-1 (Eq. 4), "inclusive_mean" of s_i .. s_k,
+    or the "previous" element alone (APN). `stacking` applies Eq. 6 to "clusters" C, to "steps" p,
+    or is "none". M `maps` are 2 if rows and columns differ.
     """
 
     def __init__(
-        self, *, d_model: int, norm: str, context: str, self_factor: bool, stacking: str, rate: int, maps: int = 1
+        self,
+        *,
+        d_model: int,
+        norm: str,
+        context: str,
+        self_factor: bool,
+        stacking: str,
+        rate: int,
+        maps: int = 1,
     ) -> None:
         super().__init__()
         self.norm = nn.Identity() if norm == "none" else NORMS[norm](d_model)
         self.scores = nn.Linear(2 * d_model, maps)  # of [s_k ; mean]
         nn.init.xavier_uniform_(self.scores.weight)
-        self.context, self.self_factor, self.stacking, self.rate = context, self_factor, stacking, rate
+        self.context, self.self_factor, self.stacking, self.rate = (
+            context,
+            self_factor,
+            stacking,
+            rate,
+        )
         self.own = int(context == "inclusive_mean")  # whether an element counts in its mean
 
     def projected(self, x: Rows) -> Tensor:
-        """Rows of [B, C, N, D] -> [B, C, N, 2 M]: w_new s + bias of each of M maps, then w_mean s of each.
+        """Rows of [B, C, N, D] -> [B, C, N, 2 M]: w_new s + bias of each of M maps, then w_mean s
+        of each.
 
         In at least float32, for means are differences of long sums.
         """
@@ -253,10 +307,13 @@ class AdaptiveClusters(nn.Module):
         with torch.autocast(x.values.device.type, enabled=False):
             values = self.norm(x.values.to(new.dtype))
             both = values @ torch.cat([new, mean]).T
-            return x.like(both + torch.cat([self.scores.bias, torch.zeros_like(self.scores.bias)])).padded()
+            return x.like(
+                both + torch.cat([self.scores.bias, torch.zeros_like(self.scores.bias)])
+            ).padded()
 
     def steps(self, new: Tensor, mean: Tensor) -> Tensor:
-        """Return the scores of Eq. 4 from i to k, [..., N, N], of lines of projected elements [..., N] each."""
+        """Return the scores of Eq. 4 from i to k, [..., N, N], of lines of projected elements [...,
+        N] each."""
         length, own = new.shape[-1], self.own
         no_factor, shares = pairs(length, own, self.self_factor, new.dtype, new.device)
         if self.context == "previous":
@@ -266,14 +323,19 @@ class AdaptiveClusters(nn.Module):
         return step_scores(new[..., None, :] + no_factor, ends=ends, starts=starts, shares=shares)
 
     def stacked_steps(self, scores: Sequence[Tensor], before: Carried) -> Carried:
-        """Scores of Eq. 4 -> log p of each, to which Eq. 6 is applied with those of the layer below if it is to be."""
+        """Scores of Eq. 4 -> log p of each, to which Eq. 6 is applied with those of the layer below
+        if it is to be."""
         log_p = tuple(logsigmoid(each) for each in scores)
         if self.stacking != "steps" or not before:
             return log_p
-        return tuple(merged(new, logsigmoid(-x), old) for new, x, old in zip(log_p, scores, before, strict=True))
+        return tuple(
+            merged(new, logsigmoid(-x), old)
+            for new, x, old in zip(log_p, scores, before, strict=True)
+        )
 
     def stacked(self, log_c: Tensor, log_p: Carried, before: Carried) -> tuple[Tensor, Carried]:
-        """log C, log p and what came from the layer below -> log C~, and what goes to the layer above."""
+        """log C, log p and what came from the layer below -> log C~, and what goes to the layer
+        above."""
         if self.stacking == "clusters":
             log_c = merged(log_c, log_complement(log_c), before[0]) if before else log_c
             return log_c, (log_c,)
@@ -281,7 +343,8 @@ class AdaptiveClusters(nn.Module):
 
 
 class LineClusters(AdaptiveClusters):
-    """Clusters along a line: a caption (rate 1), or the cells of a grid in raster order, in blocks of `rate` cells."""
+    """Clusters along a line: a caption (rate 1), or the cells of a grid in raster order, in blocks
+    of `rate` cells."""
 
     def forward(self, x: Rows, before: Carried) -> tuple[Tensor, Carried]:
         """Eq. 3-6 of rows [B, C, N, D]."""
@@ -294,13 +357,18 @@ class LineClusters(AdaptiveClusters):
 
     def empty(self, like: Tensor) -> TokenClusters:
         """Return what is known before the first token of the images [B, ...]."""
-        zeros = like.new_zeros(len(like), 1, 1, dtype=torch.promote_types(like.dtype, self.scores.weight.dtype))
+        zeros = like.new_zeros(
+            len(like), 1, 1, dtype=torch.promote_types(like.dtype, self.scores.weight.dtype)
+        )
         return TokenClusters(zeros, zeros[..., :0])
 
-    def step(self, x: Rows, past: TokenClusters, before: Carried) -> tuple[Tensor, Carried, TokenClusters]:
+    def step(
+        self, x: Rows, past: TokenClusters, before: Carried
+    ) -> tuple[Tensor, Carried, TokenClusters]:
         """Add one token per beam, rows of [B, C, 1, D], in O(D + t); `before` is of the same token.
 
-        Returns log C~ between it and each token so far [B, C, t + 1], what the next layer takes, and the new `past`.
+        Returns log C~ between it and each token so far [B, C, t + 1], what the next layer takes,
+        and the new `past`.
         """
         new, mean = self.projected(x).unbind(-1)  # [B, C, 1]
         prefix = torch.cat([past.prefix, past.prefix[..., -1:] + mean], -1)  # P_0 .. P_t+1
@@ -315,17 +383,26 @@ class LineClusters(AdaptiveClusters):
         """Return the scores of Eq. 4 from each token i <= t to token t, [B, C, t + 1]."""
         last = prefix.shape[-1] - 2  # t
         if self.context == "previous":
-            previous = prefix[..., last : last + 1] - prefix[..., last - 1 : last] if last else torch.zeros_like(new)
+            previous = (
+                prefix[..., last : last + 1] - prefix[..., last - 1 : last]
+                if last
+                else torch.zeros_like(new)
+            )
             return (new + previous).expand(*new.shape[:-1], last + 1)
         counts = torch.arange(last, -1, -1, device=new.device)[:, None] + self.own
         ends, starts = prefix[..., self.own - 2, None], prefix[..., : last + 1]
-        return step_scores(new[..., None, :], ends=ends, starts=starts, shares=shares_of(counts, new.dtype))[..., 0]
+        return step_scores(
+            new[..., None, :], ends=ends, starts=starts, shares=shares_of(counts, new.dtype)
+        )[..., 0]
 
 
 class GridClusters(AdaptiveClusters):
-    """Clusters of the cells of a grid of `height` rows, None: a square one, in raster order (Eq. 7-8)."""
+    """Clusters of the cells of a grid of `height` rows, None: a square one, in raster order (Eq.
+    7-8)."""
 
-    def __init__(self, *, height: int | None, box: str, share_directions: bool, **adaptive: Any) -> None:
+    def __init__(
+        self, *, height: int | None, box: str, share_directions: bool, **adaptive: Any
+    ) -> None:
         super().__init__(**adaptive, maps=1 if share_directions else 2)
         self.height, self.box = height, box
 
@@ -333,20 +410,27 @@ class GridClusters(AdaptiveClusters):
         """Eq. 3-8 of rows [B, 1, H W, D]."""
         size = grid_size(x.shape[2], self.height)
         mask = None if x.token_mask is None else x.token_mask[:, 0].unflatten(1, size)
-        cells = block_means(self.projected(x)[:, 0].unflatten(1, size), mask, self.rate, dims=(1, 2))  # [B, H, W, 2 M]
+        cells = block_means(
+            self.projected(x)[:, 0].unflatten(1, size), mask, self.rate, dims=(1, 2)
+        )  # [B, H, W, 2 M]
         maps = self.scores.out_features
         rows = self.steps(cells[..., 0], cells[..., maps])  # [B, H, W, W]
-        columns = self.steps(*(cells[..., index].mT for index in (maps - 1, 2 * maps - 1)))  # [B, W, H, H]
+        columns = self.steps(
+            *(cells[..., index].mT for index in (maps - 1, 2 * maps - 1))
+        )  # [B, W, H, H]
         log_p = self.stacked_steps([rows, columns], before)
         log_rows, log_columns = (chain(each, self_factor=self.self_factor) for each in log_p)
-        log_c, carried = self.stacked(grid_matrix(log_rows, log_columns, box=self.box), log_p, before)
+        log_c, carried = self.stacked(
+            grid_matrix(log_rows, log_columns, box=self.box), log_p, before
+        )
         if self.rate > 1:
             log_c = repeat_blocks(log_c, grid_blocks(*size, self.rate, log_c.device))
         return log_c[:, None], carried
 
 
 class Window(nn.Module):
-    """C = 1 up to a distance of `window` elements, along rows and columns of a grid, and 0 beyond: FS@2 of section 4.2.
+    """C = 1 up to a distance of `window` elements, along rows and columns of a grid, and 0 beyond:
+    FS@2 of section 4.2.
 
     Nothing is stacked. `height` is that of the grid, 1 of a line; None: a square grid.
     """
@@ -359,7 +443,9 @@ class Window(nn.Module):
         """As `LineClusters.forward` or `GridClusters.forward`."""
         height, width = grid_size(x.shape[2], self.height)
         down, across = (distances(n, x.values.device).abs() for n in (height, width))
-        farthest = torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)
+        farthest = (
+            torch.maximum(down[:, None, :, None], across[None, :, None]).flatten(2).flatten(0, 1)
+        )
         return self._within(farthest, x.values)[None, None], ()
 
     def _within(self, distance: Tensor, like: Tensor) -> Tensor:
@@ -372,7 +458,9 @@ class Window(nn.Module):
         zeros = like.new_zeros(len(like), 1, 1)
         return TokenClusters(zeros, zeros[..., :0])
 
-    def step(self, x: Rows, past: TokenClusters, before: Carried) -> tuple[Tensor, Carried, TokenClusters]:
+    def step(
+        self, x: Rows, past: TokenClusters, before: Carried
+    ) -> tuple[Tensor, Carried, TokenClusters]:
         """As `LineClusters.step`."""
         images, captions, length = past.log_row.shape
         distance = torch.arange(length, -1, -1, device=x.values.device)
@@ -381,10 +469,12 @@ class Window(nn.Module):
 
 
 def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
-    """Lay regions out as a grid (section 3.1): the region in each cell, [B, H W] in raster order, N of a dummy's.
+    """Lay regions out as a grid (section 3.1): the region in each cell, [B, H W] in raster order, N
+    of a dummy's.
 
-    Regions [B, N, 4] sorted by the horizontal center fill one column of `height` cells after the other; within a column
-    they are sorted by the vertical center. Ties go by number. Below those of the last column are dummies.
+    Regions [B, N, 4] sorted by the horizontal center fill one column of `height` cells after the
+    other; within a column they are sorted by the vertical center. Ties go by number. Below those of
+    the last column are dummies.
     """
     images, regions, _ = boxes.shape
     across, down = boxes[..., 0] + boxes[..., 2], boxes[..., 1] + boxes[..., 3]  # twice the centers
@@ -392,14 +482,23 @@ def region_cells(boxes: Tensor, mask: Tensor, height: int) -> Tensor:
     order = order.masked_fill(~mask.gather(1, order), regions)
     width = -(-regions // height)
     dummies = order.new_full((images, width * height - regions), regions)
-    columns = torch.cat([order, dummies], 1).view(images, width, height).sort(-1).values  # ties go by number
-    below = torch.cat([down, down.new_zeros(images, 1)], 1).gather(1, columns.flatten(1)).view_as(columns)
+    columns = (
+        torch.cat([order, dummies], 1).view(images, width, height).sort(-1).values
+    )  # ties go by number
+    below = (
+        torch.cat([down, down.new_zeros(images, 1)], 1)
+        .gather(1, columns.flatten(1))
+        .view_as(columns)
+    )
     within = below.masked_fill(columns == regions, torch.inf).argsort(dim=-1, stable=True)
     return columns.gather(-1, within).transpose(1, 2).flatten(1)
 
 
 def cell_of_region(cells: Tensor, regions: int) -> Tensor:
-    """Return the cell of each region, [B, N], from the region of each cell [B, M]; 0 where a region has none."""
+    """Return the cell of each region, [B, N], from the region of each cell [B, M].
+
+    0 where a region has none.
+    """
     places = torch.arange(cells.shape[1], device=cells.device).expand_as(cells)
     return cells.new_zeros(len(cells), regions + 1).scatter_(1, cells, places)[:, :regions]
 
@@ -412,9 +511,11 @@ class ClusteredRows(Rows):
 
 
 class Clustered(nn.Module):
-    """A layer of the Transformer under a clustering matrix of its input; it takes over the modules of that layer.
+    """A layer of the Transformer under a clustering matrix of its input; it takes over the modules
+    of that layer.
 
-    Forward hooks on the identity `log_clusters` see log C~, [B or 1, C, N, N]; in a decoder under teacher forcing.
+    Forward hooks on the identity `log_clusters` see log C~, [B or 1, C, N, N]; in a decoder under
+    teacher forcing.
     """
 
     def __init__(self, layer: nn.Module, clusters: nn.Module) -> None:
@@ -444,7 +545,13 @@ class ClusterDecoderLayer(Clustered, DecoderLayer):
         return self.clusters.empty(like)
 
     def forward(
-        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
+        self,
+        x: Rows,
+        image: Any,
+        self_mask: Tensor | None,
+        cross_mask: Any,
+        past: Past | None = None,
+        **others: Any,
     ) -> Rows:
         """As `DecoderLayer.forward`; what the layer below handed on is in `x`."""
         before = getattr(x, "carried", ())
@@ -453,9 +560,13 @@ class ClusterDecoderLayer(Clustered, DecoderLayer):
             log_clusters = self.log_clusters(log_clusters)
         else:
             row, carried, past.carried = self.clusters.step(x, past.carried, before)
-            entries = row.new_zeros(*row.shape[:2], past.cache.size)  # of the cache, from the tokens of each beam
+            entries = row.new_zeros(
+                *row.shape[:2], past.cache.size
+            )  # of the cache, from the tokens of each beam
             log_clusters = entries.scatter(2, past.cache.ancestry, row)[:, :, None]
-        out = super().forward(x, image, self_mask, cross_mask, past, log_clusters=log_clusters, **others)
+        out = super().forward(
+            x, image, self_mask, cross_mask, past, log_clusters=log_clusters, **others
+        )
         return ClusteredRows(**vars(out), carried=carried)
 
 
@@ -472,16 +583,30 @@ class Acf(Transformer):
             "self_factor": settings.self_factor,
             "stacking": settings.stacking,
         }
-        on_grid: Any = {"height": region_rows, "box": settings.box, "share_directions": settings.share_directions}
-        kinds = {"encoder": settings.encoder_clustering, "decoder": settings.decoder_clustering, "cross": "none"}
+        on_grid: Any = {
+            "height": region_rows,
+            "box": settings.box,
+            "share_directions": settings.share_directions,
+        }
+        kinds = {
+            "encoder": settings.encoder_clustering,
+            "decoder": settings.decoder_clustering,
+            "cross": "none",
+        }
 
         def attention(place: str) -> Attention:
             if kinds[place] == "none":
                 return MultiHeadAttention(d_model=settings.d_model, heads=settings.heads)
-            return ClusterAttention(d_model=settings.d_model, heads=settings.heads, reading=settings.reading)
+            return ClusterAttention(
+                d_model=settings.d_model, heads=settings.heads, reading=settings.reading
+            )
 
         def line(rate: int) -> nn.Module:
-            return LineClusters(**adaptive, rate=rate) if window is None else Window(window=window, height=1)
+            return (
+                LineClusters(**adaptive, rate=rate)
+                if window is None
+                else Window(window=window, height=1)
+            )
 
         def grid() -> nn.Module:
             if window is None:
@@ -492,14 +617,23 @@ class Acf(Transformer):
         self.region_rows = region_rows
         self.reads_boxes = region_rows is not None  # a setting decides here
         if kinds["encoder"] != "none":
-            plain, above = self.encoder[: settings.plain_encoder_layers], self.encoder[settings.plain_encoder_layers :]
-            clustered = (ClusterEncoderLayer(x, grid() if kinds["encoder"] == "2d" else line(rate)) for x in above)
+            plain, above = (
+                self.encoder[: settings.plain_encoder_layers],
+                self.encoder[settings.plain_encoder_layers :],
+            )
+            clustered = (
+                ClusterEncoderLayer(x, grid() if kinds["encoder"] == "2d" else line(rate))
+                for x in above
+            )
             self.encoder = Stack[EncoderLayer]([*plain, *clustered])
         if kinds["decoder"] != "none":
-            self.decoder = Stack[DecoderLayer](ClusterDecoderLayer(layer, line(1)) for layer in self.decoder)
+            self.decoder = Stack[DecoderLayer](
+                ClusterDecoderLayer(layer, line(1)) for layer in self.decoder
+            )
 
     def encode(self, images: Images) -> Memory:
-        """As `Transformer.encode`; regions are laid out by their boxes and come back in their own order."""
+        """As `Transformer.encode`; regions are laid out by their boxes and come back in their own
+        order."""
         if self.region_rows is None:
             return super().encode(images)
         stream = images.main
@@ -508,14 +642,20 @@ class Acf(Transformer):
         regions = stream.mask.shape[1]
         cells = region_cells(stream.boxes, stream.mask, self.region_rows)  # [B, M]
         real = cells < regions
-        laid_out = _taken(stream.values, cells.clamp(max=regions - 1)).masked_fill(~real[..., None], 0.0)
+        laid_out = _taken(stream.values, cells.clamp(max=regions - 1)).masked_fill(
+            ~real[..., None], 0.0
+        )
         memory = super().encode(Images.of(laid_out, real))
         return Memory(_taken(memory.values, cell_of_region(cells, regions)), stream.mask)
 
     def cluster_modules(self) -> dict[str, list[nn.Identity | None]]:
-        """Return where log C~ passes in each layer of "encoder" and "decoder"; None: a layer has no clusters."""
+        """Return where log C~ passes in each layer of "encoder" and "decoder"; None: a layer has no
+        clusters."""
         stacks = {"encoder": self.encoder, "decoder": self.decoder}
-        return {place: [getattr(layer, "log_clusters", None) for layer in stack] for place, stack in stacks.items()}
+        return {
+            place: [getattr(layer, "log_clusters", None) for layer in stack]
+            for place, stack in stacks.items()
+        }
 
 
 def _taken(values: Tensor, index: Tensor) -> Tensor:

@@ -25,7 +25,12 @@ class AcfModel(TransformerSizes):
         {"encoder_clustering": "1d", "sampling_rate": 4},
         {"sampling_rate": 1, "share_directions": False, "cluster_norm": False},
         {"stacking": "none", "box": "query_anchored"},
-        {"stacking": "steps", "context": "inclusive_mean", "self_factor": True, "plain_encoder_layers": 1},
+        {
+            "stacking": "steps",
+            "context": "inclusive_mean",
+            "self_factor": True,
+            "plain_encoder_layers": 1,
+        },
         {"window": 1},
         {"window": 2, "encoder_clustering": "1d", "reading": "renormalize"},
         {"context": "previous", "encoder_clustering": "1d", "stacking": "steps"},
@@ -37,43 +42,69 @@ class AcfModel(TransformerSizes):
     )
 
     kind: Literal["acf"]
-    encoder_clustering: Literal["2d", "1d", "none"] = Field("2d", description="1d: vectors as one line; none: classic")
+    encoder_clustering: Literal["2d", "1d", "none"] = Field(
+        "2d", description="1d: vectors as one line; none: classic"
+    )
     decoder_clustering: Literal["1d", "none"] = "1d"
     reading: Literal["multiply", "renormalize", "double_softmax", "logit_scale"] = Field(
-        "multiply", description="of Eq. 2: weights times C after the softmax (released code); see docs/papers/acf.md"
+        "multiply",
+        description=(
+            "of Eq. 2: weights times C after the softmax (released code); see docs/papers/acf.md"
+        ),
     )
     context: Literal["exclusive_mean", "inclusive_mean", "previous"] = Field(
-        "exclusive_mean", description="what Eq. 4 compares an element with; released: inclusive_mean; APN: previous"
+        "exclusive_mean",
+        description="what Eq. 4 compares an element with; released: inclusive_mean; APN: previous",
     )
-    self_factor: bool = Field(False, description="the product of Eq. 3 begins at k = i (released code)")
+    self_factor: bool = Field(
+        False, description="the product of Eq. 3 begins at k = i (released code)"
+    )
     stacking: Literal["clusters", "steps", "none"] = Field(
-        "clusters", description="Eq. 6 on C, on the probabilities of Eq. 4 (released code), or left out"
+        "clusters",
+        description="Eq. 6 on C, on the probabilities of Eq. 4 (released code), or left out",
     )
-    window: int | None = Field(None, ge=0, description="clusters of this fixed distance in place of adaptive ones")
-    sampling_rate: PositiveInt = Field(2, description="edge of the blocks for which the encoder's C is computed")
+    window: int | None = Field(
+        None, ge=0, description="clusters of this fixed distance in place of adaptive ones"
+    )
+    sampling_rate: PositiveInt = Field(
+        2, description="edge of the blocks for which the encoder's C is computed"
+    )
     box: Literal["bounding_box", "query_anchored"] = Field(
-        "bounding_box", description="row and column of Eq. 8: of the box around both cells, or of the query"
+        "bounding_box",
+        description="row and column of Eq. 8: of the box around both cells, or of the query",
     )
-    share_directions: bool = Field(True, description="one linear map for rows and columns (released code)")
+    share_directions: bool = Field(
+        True, description="one linear map for rows and columns (released code)"
+    )
     cluster_norm: bool = Field(True, description="a norm of its own before Eq. 4 (released code)")
-    layout: Literal["grid", "regions"] = Field("grid", description="regions: laid out as a grid by their boxes")
+    layout: Literal["grid", "regions"] = Field(
+        "grid", description="regions: laid out as a grid by their boxes"
+    )
     region_rows: Width = Field(6, description="rows of that grid")
-    plain_encoder_layers: LayersOr0 = Field(0, description="encoder layers without clusters, below the others")
+    plain_encoder_layers: LayersOr0 = Field(
+        0, description="encoder layers without clusters, below the others"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.layout == "regions" and self.visual_positions == "grid":
             raise ValueError("grid positions go with layout grid: regions have no fixed cells")
         if self.layout == "regions" and self.encoder_clustering != "2d":
-            raise ValueError("layout regions goes with encoder_clustering 2d; nothing else reads the boxes")
+            raise ValueError(
+                "layout regions goes with encoder_clustering 2d; nothing else reads the boxes"
+            )
         if self.encoder_clustering != "none" and self.plain_encoder_layers >= self.encoder_layers:
-            raise ValueError(f"{self.encoder_layers} layers leave none for clusters; lower plain_encoder_layers")
+            raise ValueError(
+                f"{self.encoder_layers} layers leave none for clusters; lower plain_encoder_layers"
+            )
         return self
 
     @classmethod
     def example(cls) -> Self:
         """As the Transformer's."""
-        return cls(kind="acf", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
+        return cls(
+            kind="acf", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2
+        )
 
     @property
     def fixed_vectors(self) -> bool:
@@ -88,14 +119,22 @@ class ClustersFigure(ShownImages):
     implementation: ClassVar[str] = "recap.papers.acf.figures:draw_clusters"
     files: ClassVar[Mapping[str, str]] = {"clusters.png": "clusters", "clusters.json": ""}
     caption: ClassVar[str] = (
-        "Which patches and which words each layer clusters, for captions of the first seed: patches and words of one "
-        "cluster have one color, and the trees show how clusters grow. The JSON beside it has the clusters as text."
+        "Which patches and which words each layer clusters, for captions of the first seed: "
+        "patches and words of one "
+        "cluster have one color, and the trees show how clusters grow. The JSON beside it has the "
+        "clusters as text."
     )
 
     kind: Literal["clusters"]
-    layers: list[PositiveInt] | None = Field(None, description="numbers of the layers, counted from 1 (default: all)")
-    threshold: float = Field(0.5, gt=0, le=1, description="value of C from which neighbors are one cluster")
-    untrained: bool = Field(False, description="beside each model itself with random weights: what was not learned")
+    layers: list[PositiveInt] | None = Field(
+        None, description="numbers of the layers, counted from 1 (default: all)"
+    )
+    threshold: float = Field(
+        0.5, gt=0, le=1, description="value of C from which neighbors are one cluster"
+    )
+    untrained: bool = Field(
+        False, description="beside each model itself with random weights: what was not learned"
+    )
 
 
 @FIGURES.register
@@ -105,8 +144,10 @@ class AlignmentFigure(ModelFigure):
     implementation: ClassVar[str] = "recap.papers.acf.figures:score_alignment"
     files: ClassVar[Mapping[str, str]] = {"alignment.json": "alignment of words and patches"}
     caption: ClassVar[str] = (
-        "How many words and patches are each other's best, and that number over the largest that is possible "
-        "(``mutual_argmax``), for captions of the first seed; ``late_interaction`` is the score of the released code."
+        "How many words and patches are each other's best, and that number over the largest that "
+        "is possible "
+        "(``mutual_argmax``), for captions of the first seed; ``late_interaction`` is the score of "
+        "the released code."
     )
     needs_images: ClassVar[bool] = False
 

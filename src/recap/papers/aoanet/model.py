@@ -1,17 +1,19 @@
 """AoANet: attention on attention, in a refiner of the image vectors and around an LSTM.
 
-Paper: Huang et al. 2019, "Attention on Attention for Image Captioning"; code: husthuaan/AoANet, not opened here. As the
-released code has it:
+Paper: Huang et al. 2019, "Attention on Attention for Image Captioning"; code: husthuaan/AoANet, not
+opened here. As the released code has it:
 
-    AoA(query, attended) = GLU(W dropout([attended ; query])) = (W_i [...] + b_i) * sigmoid(W_g [...] + b_g)
+    AoA(query, attended) = GLU(W dropout([attended ; query])) = (W_i [...] + b_i) * sigmoid(W_g
+    [...] + b_g)
     x = relu(W f);   x = x + AoA(norm(x), x),  6 times, without feed-forward layers;   x = norm(x)
     h, c = LSTM([word ; mean x + context], h, c)
     context = AoA(h, attention(norm(h), x)),   logits = W context
 
-The LSTM's input is 2 D wide, because mean and context are added. Norms use the unbiased standard deviation. The
-decoder's attention has no output projection.
-Departs: the refiner's layers are drawn one by one, where the release copies the first one's initial weights; attention
-weights are dropped in the decoder, too, whose attention is the refiner's class in the release.
+The LSTM's input is 2 D wide, because mean and context are added. Norms use the unbiased standard
+deviation. The decoder's attention has no output projection.
+Departs: the refiner's layers are drawn one by one, where the release copies the first one's initial
+weights; attention weights are dropped in the decoder, too, whose attention is the refiner's class
+in the release.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ ORDER = "attended_query"  # of what the AoA concatenates
 
 
 class AttentionOnAttention(nn.Module):
-    """AoA: what was attended, gated in view of the query; of the linear layer, the gate is the second half.
+    """AoA: what was attended, gated in view of the query; of the linear layer, the gate is the
+    second half.
 
     `order` of the two in the concatenation is "attended_query" (AoANet) or "query_attended".
     """
@@ -51,11 +54,16 @@ class AttentionOnAttention(nn.Module):
 
 
 class AoAAttention(Attention):
-    """Multi-head attention without output projection, then attention on attention with the query as it came."""
+    """Multi-head attention without output projection, then attention on attention with the query as
+    it came."""
 
-    def __init__(self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float) -> None:
+    def __init__(
+        self, *, d_model: int, heads: int, order: str, attention_dropout: float, aoa_dropout: float
+    ) -> None:
         super().__init__()
-        self.attention = DotProductAttention(d_model=d_model, heads=heads, dropout=attention_dropout)
+        self.attention = DotProductAttention(
+            d_model=d_model, heads=heads, dropout=attention_dropout
+        )
         self.aoa = AttentionOnAttention(d_model=d_model, order=order, dropout=aoa_dropout)
 
     def key_value(self, source: Rows) -> KeyValue:
@@ -78,7 +86,9 @@ class RefinerLayer(nn.Module):
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-        return x.like(self.around(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values))
+        return x.like(
+            self.around(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
+        )
 
 
 class AoANet(ContextCaptioner):
@@ -110,9 +120,13 @@ class AoANet(ContextCaptioner):
         self.word_dropout = Dropout(settings.word_dropout)
         self.lstm = LSTMCell(2 * d_model, d_model)
         self.query_norm = UnbiasedLayerNorm(d_model)
-        self.attention = DotProductAttention(d_model=d_model, heads=heads, dropout=attention_dropout)
+        self.attention = DotProductAttention(
+            d_model=d_model, heads=heads, dropout=attention_dropout
+        )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=0.0)
-        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
+        self.context_dropout, self.output_dropout = (
+            Dropout(settings.context_dropout) for _ in range(2)
+        )
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -126,13 +140,18 @@ class AoANet(ContextCaptioner):
         return GlobalMemory(values, mask, masked_mean(values, mask))
 
     def step(self, tokens: Tensor, state: ContextState) -> tuple[Tensor, ContextState]:
-        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state; a training model drops here, too."""
+        """Tokens [B, C] -> log-probabilities [B, C, V] and the new state.
+
+        A training model drops here, too.
+        """
         state = self.advance(self.embed(tokens), state)
         return self.log_probabilities(self.output_dropout(state.context)), state
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Token ids [...] -> their part of the LSTM's projected input, [..., 4D]."""
-        return self.lstm.project_input(self.word_dropout(torch.relu(self.word_embedding(tokens))), 0)
+        return self.lstm.project_input(
+            self.word_dropout(torch.relu(self.word_embedding(tokens))), 0
+        )
 
     def context(self, h: Tensor, state: ContextState) -> Tensor:
         """Attend to the refined vectors with h; [B, C, D] -> context [B, C, D]."""

@@ -1,4 +1,5 @@
-"""From the parameter names of the released AoANet (husthuaan/AoANet) to ours (docs/reference/parameters.md)."""
+"""From the parameter names of the released AoANet (husthuaan/AoANet) to ours
+(docs/reference/parameters.md)."""
 
 from __future__ import annotations
 
@@ -38,8 +39,16 @@ rename_official = partial(rename, rules=NAMES)
 
 
 def settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from `infos`."""
-    modes = {"caption_model": "aoa", "refine": 1, "refine_aoa": 1, "use_ff": 0, "decoder_type": "AoA", "mean_feats": 1}
+    """Return the settings of the AoANet that tensors belong to: sizes from shapes, heads from
+    `infos`."""
+    modes = {
+        "caption_model": "aoa",
+        "refine": 1,
+        "refine_aoa": 1,
+        "use_ff": 0,
+        "decoder_type": "AoA",
+        "mean_feats": 1,
+    }
     agree(options, {**modes, "multi_head_scale": 1})
     return {
         "kind": "aoanet",

@@ -27,7 +27,9 @@ class AoANetModel(WithHeads):
     attention_dropout: Probability = Field(0.1, description="on attention weights")
     aoa_dropout: Probability = Field(0.3, description="on query and attended vector in the refiner")
     word_dropout: Probability = 0.5
-    context_dropout: Probability = Field(0.5, description="on the context, into the LSTM and into the output layer")
+    context_dropout: Probability = Field(
+        0.5, description="on the context, into the LSTM and into the output layer"
+    )
 
     @classmethod
     def example(cls) -> Self:

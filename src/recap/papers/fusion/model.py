@@ -1,15 +1,19 @@
-"""Fusion Transformer: two streams of an image, encoded with relative directions and fused under the guidance of words.
+"""Fusion Transformer: two streams of an image, encoded with relative directions and fused under the
+guidance of words.
 
-Paper: Guo et al., "Fusion Transformer for Image Captioning"; no code was released. The file follows the numbers of its
-equations: geometry and direction of boxes (6-11), absolute positions (12-14), modified self-attention (15-17) in an
-encoder for each stream, language guidance (18), fusion attention (19) and gate (20-21) in the decoder, then the model
-and its baseline "G + R". Eq. 1-5 are the plain Transformer's (`recap.nn`). Where the paper is silent, the papers that
-it follows are taken, DLCT and ORT (Herdade et al. 2019). Each reading that it leaves open is an option of the settings,
-or a line of docs/papers/fusion.md. R is the second stream of an image: regions, or segments of a panoptic model
-("segmentation + grid"), which the paper names in one row and does not describe.
-Departs: nothing known. Embedding of vectors: linear, ReLU, dropout 0.1, norm; post-norm; words as in `Transformer`.
-Expected: 55.2 M parameters with 2048-d grid and regions, D 512, 3+3 layers, COCO's 9,487 words + <unk>; the paper
-prints none.
+Paper: Guo et al., "Fusion Transformer for Image Captioning"; no code was released. The file follows
+the numbers of its
+equations: geometry and direction of boxes (6-11), absolute positions (12-14), modified
+self-attention (15-17) in an encoder for each stream, language guidance (18), fusion attention (19)
+and gate (20-21) in the decoder, then the model and its baseline "G + R". Eq. 1-5 are the plain
+Transformer's (`recap.nn`). Where the paper is silent, the papers that it follows are taken, DLCT
+and ORT (Herdade et al. 2019). Each reading that it leaves open is an option of the settings, or a
+line of docs/papers/fusion.md. R is the second stream of an image: regions, or segments of a
+panoptic model ("segmentation + grid"), which the paper names in one row and does not describe.
+Departs: nothing known. Embedding of vectors: linear, ReLU, dropout 0.1, norm; post-norm; words as
+in `Transformer`.
+Expected: 55.2 M parameters with 2048-d grid and regions, D 512, 3+3 layers, COCO's 9,487 words +
+<unk>; the paper prints none.
 """
 
 from __future__ import annotations
@@ -26,7 +30,14 @@ from torch import Tensor, nn
 from recap.core.errors import ConfigError, DataError
 from recap.models.images import Images, InputSpec, Stream
 from recap.models.state import KeyValueCache, Memory
-from recap.models.transformer import EncoderLayer, Past, TokenLayer, TransformerDecoder, extended, own_mask
+from recap.models.transformer import (
+    EncoderLayer,
+    Past,
+    TokenLayer,
+    TransformerDecoder,
+    extended,
+    own_mask,
+)
 from recap.nn.attention import KeyValue, MultiHeadAttention
 from recap.nn.fast import Linear
 from recap.nn.layers import Dropout, FeedForward, Residual, Stack, grid_table
@@ -34,8 +45,9 @@ from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.fusion.settings import FusionModel, JoinedTransformerModel
 from recap.papers.transformer.model import Transformer
 
-# 3.2.1 Relative direction. A box has the center c = (x, y), the width w and the height h, fractions of the image. The
-# first coordinate points right, the second down: with d = 1 the directions are right, down, left, up.
+# 3.2.1 Relative direction. A box has the center c = (x, y), the width w and the height h, fractions
+# of the image. The first coordinate points right, the second down: with d = 1 the directions are
+# right, down, left, up.
 
 TIE = 1e-9  # cosines that differ by less are equally near: rounding would decide between them
 SMALLEST_SIDE = 1e-6  # of a box that is a line or a point
@@ -56,7 +68,8 @@ class Boxes:
 
 
 def cell_boxes(side: int) -> Tensor:
-    """Return the boxes of a square grid's cells in raster order, float64 [side * side, 4], fractions of the image."""
+    """Return the boxes of a square grid's cells in raster order, float64 [side * side, 4],
+    fractions of the image."""
     low = torch.arange(side, dtype=torch.float64) / side
     top, left = torch.meshgrid(low, low, indexing="ij")
     corner = torch.stack([left, top], -1).flatten(0, 1)
@@ -71,7 +84,8 @@ def direction_vectors(per_quadrant: int, device: torch.device) -> Tensor:
 
 
 def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
-    """Eq. 7-8: the direction that leads from box n to box m; centers [..., N, 2] -> int64 [..., N, N].
+    """Eq. 7-8: the direction that leads from box n to box m; centers [..., N, 2] -> int64 [..., N,
+    N].
 
     v_mn = (c_m - c_n) / |c_m - c_n|,   s_mn = arg max_i v_mn . u_i
     """
@@ -79,8 +93,8 @@ def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
     v = centres[..., :, None, :] - centres[..., None, :, :]  # [..., N, N, 2]
     v = v / v.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     cosines = v @ direction_vectors(per_quadrant, v.device).T  # [..., N, N, 4 d]
-    # Of equally near directions, as 15 of 100 pairs of cells in a 7 x 7 grid have, the lowest index is taken; boxes of
-    # one center have no direction, and their index is 0.
+    # Of equally near directions, as 15 of 100 pairs of cells in a 7 x 7 grid have, the lowest index
+    # is taken; boxes of one center have no direction, and their index is 0.
     near = cosines >= cosines.amax(-1, keepdim=True) - TIE
     numbers = torch.arange(4 * per_quadrant, device=v.device)
     return numbers.where(near, 4 * per_quadrant).amin(-1)
@@ -88,40 +102,48 @@ def direction_index(centres: Tensor, per_quadrant: int) -> Tensor:
 
 # 3.2.2 Relative spatial encoding
 
-SMALLEST_DISTANCE = 1e-3  # of centers, in widths and heights of the query's box: Eq. 9 would have log 0
+SMALLEST_DISTANCE = (
+    1e-3  # of centers, in widths and heights of the query's box: Eq. 9 would have log 0
+)
 SMALLEST_GATE = 1e-6  # Eq. 15 would have the log of what the ReLU of Eq. 11 made 0
 RATES, WAVELENGTH, SCALE = 8, 1000.0, 100.0  # of Emb in Eq. 11
 
 
-def relative_geometry(boxes: Boxes, *, plus_one: bool = False, size_ratio: str = "n_over_m") -> Tensor:
+def relative_geometry(
+    boxes: Boxes, *, plus_one: bool = False, size_ratio: str = "n_over_m"
+) -> Tensor:
     """Eq. 9: Omega of box m (the query) towards box n (the key), [..., N, N, 4].
 
     Omega(m, n) = (log(|x_m - x_n| / w_m), log(|y_m - y_n| / h_m), log(w_n / w_m), log(h_n / h_m))
 
-    ORT's and DLCT's code adds 1 to widths and heights (`plus_one`), though its boxes are fractions, and has the ratio
-    of sizes `m_over_n`.
+    ORT's and DLCT's code adds 1 to widths and heights (`plus_one`), though its boxes are fractions,
+    and has the ratio of sizes `m_over_n`.
     """
     sides = boxes.sides + 1 if plus_one else boxes.sides
     query, key = sides[..., :, None, :], sides[..., None, :, :]
     apart = (boxes.centres[..., :, None, :] - boxes.centres[..., None, :, :]).abs()
     ratio = key / query if size_ratio == "n_over_m" else query / key
-    return torch.cat([(apart / query).clamp(min=SMALLEST_DISTANCE), ratio.expand_as(apart)], -1).log()
+    return torch.cat(
+        [(apart / query).clamp(min=SMALLEST_DISTANCE), ratio.expand_as(apart)], -1
+    ).log()
 
 
 def sinusoidal_embedding(numbers: Tensor) -> Tensor:
-    """Emb of Eq. 11: [..., F] -> [..., 16 F], sin(100 x / 1000^(t/8)), t = 0 .. 7, of each number, then the cosines."""
+    """Emb of Eq. 11: [..., F] -> [..., 16 F], sin(100 x / 1000^(t/8)), t = 0 .. 7, of each number,
+    then the cosines."""
     powers = torch.arange(RATES, dtype=numbers.dtype, device=numbers.device) / RATES
     angles = (SCALE * numbers[..., None] / WAVELENGTH**powers).flatten(-2)
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
 class RelativeSpatialEncoding(nn.Module):
-    """Eq. 10-11 and the log of Eq. 15: the bias of an attention over boxes, one number for each head.
+    """Eq. 10-11 and the log of Eq. 15: the bias of an attention over boxes, one number for each
+    head.
 
     Omega'(m, n) = (Omega(m, n), log s_mn),   Omega'(m, n) = ReLU(Emb(Omega') W_G)
 
-    `per_quadrant` is d, 0 without direction. With `direction` "learned", each direction has a learned vector in place
-    of log s_mn, and a further one stands for boxes of one center.
+    `per_quadrant` is d, 0 without direction. With `direction` "learned", each direction has a
+    learned vector in place of log s_mn, and a further one stands for boxes of one center.
     """
 
     def __init__(self, *, heads: int, per_quadrant: int, direction: str, plus_one: bool) -> None:
@@ -129,10 +151,13 @@ class RelativeSpatialEncoding(nn.Module):
         self.per_quadrant, self.plus_one = per_quadrant, plus_one
         learned = per_quadrant > 0 and direction == "learned"
         self.directions = nn.Embedding(4 * per_quadrant + 1, 2 * RATES) if learned else None
-        self.gate = Linear(2 * RATES * (5 if per_quadrant else 4), heads)  # W_G, with a bias as in DLCT
+        self.gate = Linear(
+            2 * RATES * (5 if per_quadrant else 4), heads
+        )  # W_G, with a bias as in DLCT
 
     def numbers(self, boxes: Boxes) -> Tensor:
-        """Omega' of Eq. 10, [..., N, N, 5], or Omega of Eq. 9 without its direction, [..., N, N, 4]."""
+        """Omega' of Eq. 10, [..., N, N, 5], or Omega of Eq. 9 without its direction, [..., N, N,
+        4]."""
         omega = relative_geometry(boxes, plus_one=self.plus_one)
         if not self.per_quadrant or self.directions is not None:
             return omega
@@ -146,12 +171,15 @@ class RelativeSpatialEncoding(nn.Module):
         if self.directions is None:
             return embedded
         centres = boxes.centres
-        same = (centres[..., :, None, :] == centres[..., None, :, :]).all(-1)  # no direction leads from m to n
+        same = (centres[..., :, None, :] == centres[..., None, :, :]).all(
+            -1
+        )  # no direction leads from m to n
         index = direction_index(centres, self.per_quadrant).masked_fill(same, 4 * self.per_quadrant)
         return torch.cat([embedded, self.directions(index)], -1)
 
     def forward(self, boxes: Boxes) -> Tensor:
-        """Return log Omega' of Eq. 15, [..., H, N, N], in the type of W_G: in bf16 it would be wrong by up to 8."""
+        """Return log Omega' of Eq. 15, [..., H, N, N], in the type of W_G: in bf16 it would be
+        wrong by up to 8."""
         with torch.autocast(boxes.centres.device.type, enabled=False):
             gate = self.gate(self.embed(boxes)).relu()
             return gate.clamp(min=SMALLEST_GATE).log().movedim(-1, -3)
@@ -173,9 +201,11 @@ class BoxPositions(nn.Module):
 
 
 def cell_positions(side: int, width: int, *, form: str) -> Tensor:
-    """Eq. 13-14: GAPE = [PE_row ; PE_column] of a grid's cells in raster order, float64 [side * side, width].
+    """Eq. 13-14: GAPE = [PE_row ; PE_column] of a grid's cells in raster order, float64 [side *
+    side, width].
 
-    `form` "index" has rows and columns 0, 1, .. in Eq. 14; "angle", as DLCT's code, fractions of 2 pi of 1, 2, ..
+    `form` "index" has rows and columns 0, 1, .. in Eq. 14; "angle", as DLCT's code, fractions of 2
+    pi of 1, 2, ..
     """
     if form == "index":
         return grid_table(side, width)
@@ -184,8 +214,11 @@ def cell_positions(side: int, width: int, *, form: str) -> Tensor:
 
 
 @constant
-def cell_geometry(side: int, width: int, form: str, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return corners [1, 1, N, 4] and positions [1, 1, N, D] of a grid's cells, made once and not in every step."""
+def cell_geometry(
+    side: int, width: int, form: str, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return corners [1, 1, N, 4] and positions [1, 1, N, D] of a grid's cells, made once and not
+    in every step."""
     positions = cell_positions(side, width, form=form).to(device, dtype)
     return cell_boxes(side).to(device)[None, None], positions[None, None]
 
@@ -198,7 +231,8 @@ class BoxGeometry(nn.Module):
         self.positions = BoxPositions(d_model=d_model, bias=bias)
 
     def forward(self, stream: Stream) -> tuple[Boxes, Tensor]:
-        """Return the boxes as fractions of the image, [B, 1, N, ...] in float64, and positions [B, 1, N, D]."""
+        """Return the boxes as fractions of the image, [B, 1, N, ...] in float64, and positions [B,
+        1, N, D]."""
         assert stream.boxes is not None and stream.sizes is not None, "the model asks for boxes"
         edges = stream.sizes.double().repeat(1, 2)[:, None]
         corners = (stream.boxes.double() / edges)[:, None]  # [B, 1, N, 4]
@@ -206,22 +240,29 @@ class BoxGeometry(nn.Module):
 
 
 class CellGeometry(nn.Module):
-    """Where the vectors of a stream are that are the cells of a square grid; `form` as of `cell_positions`."""
+    """Where the vectors of a stream are that are the cells of a square grid.
+
+    `form` as of `cell_positions`.
+    """
 
     def __init__(self, *, d_model: int, form: str) -> None:
         super().__init__()
         self.d_model, self.form = d_model, form
 
     def forward(self, stream: Stream) -> tuple[Boxes, Tensor]:
-        """Return the boxes as fractions of the image, [1, 1, N, ...], and absolute positions [1, 1, N, D]."""
+        """Return the boxes as fractions of the image, [1, 1, N, ...], and absolute positions [1, 1,
+        N, D]."""
         values = stream.values
         side = math.isqrt(values.shape[1])
         if side * side != values.shape[1]:
             raise DataError(
-                f"an image has {values.shape[1]} vectors in a stream that is read as the cells of a square grid; take "
+                f"an image has {values.shape[1]} vectors in a stream that is read as the cells of "
+                "a square grid; take "
                 "features of a square grid, or `second_geometry: boxes` for regions"
             )
-        corners, positions = cell_geometry(side, self.d_model, self.form, values.dtype, values.device)
+        corners, positions = cell_geometry(
+            side, self.d_model, self.form, values.dtype, values.device
+        )
         return Boxes.of(corners), positions
 
 
@@ -229,13 +270,14 @@ class CellGeometry(nn.Module):
 
 
 class PositionedAttention(MultiHeadAttention):
-    """Eq. 15-17, with positions [B or 1, 1, T or N, D] on queries and keys, not on values; None: Eq. 2-4.
+    """Eq. 15-17, with positions [B or 1, 1, T or N, D] on queries and keys, not on values; None:
+    Eq. 2-4.
 
     E' = (Q + APE_q)(K + APE_k)^T / sqrt(d_k) + log Omega',   head = softmax(E') V
 
-    Positions are as wide as the model, a head's queries and keys are not: what Eq. 15 adds does not fit as printed. As
-    in DLCT's code they are added `before` the projections; `after` divides them among the heads, and adds them to what
-    was projected.
+    Positions are as wide as the model, a head's queries and keys are not: what Eq. 15 adds does not
+    fit as printed. As in DLCT's code they are added `before` the projections; `after` divides them
+    among the heads, and adds them to what was projected.
     """
 
     def __init__(self, *, d_model: int, heads: int, site: str = "before") -> None:
@@ -256,7 +298,10 @@ class PositionedAttention(MultiHeadAttention):
         attn_bias: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> Rows:
-        """As `MultiHeadAttention.forward`, with `positions` on the queries; log Omega' is `attn_bias`."""
+        """As `MultiHeadAttention.forward`, with `positions` on the queries.
+
+        Log Omega' is `attn_bias`.
+        """
         q = self._positioned(query, self.query, positions).split_heads(self.heads)
         return query.merge_heads(self.attend(q, key_value, attn_mask, attn_bias)).map(self.output)
 
@@ -269,11 +314,18 @@ class PositionedAttention(MultiHeadAttention):
 
 
 def sublayers(settings: FusionModel) -> tuple[Callable[[], Residual], Callable[[], FeedForward]]:
-    """Return what makes the residual connections, with their norms, and the feed-forward parts (Eq. 5) of layers."""
+    """Return what makes the residual connections, with their norms, and the feed-forward parts (Eq.
+    5) of layers."""
     d_model, dropout = settings.d_model, settings.dropout
     return (
         partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout),
-        partial(FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout),
+        partial(
+            FeedForward,
+            d_model=d_model,
+            d_hidden=settings.d_feed_forward,
+            activation="relu",
+            dropout=dropout,
+        ),
     )
 
 
@@ -282,7 +334,9 @@ class PositionedEncoderLayer(EncoderLayer):
 
     attention: PositionedAttention
 
-    def forward(self, x: Rows, attn_mask: Tensor | None, attn_bias: Tensor, positions: Tensor) -> Rows:  # type: ignore[override]
+    def forward(
+        self, x: Rows, attn_mask: Tensor | None, attn_bias: Tensor, positions: Tensor
+    ) -> Rows:  # type: ignore[override]
         """Apply the layer; `attn_bias` is [B, 1, H, N, N], `positions` [B or 1, 1, N, D]."""
         return super().forward(x, attn_mask, attn_bias=attn_bias, positions=positions)
 
@@ -293,18 +347,24 @@ class PositionedEncoderLayer(EncoderLayer):
 
 
 class StreamEncoder(nn.Module):
-    """Embeds and encodes one stream: linear, ReLU, dropout, norm; then layers of modified self-attention.
+    """Embeds and encodes one stream: linear, ReLU, dropout, norm; then layers of modified
+    self-attention.
 
-    `geometry` says where the vectors are; the layers share one relative spatial encoding, or have one each.
+    `geometry` says where the vectors are; the layers share one relative spatial encoding, or have
+    one each.
     """
 
-    def __init__(self, width: int, geometry: BoxGeometry | CellGeometry, settings: FusionModel) -> None:
+    def __init__(
+        self, width: int, geometry: BoxGeometry | CellGeometry, settings: FusionModel
+    ) -> None:
         super().__init__()
         d_model, heads, count = settings.d_model, settings.heads, settings.encoder_layers
         residual, feed_forward = sublayers(settings)
         layers = [
             PositionedEncoderLayer(
-                attention=PositionedAttention(d_model=d_model, heads=heads, site=settings.position_site),
+                attention=PositionedAttention(
+                    d_model=d_model, heads=heads, site=settings.position_site
+                ),
                 feed_forward=feed_forward(),
                 residual=residual,
             )
@@ -329,7 +389,9 @@ class StreamEncoder(nn.Module):
         """Vectors [B, N, F] -> encoded [B, N, D] and their absolute positions [B, N, D]."""
         boxes, positions = self.geometry(stream)
         # A grid's bias is computed once for all images.
-        biases = [spatial(boxes).expand(len(stream.values), -1, -1, -1, -1) for spatial in self.spatial]
+        biases = [
+            spatial(boxes).expand(len(stream.values), -1, -1, -1, -1) for spatial in self.spatial
+        ]
         embedded = self.norm(self.dropout(torch.relu(self.embedding(stream.values))))
         rows, attn_mask = Rows(embedded[:, None]), needed(key_mask(stream.mask))
         for index, layer in enumerate(self.layers):
@@ -337,7 +399,8 @@ class StreamEncoder(nn.Module):
         return rows.values[:, 0], positions[:, 0].expand(len(stream.values), -1, -1)
 
 
-# 3.4 Fusion attention and 3.5 fusion gate. a are the words after self-attention, R the second stream, G the grid.
+# 3.4 Fusion attention and 3.5 fusion gate. a are the words after self-attention, R the second
+# stream, G the grid.
 
 
 class FusionKeyValues(NamedTuple):
@@ -349,31 +412,50 @@ class FusionKeyValues(NamedTuple):
     grid: KeyValue
 
 
-Masks = tuple[Tensor | None, Tensor | None]  # of R and of G, broadcastable to [B, C, T, N]; None: all are attended to
+Masks = tuple[
+    Tensor | None, Tensor | None
+]  # of R and of G, broadcastable to [B, C, T, N]; None: all are attended to
 
 
 class FusionAttention(nn.Module):
-    """Eq. 18-21. `residual` makes what is around each of the four attentions; None: nothing, as Eq. 18-19 print it.
+    """Eq. 18-21.
+
+    `residual` makes what is around each of the four attentions; None: nothing, as Eq. 18-19 print
+    it.
 
     The attentions have parameters of their own; the paper does not say whether they share any.
     """
 
-    def __init__(self, *, d_model: int, heads: int, gate_bias: bool, residual: Callable[[], Residual] | None) -> None:
+    def __init__(
+        self, *, d_model: int, heads: int, gate_bias: bool, residual: Callable[[], Residual] | None
+    ) -> None:
         super().__init__()
         self.guidance_second = PositionedAttention(d_model=d_model, heads=heads)
         self.guidance_grid = PositionedAttention(d_model=d_model, heads=heads)
         self.second = PositionedAttention(d_model=d_model, heads=heads)
         self.grid = PositionedAttention(d_model=d_model, heads=heads)
         self.gate = FusionGate(d_model=d_model, bias=gate_bias)
-        self.around = nn.ModuleDict({name: residual() for name in FusionKeyValues._fields} if residual else {})
+        self.around = nn.ModuleDict(
+            {name: residual() for name in FusionKeyValues._fields} if residual else {}
+        )
 
     def key_value(
-        self, second: Tensor, grid: Tensor, positions: tuple[Tensor | None, Tensor | None] = (None, None)
+        self,
+        second: Tensor,
+        grid: Tensor,
+        positions: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> FusionKeyValues:
-        """Project both streams, [B, N, D] each, once per image; `positions` are those of their keys, [B, N, D]."""
+        """Project both streams, [B, N, D] each, once per image.
 
-        def project(attention: PositionedAttention, values: Tensor, of_keys: Tensor | None) -> KeyValue:
-            return attention.key_value(Rows(values[:, None]), None if of_keys is None else of_keys[:, None])
+        `positions` are those of their keys, [B, N, D].
+        """
+
+        def project(
+            attention: PositionedAttention, values: Tensor, of_keys: Tensor | None
+        ) -> KeyValue:
+            return attention.key_value(
+                Rows(values[:, None]), None if of_keys is None else of_keys[:, None]
+            )
 
         return FusionKeyValues(
             project(self.guidance_second, second, positions[0]),
@@ -383,13 +465,24 @@ class FusionAttention(nn.Module):
         )
 
     def forward(self, words: Rows, image: FusionKeyValues, masks: Masks) -> Rows:
-        """Rows of [B, C, T, D], keys and values of the image, and its masks -> rows of [B, C, T, D]."""
+        """Rows of [B, C, T, D], keys and values of the image, and its masks -> rows of [B, C, T,
+        D]."""
         second_mask, grid_mask = masks
-        l_r = self._attend("guidance_second", words, image.guidance_second, second_mask)  # MHA(a, R, R)         (18)
-        l_g = self._attend("guidance_grid", words, image.guidance_grid, grid_mask)  # MHA(a, G, G)               (18)
-        g_t = self._attend("grid", l_r, image.grid, grid_mask)  # MHA(l_r, G, G)                                 (19)
-        r_t = self._attend("second", l_g, image.second, second_mask)  # MHA(l_g, R, R)                           (19)
-        return words.like(self.gate(words.values, (l_r.values, l_g.values), (r_t.values, g_t.values)))  #      (20-21)
+        l_r = self._attend(
+            "guidance_second", words, image.guidance_second, second_mask
+        )  # MHA(a, R, R)         (18)
+        l_g = self._attend(
+            "guidance_grid", words, image.guidance_grid, grid_mask
+        )  # MHA(a, G, G)               (18)
+        g_t = self._attend(
+            "grid", l_r, image.grid, grid_mask
+        )  # MHA(l_r, G, G)                                 (19)
+        r_t = self._attend(
+            "second", l_g, image.second, second_mask
+        )  # MHA(l_g, R, R)                           (19)
+        return words.like(
+            self.gate(words.values, (l_r.values, l_g.values), (r_t.values, g_t.values))
+        )  #      (20-21)
 
     def _attend(self, name: str, query: Rows, key_value: KeyValue, mask: Tensor | None) -> Rows:
         attention: PositionedAttention = getattr(self, name)
@@ -397,7 +490,9 @@ class FusionAttention(nn.Module):
         def attend(x: Tensor) -> Tensor:
             return attention(query.like(x), key_value, attn_mask=mask).values
 
-        return query.like(self.around[name](query.values, attend) if name in self.around else attend(query.values))
+        return query.like(
+            self.around[name](query.values, attend) if name in self.around else attend(query.values)
+        )
 
 
 class FusionGate(nn.Module):
@@ -412,7 +507,9 @@ class FusionGate(nn.Module):
         super().__init__()
         self.gate = Linear(3 * d_model, d_model, bias=bias)
 
-    def forward(self, words: Tensor, guidance: tuple[Tensor, Tensor], fused: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self, words: Tensor, guidance: tuple[Tensor, Tensor], fused: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Words a, guidance (l_r, l_g) and fused (R_t, G_t), each [..., D] -> F [..., D]."""
         gate = torch.sigmoid(self.gate(torch.cat([words, *guidance], -1)))
         second, grid = fused
@@ -421,7 +518,8 @@ class FusionGate(nn.Module):
 
 @dataclass(frozen=True)
 class FusionMemory(Memory):
-    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the decoder's keys."""
+    """The encoded grid as `values` and `mask`, the encoded second stream, and positions for the
+    decoder's keys."""
 
     second: Memory  #: regions or segments
     #: of the second stream and of the grid, [B, N, D] each; None if the decoder uses none
@@ -429,7 +527,8 @@ class FusionMemory(Memory):
 
 
 class FusionDecoderLayer(TokenLayer):
-    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] -> the same shape."""
+    """Causal self-attention, fusion attention with its gate, feed-forward: rows of [B, C, T, D] ->
+    the same shape."""
 
     def __init__(self, settings: FusionModel) -> None:
         super().__init__()
@@ -448,14 +547,25 @@ class FusionDecoderLayer(TokenLayer):
 
     def image(self, memory: FusionMemory) -> FusionKeyValues:
         """Return keys and values of both streams."""
-        return self.fusion.key_value(memory.second.values, memory.values, memory.positions or (None, None))
+        return self.fusion.key_value(
+            memory.second.values, memory.values, memory.positions or (None, None)
+        )
 
-    def forward(self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None) -> Rows:
+    def forward(
+        self,
+        x: Rows,
+        image: Any,
+        self_mask: Tensor | None,
+        cross_mask: Any,
+        past: Past | None = None,
+    ) -> Rows:
         """As `TokenLayer.forward`, with `FusionKeyValues` and `Masks` of both streams."""
 
         def attend(y: Tensor) -> Tensor:
             rows = x.like(y)
-            return self.attention(rows, extended(past, self.attention.key_value(rows)), attn_mask=self_mask).values
+            return self.attention(
+                rows, extended(past, self.attention.key_value(rows)), attn_mask=self_mask
+            ).values
 
         def fuse(y: Tensor) -> Tensor:
             return self.fusion(x.like(y), image, cross_mask).values
@@ -498,8 +608,10 @@ class Fusion(TransformerDecoder[FusionMemory]):
         second = [name for name in SECOND if name in inputs.sizes]
         if GRID not in inputs.sizes or len(second) != 1:
             raise ConfigError(
-                f"the Fusion Transformer needs the stream {GRID} and one of {' and '.join(SECOND)}, not "
-                f"{', '.join(inputs.sizes)}; name features of a grid, and features of regions or segments"
+                f"the Fusion Transformer needs the stream {GRID} and one of "
+                f"{' and '.join(SECOND)}, not "
+                f"{', '.join(inputs.sizes)}; name features of a grid, and features of regions or "
+                "segments"
             )
         return GRID, second[0]
 
@@ -511,9 +623,14 @@ class Fusion(TransformerDecoder[FusionMemory]):
         positions = (region_positions, grid_positions) if self.decoder_positions else None
         return FusionMemory(cells, grid.mask, Memory(regions, second.mask), positions)
 
-    def masks(self, x: Rows, memory: FusionMemory, cache: KeyValueCache | None) -> tuple[Tensor, Masks]:
+    def masks(
+        self, x: Rows, memory: FusionMemory, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Masks]:
         """Return the masks of the tokens and of both streams."""
-        return own_mask(x, cache), (needed(key_mask(memory.second.mask)), needed(key_mask(memory.mask)))
+        return own_mask(x, cache), (
+            needed(key_mask(memory.second.mask)),
+            needed(key_mask(memory.mask)),
+        )
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the fusion attentions over the grid, G_t of Eq. 19, pass their weights."""
@@ -521,10 +638,12 @@ class Fusion(TransformerDecoder[FusionMemory]):
 
 
 class JoinedTransformer(Transformer):
-    """The baseline "G + R" of Table 2: a Transformer on the vectors of two streams, one stream after the other.
+    """The baseline "G + R" of Table 2: a Transformer on the vectors of two streams, one stream
+    after the other.
 
-    The paper says that grid and regions are concatenated. Each stream has a projection of its own, since they may have
-    different widths. Expected: 33.9 M parameters with two streams of 2048-d features, D 512, 3+3 layers.
+    The paper says that grid and regions are concatenated. Each stream has a projection of its own,
+    since they may have different widths. Expected: 33.9 M parameters with two streams of 2048-d
+    features, D 512, 3+3 layers.
     """
 
     def __init__(self, inputs: InputSpec, settings: JoinedTransformerModel) -> None:
@@ -537,7 +656,9 @@ class JoinedTransformer(Transformer):
     def reads(cls, inputs: InputSpec) -> Sequence[str]:
         """Return both streams."""
         if len(inputs.sizes) != 2:
-            raise ConfigError(f"joined_transformer needs two streams, not {', '.join(inputs.sizes)}")
+            raise ConfigError(
+                f"joined_transformer needs two streams, not {', '.join(inputs.sizes)}"
+            )
         return list(inputs.sizes)
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:

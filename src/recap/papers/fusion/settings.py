@@ -14,15 +14,26 @@ from recap.settings.models import MODELS, WithHeads
 
 @MODELS.register
 class FusionModel(WithHeads):
-    """Transformer on a grid and on regions or segments, with relative directions, fusion attention and fusion gate."""
+    """Transformer on a grid and on regions or segments, with relative directions, fusion attention
+    and fusion gate."""
 
     implementation: ClassVar[str] = "recap.papers.fusion.model:Fusion"
     example_streams: ClassVar[Mapping[str, int]] = {"grid": 7, "region": 5}
     variants: ClassVar[Sequence[Mapping[str, Any]]] = (
         {"directions_per_quadrant": 0},
         {"second_geometry": "cells", "cell_positions": "angle", "add_norm": "none"},
-        {"directions_per_quadrant": 3, "direction": "learned", "decoder_positions": True, "add_norm": "both"},
-        {"position_site": "after", "geometry_weights": "layer", "plus_one": True, "gate_bias": True},
+        {
+            "directions_per_quadrant": 3,
+            "direction": "learned",
+            "decoder_positions": True,
+            "add_norm": "both",
+        },
+        {
+            "position_site": "after",
+            "geometry_weights": "layer",
+            "plus_one": True,
+            "gate_bias": True,
+        },
     )
 
     kind: Literal["fusion"]
@@ -34,26 +45,41 @@ class FusionModel(WithHeads):
     dropout: Probability = 0.1
     feature_dropout: Probability = Field(0.1, description="dropout after the projection of vectors")
     second_geometry: Literal["boxes", "cells"] = Field(
-        "boxes", description="boxes: regions or segments with boxes; cells: another square grid (segmentation maps)"
+        "boxes",
+        description=(
+            "boxes: regions or segments with boxes; cells: another square grid (segmentation maps)"
+        ),
     )
-    directions_per_quadrant: WidthOr0 = Field(1, description="d of Eq. 6; 0: without direction (Table 3)")
+    directions_per_quadrant: WidthOr0 = Field(
+        1, description="d of Eq. 6; 0: without direction (Table 3)"
+    )
     direction: Literal["log_index", "learned"] = Field(
         "log_index", description="how a direction counts: Eq. 10, or a learned vector for each"
     )
-    plus_one: bool = Field(False, description="add 1 to widths and heights of boxes, as DLCT's and ORT's code")
-    geometry_weights: Literal["stream", "layer"] = Field("stream", description="whose W_G of Eq. 11 is")
+    plus_one: bool = Field(
+        False, description="add 1 to widths and heights of boxes, as DLCT's and ORT's code"
+    )
+    geometry_weights: Literal["stream", "layer"] = Field(
+        "stream", description="whose W_G of Eq. 11 is"
+    )
     position_site: Literal["before", "after"] = Field(
-        "before", description="positions of Eq. 15 are added before the projections of Q and K, or after them"
+        "before",
+        description=(
+            "positions of Eq. 15 are added before the projections of Q and K, or after them"
+        ),
     )
     cell_positions: Literal["index", "angle"] = Field(
-        "index", description="Eq. 14 on rows and columns 0, 1, ..; or on fractions of 2 pi, as DLCT's code"
+        "index",
+        description="Eq. 14 on rows and columns 0, 1, ..; or on fractions of 2 pi, as DLCT's code",
     )
     box_position_bias: bool = Field(True, description="of W_emb in Eq. 12; the formula has none")
     add_norm: Literal["attentions", "after_gate", "both", "none"] = Field(
         "attentions", description="where residual and norm stand in fusion attention"
     )
     gate_bias: bool = Field(False, description="of W_f in Eq. 20; the formula has none")
-    decoder_positions: bool = Field(False, description="absolute positions on the decoder's keys of the image, too")
+    decoder_positions: bool = Field(
+        False, description="absolute positions on the decoder's keys of the image, too"
+    )
 
     @field_validator("d_model")
     @classmethod
@@ -65,7 +91,14 @@ class FusionModel(WithHeads):
     @classmethod
     def example(cls) -> Self:
         """Two layers each side of width 16."""
-        return cls(kind="fusion", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
+        return cls(
+            kind="fusion",
+            d_model=16,
+            heads=2,
+            d_feed_forward=24,
+            encoder_layers=2,
+            decoder_layers=2,
+        )
 
     @property
     def fixed_vectors(self) -> bool:
@@ -82,11 +115,18 @@ class JoinedTransformerModel(TransformerSizes):
     variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"norm": "post"},)
 
     kind: Literal["joined_transformer"]
-    visual_positions: Literal["none"] = Field("none", description="a second stream need not be a grid")
+    visual_positions: Literal["none"] = Field(
+        "none", description="a second stream need not be a grid"
+    )
 
     @classmethod
     def example(cls) -> Self:
         """As the Transformer's."""
         return cls(
-            kind="joined_transformer", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2
+            kind="joined_transformer",
+            d_model=16,
+            heads=2,
+            d_feed_forward=24,
+            encoder_layers=2,
+            decoder_layers=2,
         )

@@ -1,16 +1,23 @@
-"""M2, the Meshed-Memory Transformer: memory slots in the encoder, a decoder that reads every encoder layer.
+"""M2, the Meshed-Memory Transformer: memory slots in the encoder, a decoder that reads every
+encoder layer.
 
-Paper: Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning"; code: aimagelab/meshed-memory-transformer,
-not opened here. As the released code has it, where that is more than the paper says:
-  - features -> linear, ReLU, dropout, norm; words without a scale; no bias in the output layer, which is not tied;
-  - each level's attention has its residual connection and norm before the gate, the sum is divided by sqrt(levels), and
-    no norm follows;
+Paper: Cornia et al. 2020, "Meshed-Memory Transformer for Image Captioning"; code:
+aimagelab/meshed-memory-transformer, not opened here. As the released code has it, where that is
+more than the paper says:
+  - features -> linear, ReLU, dropout, norm; words without a scale; no bias in the output layer,
+    which is not tied;
+  - each level's attention has its residual connection and norm before the gate, the sum is divided
+    by sqrt(levels), and no norm follows;
   - Xavier initialization of all matrices, zero biases in attentions and gates.
-Where paper and release disagree, the paper by default, the release by option (params/m2/models/m2_as_released.yaml):
-  - `positions: noise`: the release's sinusoids are overwritten by its initialization, and stay noise;
+Where paper and release disagree, the paper by default, the release by option
+(params/m2/models/m2_as_released.yaml):
+  - `positions: noise`: the release's sinusoids are overwritten by its initialization, and stay
+    noise;
   - `memory_init: xavier`: so are the memory slots, which are meant to be normal;
-  - `padded_vectors: attended`: its mask of padding hides nothing, so that an image's padding takes part.
-Departs: its mask also hides, in float32, a few real vectors whose sum happens to be 0; nothing here does.
+  - `padded_vectors: attended`: its mask of padding hides nothing, so that an image's padding takes
+    part.
+Departs: its mask also hides, in float32, a few real vectors whose sum happens to be 0; nothing here
+does.
 Expected: 38.4 M parameters with 2048-d features and 10,201 ids.
 """
 
@@ -36,11 +43,13 @@ from recap.papers.m2.settings import M2Model
 
 
 class MemoryAttention(MultiHeadAttention):
-    """Multi-head attention over N vectors and m memory slots: learned keys and values, which no mask hides.
+    """Multi-head attention over N vectors and m memory slots: learned keys and values, which no
+    mask hides.
 
     K = [W_k X ; sqrt(d_k) M_k],   V = [W_v X ; sqrt(m) M_v]
 
-    The scales are the released code's; M_k begins normal with standard deviation 1 / d_k, M_v with 1 / m.
+    The scales are the released code's; M_k begins normal with standard deviation 1 / d_k, M_v with
+    1 / m.
     """
 
     def __init__(self, *, slots: int, **sizes: Any) -> None:
@@ -51,18 +60,26 @@ class MemoryAttention(MultiHeadAttention):
         self.memory_value = nn.Parameter(torch.randn(1, slots, values) / slots)
 
     def key_value(self, source: Rows) -> KeyValue:
-        """Rows of [B, C or 1, N, D] -> keys and values of these and of the slots, [B, C or 1, H, N + m, K]."""
+        """Rows of [B, C or 1, N, D] -> keys and values of these and of the slots, [B, C or 1, H, N
+        + m, K]."""
 
         def extended(x: Tensor, memory: Tensor) -> Tensor:
             slots = Rows(memory[None]).split_heads(self.heads).to(x.dtype)  # [1, 1, H, m, K]
             return torch.cat([x, slots.expand(*x.shape[:2], -1, -1, -1)], 3)
 
         key, value = super().key_value(source)
-        key_memory, value_memory = self.memory_key * math.sqrt(key.shape[-1]), self.memory_value * math.sqrt(self.slots)
+        key_memory, value_memory = (
+            self.memory_key * math.sqrt(key.shape[-1]),
+            self.memory_value * math.sqrt(self.slots),
+        )
         return extended(key, key_memory), extended(value, value_memory)
 
     def attend(
-        self, q: Tensor, key_value: KeyValue, attn_mask: Tensor | None, attn_bias: Tensor | None = None
+        self,
+        q: Tensor,
+        key_value: KeyValue,
+        attn_mask: Tensor | None,
+        attn_bias: Tensor | None = None,
     ) -> Tensor:
         """As `DotProductAttention.attend`; the mask is of the N vectors without the slots."""
         mask = None if attn_mask is None else pad(attn_mask, (0, self.slots), value=True)
@@ -70,7 +87,8 @@ class MemoryAttention(MultiHeadAttention):
 
 
 class MeshedGate(nn.Module):
-    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels): each encoder level k has a gate of its own."""
+    """sum_k sigmoid(W_k [s ; e_k] + b_k) * e_k / sqrt(levels): each encoder level k has a gate of
+    its own."""
 
     def __init__(self, *, d_model: int, levels: int) -> None:
         super().__init__()
@@ -78,14 +96,18 @@ class MeshedGate(nn.Module):
 
     def forward(self, state: Tensor, attended: Sequence[Tensor]) -> Tensor:
         """State s [..., D] and what each level gave for it, e_k [..., D] -> [..., D]."""
-        gated = [gate(torch.cat([state, e], -1)).sigmoid() * e for gate, e in zip(self.gates, attended, strict=True)]
+        gated = [
+            gate(torch.cat([state, e], -1)).sigmoid() * e
+            for gate, e in zip(self.gates, attended, strict=True)
+        ]
         return torch.stack(gated).sum(0) / math.sqrt(len(gated))
 
 
 class MeshedDecoderLayer(DecoderLayer):
     """Causal self-attention, gated cross-attention over all encoder levels, feed-forward.
 
-    With s the tokens after self-attention and its norm, one cross-attention and one norm for all levels X_k:
+    With s the tokens after self-attention and its norm, one cross-attention and one norm for all
+    levels X_k:
 
         e_k = norm(s + dropout(attention(s, X_k))),   out = feed_forward(sum_k gate_k(s, e_k) * e_k / sqrt(levels))
 
@@ -103,11 +125,21 @@ class MeshedDecoderLayer(DecoderLayer):
         return self.cross.key_value(Rows(memory.levels))
 
     def forward(
-        self, x: Rows, image: Any, self_mask: Tensor | None, cross_mask: Any, past: Past | None = None, **others: Any
+        self,
+        x: Rows,
+        image: Any,
+        self_mask: Tensor | None,
+        cross_mask: Any,
+        past: Past | None = None,
+        **others: Any,
     ) -> Rows:
         """As `DecoderLayer.forward`."""
-        s = self.around_attention(x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values)
-        levels = self.around_cross(s, lambda y: self.cross.each_level(x.like(y), image, attn_mask=cross_mask))
+        s = self.around_attention(
+            x.values, lambda y: self.self_attend(x.like(y), self_mask, past, **others).values
+        )
+        levels = self.around_cross(
+            s, lambda y: self.cross.each_level(x.like(y), image, attn_mask=cross_mask)
+        )
         return x.like(self.around_feed_forward(self.mesh(s, levels.unbind()), self.feed_forward))
 
 
@@ -117,9 +149,15 @@ class M2(TransformerDecoder[LevelMemory]):
     def __init__(self, inputs: InputSpec, settings: M2Model) -> None:
         super().__init__()
         d_model, heads, dropout = settings.d_model, settings.heads, settings.dropout
-        residual = partial(Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+        residual = partial(
+            Residual, d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
+        )
         feed_forward = partial(
-            FeedForward, d_model=d_model, d_hidden=settings.d_feed_forward, activation="relu", dropout=dropout
+            FeedForward,
+            d_model=d_model,
+            d_hidden=settings.d_feed_forward,
+            activation="relu",
+            dropout=dropout,
         )
         self.max_vectors, self.padded_to = settings.max_vectors, settings.padded_to
         self.feature_embedding = Linear(inputs.feature_size, d_model)
@@ -127,7 +165,9 @@ class M2(TransformerDecoder[LevelMemory]):
         self.feature_norm = nn.LayerNorm(d_model)
         self.encoder = Stack[EncoderLayer](
             EncoderLayer(
-                attention=MemoryAttention(d_model=d_model, heads=heads, slots=settings.memory_slots),
+                attention=MemoryAttention(
+                    d_model=d_model, heads=heads, slots=settings.memory_slots
+                ),
                 feed_forward=feed_forward(),
                 residual=residual,
             )
@@ -138,7 +178,9 @@ class M2(TransformerDecoder[LevelMemory]):
         table = sinusoid_table(settings.max_tokens + 1, d_model, torch.float32)
         if settings.positions == "noise":
             nn.init.xavier_uniform_(table)
-        self.register_buffer("positions", table[1:].clone(), persistent=settings.positions == "noise")
+        self.register_buffer(
+            "positions", table[1:].clone(), persistent=settings.positions == "noise"
+        )
         self.decoder = Stack[MeshedDecoderLayer](
             MeshedDecoderLayer(
                 attention=MultiHeadAttention(d_model=d_model, heads=heads),
@@ -156,7 +198,9 @@ class M2(TransformerDecoder[LevelMemory]):
                 if settings.memory_init == "xavier" or "memory_" not in name:
                     nn.init.xavier_uniform_(parameter)
             elif {"attention", "cross", "mesh"} & {*name.split(".")}:
-                nn.init.zeros_(parameter)  # their biases; what these modules hold has no other vectors
+                nn.init.zeros_(
+                    parameter
+                )  # their biases; what these modules hold has no other vectors
 
     def encode(self, images: Images) -> LevelMemory:
         """Images -> what every encoder layer gives; vectors that the mask hides change nothing."""

@@ -1,4 +1,5 @@
-"""From the names of the released M2 (aimagelab/meshed-memory-transformer) to ours (docs/reference/parameters.md)."""
+"""From the names of the released M2 (aimagelab/meshed-memory-transformer) to ours
+(docs/reference/parameters.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ LAYER_RULES = [
     (r"^(decoder\.)layers\.(\d+\.)self_att\.layer_norm\.", r"\1\2around_attention.norm."),
     (r"^(decoder\.)layers\.(\d+\.)enc_att\.attention\.", r"\1\2cross."),
     (r"^(decoder\.)layers\.(\d+\.)enc_att\.layer_norm\.", r"\1\2around_cross.norm."),
-    *((rf"^(decoder\.)layers\.(\d+\.)fc_alpha{level + 1}\.", rf"\1\2mesh.gates.{level}.") for level in range(3)),
+    *(
+        (rf"^(decoder\.)layers\.(\d+\.)fc_alpha{level + 1}\.", rf"\1\2mesh.gates.{level}.")
+        for level in range(3)
+    ),
     (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc1\.", r"\1\2feed_forward.inner."),
     (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.fc2\.", r"\1\2feed_forward.outer."),
     (r"^((?:en|de)coder\.)layers\.(\d+\.)pwff\.layer_norm\.", r"\1\2around_feed_forward.norm."),
@@ -37,7 +41,10 @@ WORD_RULES = [
 
 
 def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the names, for `positions: noise`; row 0 of its table of positions is of padding and left out."""
+    """Map the names, for `positions: noise`.
+
+    Row 0 of its table of positions is of padding and left out.
+    """
     renamed = rename(state, [*LAYER_RULES, *WORD_RULES])
     if "positions" in renamed:
         renamed["positions"] = renamed["positions"][1:]
@@ -45,7 +52,10 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
-    """Return the settings that tensors have; 8 heads and 50 vectors are written in the release's code."""
+    """Return the settings that tensors have.
+
+    8 heads and 50 vectors are written in the release's code.
+    """
     inner = tensors["encoder.0.feed_forward.inner.weight"]
     return {
         "kind": "m2",

@@ -1,7 +1,7 @@
 """The Transformer for captioning, the baseline of four of the five papers.
 
-Vaswani et al. 2017, "Attention Is All You Need", on image features as in Sharma et al. 2018. Decoder and layers, which
-other papers change, are in `recap.models`.
+Vaswani et al. 2017, "Attention Is All You Need", on image features as in Sharma et al. 2018.
+Decoder and layers, which other papers change, are in `recap.models`.
 """
 
 from recap.papers.transformer.settings import TransformerModel

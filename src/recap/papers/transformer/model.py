@@ -1,10 +1,11 @@
 """Encoder-decoder Transformer for captioning: the baseline of four of the five papers.
 
 Paper: Vaswani et al. 2017, "Attention Is All You Need", on image features as in Sharma et al. 2018.
-Realized as the papers' code bases have it (Annotated Transformer lineage): features -> linear, ReLU, dropout 0.5, no
-positions on the visual side; word embedding times sqrt(D) plus sinusoids; untied output layer; Xavier initialization.
-Departs: norms use the biased variance (`layer_norm: unbiased` gives the code's form); 6+6 pre-norm layers by default,
-3 and post-norm by option; with biases everywhere.
+Realized as the papers' code bases have it (Annotated Transformer lineage): features -> linear,
+ReLU, dropout 0.5, no positions on the visual side; word embedding times sqrt(D) plus sinusoids;
+untied output layer; Xavier initialization.
+Departs: norms use the biased variance (`layer_norm: unbiased` gives the code's form); 6+6 pre-norm
+layers by default, 3 and post-norm by option; with biases everywhere.
 Expected: 54.9 M parameters with 2048-d features, D 512, 6+6 layers and COCO's 9,487 words + <unk>.
 """
 
@@ -28,8 +29,12 @@ from recap.nn.layers import NORMS, Dropout, FeedForward, Residual, Stack, grid_t
 from recap.nn.rows import Rows, constant, key_mask, needed
 from recap.papers.transformer.settings import TransformerSizes
 
-MakeAttention = Callable[[str], Attention]  # builds the attention of a place: encoder, decoder or cross
-MakeLayer = Callable[..., nn.Module]  # builds a layer from its parts: those of `EncoderLayer` or `DecoderLayer`
+MakeAttention = Callable[
+    [str], Attention
+]  # builds the attention of a place: encoder, decoder or cross
+MakeLayer = Callable[
+    ..., nn.Module
+]  # builds a layer from its parts: those of `EncoderLayer` or `DecoderLayer`
 
 
 @constant
@@ -41,7 +46,8 @@ def grid_positions(side: int, width: int, dtype: torch.dtype, device: torch.devi
 class Transformer(TransformerDecoder[Memory]):
     """Encoder-decoder Transformer; other papers give it attentions, masks and layers of their own.
 
-    `make_attention` builds the attention of a place, `make_encoder_layer` and `make_decoder_layer` one layer each.
+    `make_attention` builds the attention of a place, `make_encoder_layer` and `make_decoder_layer`
+    one layer each.
     """
 
     keep_masks = False  #: whether the encoder gets masks that hide nothing, too
@@ -57,9 +63,15 @@ class Transformer(TransformerDecoder[Memory]):
     ) -> None:
         super().__init__()
         d_model, dropout = settings.d_model, settings.dropout
-        make = make_attention or (lambda place: MultiHeadAttention(d_model=d_model, heads=settings.heads))
+        make = make_attention or (
+            lambda place: MultiHeadAttention(d_model=d_model, heads=settings.heads)
+        )
         residual = partial(
-            Residual, d_model=d_model, norm=settings.norm, norm_kind=settings.layer_norm, dropout=dropout
+            Residual,
+            d_model=d_model,
+            norm=settings.norm,
+            norm_kind=settings.layer_norm,
+            dropout=dropout,
         )
         feed_forward = partial(
             FeedForward,
@@ -68,12 +80,16 @@ class Transformer(TransformerDecoder[Memory]):
             activation=settings.feed_forward_activation,
             dropout=dropout,
         )
-        final_norm: Callable[..., nn.Module] = NORMS[settings.layer_norm] if settings.norm == "pre" else nn.Identity
+        final_norm: Callable[..., nn.Module] = (
+            NORMS[settings.layer_norm] if settings.norm == "pre" else nn.Identity
+        )
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
         self.visual_positions = settings.visual_positions
         self.encoder = Stack[Any](
-            make_encoder_layer(attention=make("encoder"), feed_forward=feed_forward(), residual=residual)
+            make_encoder_layer(
+                attention=make("encoder"), feed_forward=feed_forward(), residual=residual
+            )
             for _ in range(settings.encoder_layers)
         )
         self.encoder_norm = final_norm(d_model)
@@ -83,7 +99,10 @@ class Transformer(TransformerDecoder[Memory]):
             dropout=dropout,
             layers=(
                 make_decoder_layer(
-                    attention=make("decoder"), cross=make("cross"), feed_forward=feed_forward(), residual=residual
+                    attention=make("decoder"),
+                    cross=make("cross"),
+                    feed_forward=feed_forward(),
+                    residual=residual,
                 )
                 for _ in range(settings.decoder_layers)
             ),
@@ -108,7 +127,8 @@ class Transformer(TransformerDecoder[Memory]):
             side = math.isqrt(x.shape[1])
             if side * side != x.shape[1]:
                 raise ValueError(
-                    f"grid positions need the cells of a square grid, but an image has {x.shape[1]} vectors"
+                    "grid positions need the cells of a square grid, but an image has "
+                    f"{x.shape[1]} vectors"
                 )
             x = x + grid_positions(side, x.shape[2], x.dtype, x.device)
         return x, images.main.mask
@@ -121,11 +141,17 @@ rename_official = partial(rename_annotated, projections=("query", "key", "value"
 
 
 def annotated_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of a Transformer in the annotated form: sizes from shapes, heads from `infos`."""
+    """Return the settings of a Transformer in the annotated form: sizes from shapes, heads from
+    `infos`."""
     inner = tensors["encoder.0.feed_forward.inner.weight"]
     sizes = {"d_model": inner.shape[1], "d_feed_forward": inner.shape[0]}
-    depths = {"encoder_layers": layers(tensors, "encoder"), "decoder_layers": layers(tensors, "decoder")}
-    agree(options, {"N_enc": depths["encoder_layers"], "N_dec": depths["decoder_layers"], "use_bn": 0})
+    depths = {
+        "encoder_layers": layers(tensors, "encoder"),
+        "decoder_layers": layers(tensors, "decoder"),
+    }
+    agree(
+        options, {"N_enc": depths["encoder_layers"], "N_dec": depths["decoder_layers"], "use_bn": 0}
+    )
     return {**sizes, **depths, "heads": options.get("num_att_heads", 8), "layer_norm": "unbiased"}
 
 

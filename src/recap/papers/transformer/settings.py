@@ -20,17 +20,23 @@ class TransformerSizes(WithHeads):
     encoder_layers: Layers = 6
     decoder_layers: Layers = 6
     norm: Literal["pre", "post"] = "pre"
-    layer_norm: Literal["biased", "unbiased"] = Field("biased", description="unbiased: Annotated Transformer's form")
+    layer_norm: Literal["biased", "unbiased"] = Field(
+        "biased", description="unbiased: Annotated Transformer's form"
+    )
     dropout: Probability = 0.1
     feature_dropout: Probability = Field(0.5, description="dropout after the feature projection")
-    visual_positions: Literal["none", "grid"] = Field("none", description="grid: fixed codes of row and column")
+    visual_positions: Literal["none", "grid"] = Field(
+        "none", description="grid: fixed codes of row and column"
+    )
     feed_forward_activation: Literal["none", "relu", "gelu"] = neutral("relu")
 
     @field_validator("visual_positions")
     @classmethod
     def _halves(cls, value: str, info: ValidationInfo) -> str:
         if value == "grid" and info.data.get("d_model", 0) % 4:
-            raise ValueError(f"grid positions need a d_model divisible by 4, not {info.data['d_model']}")
+            raise ValueError(
+                f"grid positions need a d_model divisible by 4, not {info.data['d_model']}"
+            )
         return value
 
     @property
@@ -55,4 +61,11 @@ class TransformerModel(TransformerSizes):
     @classmethod
     def example(cls) -> Self:
         """Two layers each side of width 16."""
-        return cls(kind="transformer", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
+        return cls(
+            kind="transformer",
+            d_model=16,
+            heads=2,
+            d_feed_forward=24,
+            encoder_layers=2,
+            decoder_layers=2,
+        )

@@ -1,12 +1,13 @@
 """Up-Down: an attention LSTM and a language LSTM.
 
-Paper: Anderson et al. 2018, "Bottom-Up and Top-Down Attention", section 3.2, as the X-LAN code base carries it (its
-class has no configuration file; not opened here) and, with `feature_embedding`, as ImageCaptioning.pytorch has it:
+Paper: Anderson et al. 2018, "Bottom-Up and Top-Down Attention", section 3.2, as the X-LAN code base
+carries it (its class has no configuration file; not opened here) and, with `feature_embedding`, as
+ImageCaptioning.pytorch has it:
 
     h1 = LSTM1([h2 ; mean v ; word], h1),   v = attention(h1),   h2 = LSTM2([v ; h1], h2),   logits = W h2
 
-Departs: the mean and the attention leave out padded vectors, which the code's class does not; for images without
-padding they are equal.
+Departs: the mean and the attention leave out padded vectors, which the code's class does not; for
+images without padding they are equal.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ class UpDown(RecurrentCaptioner[UpDownState]):
         projected = token + state.image[:, None] + attention_lstm.project_input(state.h2, 0)
         h1, c1 = attention_lstm.step(projected, state.h1, state.c1)
         attended = self.attend(h1, state)
-        projected = language_lstm.project_input(attended, 0) + language_lstm.project_input(h1, attended.shape[-1])
+        projected = language_lstm.project_input(attended, 0) + language_lstm.project_input(
+            h1, attended.shape[-1]
+        )
         h2, c2 = language_lstm.step(projected, state.h2, state.c2)
         return replace(state, position=state.position + 1, h1=h1, c1=c1, h2=h2, c2=c2)
 
@@ -115,7 +118,8 @@ rename_official = partial(rename, rules=RULES)
 
 
 def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, activations from `config.yml`."""
+    """Return the settings of the Up-Down that tensors belong to: sizes from shapes, activations
+    from `config.yml`."""
     agree(options, {"MODEL.TYPE": "UpDown"})
     embedding = tensors.get("feature_embedding.weight")
     return {

@@ -16,13 +16,17 @@ class UpDownModel(ModelConfig):
     """The Up-Down model."""
 
     implementation: ClassVar[str] = "recap.papers.up_down.model:UpDown"
-    variants: ClassVar[Sequence[Mapping[str, Any]]] = ({"d_feature": 12, "word_activation": "relu"},)
+    variants: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"d_feature": 12, "word_activation": "relu"},
+    )
 
     kind: Literal["up_down"]
     d_model: Width = Field(1000, description="width of both LSTMs")
     d_word: Width = 1000
     d_attention: Width = 512
-    d_feature: WidthOr0 = Field(0, description="visual vectors are projected to this width; 0: used as they are")
+    d_feature: WidthOr0 = Field(
+        0, description="visual vectors are projected to this width; 0: used as they are"
+    )
     attention_activation: Literal["tanh", "relu"] = "tanh"
     word_activation: Literal["none", "relu"] = "none"
     dropout: Probability = 0.5

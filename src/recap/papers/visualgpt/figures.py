@@ -1,7 +1,8 @@
-"""VisualGPT's figures: parts of speech (2 and 10), gate functions (4), and the gates behind words (5, 6 and 11).
+"""VisualGPT's figures: parts of speech (2 and 10), gate functions (4), and the gates behind words
+(5, 6 and 11).
 
-The visual score of a word is the mean visual gate of the last decoder layer behind it, normalized over all captions to
-0 .. 1 (section 5.6).
+The visual score of a word is the mean visual gate of the last decoder layer behind it, normalized
+over all captions to 0 .. 1 (section 5.6).
 """
 
 from __future__ import annotations
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def _drawing(png: Path, size: tuple[float, float], *, dpi: int = 200, math: bool = False) -> Iterator[Figure]:
-    """Give a figure to draw in, and write it; `math`: dollar signs enclose formulas, which captions must not."""
+def _drawing(
+    png: Path, size: tuple[float, float], *, dpi: int = 200, math: bool = False
+) -> Iterator[Figure]:
+    """Give a figure to draw in, and write it; `math`: dollar signs enclose formulas, which captions
+    must not."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -77,9 +81,15 @@ JUMP = 0.05  # from point to point; a sigmoid rises by a 40th of it
 
 
 def gate_values(inputs: Tensor, *, tau: float, normalized: bool) -> tuple[Tensor, Tensor]:
-    """Return B_vis and B_lan [N] of Eq. 5, or of Eq. 6 if normalized, for the values [N] of the state."""
+    """Return B_vis and B_lan [N] of Eq. 5, or of Eq. 6 if normalized, for the values [N] of the
+    state."""
     gates = SelfResurrecting(
-        d_model=len(inputs), levels=1, form="paper", tau=tau, activation="sigmoid", normalized=normalized
+        d_model=len(inputs),
+        levels=1,
+        form="paper",
+        tau=tau,
+        activation="sigmoid",
+        normalized=normalized,
     )
     return gates.pair(inputs, torch.zeros_like(inputs), 0)
 
@@ -90,8 +100,11 @@ def broken(gate: Tensor) -> Tensor:
     return gate.masked_fill(jumps, float("nan"))
 
 
-def draw_gate_functions(figure: GateFunctionsFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
-    """Draw both gates at the figure's threshold beside complementary gates, plain and normalized."""
+def draw_gate_functions(
+    figure: GateFunctionsFigure, models: DrawnModels, files: Mapping[str, Path]
+) -> None:
+    """Draw both gates at the figure's threshold beside complementary gates, plain and
+    normalized."""
     inputs = torch.linspace(-REACH, REACH, POINTS)
     with _drawing(files["gate_functions.png"], (6.8, 3.4), math=True) as drawing:
         panels = drawing.subplots(1, 2, sharey=True)
@@ -103,13 +116,20 @@ def draw_gate_functions(figure: GateFunctionsFigure, models: DrawnModels, files:
                 axes.plot(inputs, broken(gate), color=color, linewidth=1.8, label=f"$B^{{{side}}}$")
             gates = gate_values(inputs, tau=0.0, normalized=normalized)
             for gate, label in zip(gates, ("complementary gates (\u03c4 = 0)", None), strict=True):
-                axes.plot(inputs, gate, color="0.55", linewidth=1, linestyle="--", zorder=1, label=label)
+                axes.plot(
+                    inputs, gate, color="0.55", linewidth=1, linestyle="--", zorder=1, label=label
+                )
             axes.axhline(figure.tau, color="0.8", linewidth=0.8, zorder=0)
             axes.set_xlabel("function input")
             axes.grid(alpha=0.25)
             axes.set_title(f"{title}, \u03c4 = {figure.tau:g}", fontsize=9)
         panels[0].set_ylabel("function value")
-        drawing.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+        drawing.legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=3,
+            frameon=False,
+        )
 
 
 # Figures 5, 6, 10 and 11: the gates behind the words of captions
@@ -121,7 +141,9 @@ class CaptionGates:
 
     image_id: int
     words: list[str]
-    visual: list[list[float]]  #: [T][L], means of B_vis over the width, the encoder's levels and a word's pieces
+    visual: list[
+        list[float]
+    ]  #: [T][L], means of B_vis over the width, the encoder's levels and a word's pieces
     language: list[list[float]]  #: of B_lan
 
 
@@ -129,15 +151,31 @@ def draw_gates(figure: GatesFigure, models: DrawnModels, files: Mapping[str, Pat
     """Caption all test images with a model and draw the gates behind the words."""
     (label,) = models.runs
     corpus = Corpus.read(models.corpus)
-    captions = list(_captions_with_gates(models, label, sorted(corpus.captions("test")), figure.beam))
+    captions = list(
+        _captions_with_gates(models, label, sorted(corpus.captions("test")), figure.beam)
+    )
     if not any(caption.words for caption in captions):
-        raise TrainingError(f"{models.runs[label]}: all its captions are empty, so no word has a gate; train it longer")
-    drawn = generator(0, "gates").choice(len(captions), size=min(figure.count, len(captions)), replace=False).tolist()
+        raise TrainingError(
+            f"{models.runs[label]}: all its captions are empty, so no word has a gate; train it "
+            "longer"
+        )
+    drawn = (
+        generator(0, "gates")
+        .choice(len(captions), size=min(figure.count, len(captions)), replace=False)
+        .tolist()
+    )
     heading = "  |  ".join(filter(None, [f"Gates of {label}, first seed", models.heading]))
     write_part_scores(captions, printed=figure.printed, heading=heading, out=files)
     write_gates(captions, heading=heading, out=files)
     images = pictures_of(models.corpus, models.image_roots)
-    write_words(captions, drawn, images=images, files=corpus.files(), heading=heading, png=files["words.png"])
+    write_words(
+        captions,
+        drawn,
+        images=images,
+        files=corpus.files(),
+        heading=heading,
+        png=files["words.png"],
+    )
 
 
 def _captions_with_gates(
@@ -147,10 +185,14 @@ def _captions_with_gates(
     run = CaptionedImages(models, label, image_ids, beam=beam)
     for start in range(0, len(image_ids), BATCH):
         batch = image_ids[start : start + BATCH]
-        tokens = pad_sequence([torch.tensor([BOS, *run.captions[image]]) for image in batch], True, PAD)[:, None]
+        tokens = pad_sequence(
+            [torch.tensor([BOS, *run.captions[image]]) for image in batch], True, PAD
+        )[:, None]
         with torch.no_grad():
             memory = run.model.encode(run.sources.read(batch))
-        visual, language = (gates[:, :, 0] for gates in visual_gates(run.model, tokens, memory))  # each [L, B, T]
+        visual, language = (
+            gates[:, :, 0] for gates in visual_gates(run.model, tokens, memory)
+        )  # each [L, B, T]
         for index, image in enumerate(batch):
             pieces = pieces_of_words(run.vocabulary, run.captions[image])
             yield CaptionGates(
@@ -166,31 +208,48 @@ def pieces_of_words(vocabulary: AnyVocabulary, tokens: Sequence[int]) -> list[sl
     starts = list(range(len(tokens)))
     if isinstance(vocabulary, BytePairVocabulary):
         begins = vocabulary.begins_word
-        starts = [place for place in starts if place == 0 or begins[tokens[place]] or tokens[place] == UNK]
+        starts = [
+            place for place in starts if place == 0 or begins[tokens[place]] or tokens[place] == UNK
+        ]
     return [slice(start, end) for start, end in pairwise([*starts, len(tokens)])]
 
 
 def visual_scores(captions: Sequence[CaptionGates]) -> list[list[float]]:
-    """Return the visual score of each word of each caption, normalized over all of them to 0 .. 1."""
+    """Return the visual score of each word of each caption, normalized over all of them to 0 ..
+    1."""
     gates = [[layers[-1] for layers in caption.visual] for caption in captions]
     every = [gate for caption in gates for gate in caption]
     low, high = min(every, default=0.0), max(every, default=0.0)
-    return [[(gate - low) / (high - low) if high > low else 0.5 for gate in caption] for caption in gates]
+    return [
+        [(gate - low) / (high - low) if high > low else 0.5 for gate in caption]
+        for caption in gates
+    ]
 
 
 def write_part_scores(
-    captions: Sequence[CaptionGates], *, printed: Mapping[str, float], heading: str, out: Mapping[str, Path]
+    captions: Sequence[CaptionGates],
+    *,
+    printed: Mapping[str, float],
+    heading: str,
+    out: Mapping[str, Path],
 ) -> None:
-    """Write ``parts.png`` and ``parts.csv`` (Figure 10): mean visual scores beside the printed ones."""
+    """Write ``parts.png`` and ``parts.csv`` (Figure 10): mean visual scores beside the printed
+    ones."""
     scores = [row for row in visual_scores(captions) if row]
     tags = tag([caption.words for caption in captions if caption.words])
     parts: dict[str, list[float]] = defaultdict(list)
     for one, score in zip(chain.from_iterable(tags), chain.from_iterable(scores), strict=True):
         parts[kind_of(one)].append(score)
     ordered = sorted(parts, key=lambda part: -fmean(parts[part]))
-    rows = [(part, parts.get(part, []), printed.get(part)) for part in dict.fromkeys([*ordered, *printed])]
+    rows = [
+        (part, parts.get(part, []), printed.get(part))
+        for part in dict.fromkeys([*ordered, *printed])
+    ]
     header = ("part_of_speech", "words", "visual_score", "printed")
-    cells = ((part, len(values), fmean(values) if values else None, score) for part, values, score in rows)
+    cells = (
+        (part, len(values), fmean(values) if values else None, score)
+        for part, values, score in rows
+    )
     _write_csv(out["parts.csv"], header, cells)
     heading = f"Visual score by part of speech, tagged by {TAGGER}  |  {heading}"
     with _bars(out["parts.png"], heading, len(rows)) as axes:
@@ -198,7 +257,9 @@ def write_part_scores(
         axes.barh(range(len(rows)), means, color=COLOURS[0], label="here")
         marked = [(score, place) for place, (*_, score) in enumerate(rows) if score is not None]
         if marked:
-            axes.plot(*zip(*marked, strict=True), "D", color=COLOURS[1], markersize=6, label="printed")
+            axes.plot(
+                *zip(*marked, strict=True), "D", color=COLOURS[1], markersize=6, label="printed"
+            )
             axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
         axes.set_yticks(range(len(rows)), [f"{part} ({len(values):,})" for part, values, _ in rows])
         axes.set_xlim(0, 1)
@@ -210,7 +271,8 @@ LISTED = 12  # words at each end
 
 
 def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[str, Path]) -> None:
-    """Write ``gates.png`` (Figure 6: gates by layer; words of extreme scores) and ``gates.csv`` (scores of words)."""
+    """Write ``gates.png`` (Figure 6: gates by layer; words of extreme scores) and ``gates.csv``
+    (scores of words)."""
     by_word: dict[str, list[float]] = defaultdict(list)
     for caption, scores in zip(captions, visual_scores(captions), strict=True):
         for word, score in zip(caption.words, scores, strict=True):
@@ -221,10 +283,17 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
     with _drawing(out["gates.png"], (9, 8.5), dpi=150) as drawing:
         layers, ends = drawing.subplots(2, 1, height_ratios=(1, 1.1))
         _draw_layers(layers, captions)
-        often = sorted((fmean(scores), word) for word, scores in by_word.items() if len(scores) >= OFTEN)
+        often = sorted(
+            (fmean(scores), word) for word, scores in by_word.items() if len(scores) >= OFTEN
+        )
         often = often if len(often) <= 2 * LISTED else [*often[:LISTED], *often[-LISTED:]]
-        ends.barh([plain(word) for _, word in often], [score for score, _ in often], color=COLOURS[0])
-        ends.set_title(f"Words of the highest and lowest mean visual score (at least {OFTEN} times)", fontsize=10)
+        ends.barh(
+            [plain(word) for _, word in often], [score for score, _ in often], color=COLOURS[0]
+        )
+        ends.set_title(
+            f"Words of the highest and lowest mean visual score (at least {OFTEN} times)",
+            fontsize=10,
+        )
         ends.tick_params(axis="y", labelsize=7)
         ends.set_xlim(0, 1)
         drawing.suptitle(fill(plain(heading), 110), fontsize=9)
@@ -233,8 +302,18 @@ def write_gates(captions: Sequence[CaptionGates], *, heading: str, out: Mapping[
 def _draw_layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
     """Draw box plots of both gates by decoder layer, over all words."""
     for offset, color, label, gates in (
-        (-0.18, COLOURS[0], "visual gate", [layers for caption in captions for layers in caption.visual]),
-        (0.18, COLOURS[1], "language gate", [layers for caption in captions for layers in caption.language]),
+        (
+            -0.18,
+            COLOURS[0],
+            "visual gate",
+            [layers for caption in captions for layers in caption.visual],
+        ),
+        (
+            0.18,
+            COLOURS[1],
+            "language gate",
+            [layers for caption in captions for layers in caption.language],
+        ),
     ):
         values: list[Any] = list(zip(*gates, strict=True))
         places = [layer + offset for layer in range(len(values))]
@@ -247,7 +326,9 @@ def _draw_layers(axes: Axes, captions: Sequence[CaptionGates]) -> None:
     axes.set_xticks(range(len(values)), [str(layer) for layer in range(len(values))])
     axes.set_xlabel("decoder layer")
     axes.set_ylabel("gate, mean over the width")
-    axes.set_title("Gates behind all words (box: quartiles, whiskers: 1.5 times their distance)", fontsize=10)
+    axes.set_title(
+        "Gates behind all words (box: quartiles, whiskers: 1.5 times their distance)", fontsize=10
+    )
     axes.legend(frameon=False)
     axes.grid(axis="y", alpha=0.3)
 
@@ -265,7 +346,8 @@ def write_words(
     heading: str,
     png: Path,
 ) -> None:
-    """Write ``words.png`` (Figures 5 and 11): images with their captions, words colored by visual score.
+    """Write ``words.png`` (Figures 5 and 11): images with their captions, words colored by visual
+    score.
 
     `shown` are places in `captions`, `files` has the image file of each image id.
     """
@@ -301,31 +383,50 @@ END = re.compile(r"[.!?](?:\s|$)")
 WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 
 
-def draw_shares(figure: PartsOfSpeechFigure, models: DrawnModels, files: Mapping[str, Path]) -> None:
+def draw_shares(
+    figure: PartsOfSpeechFigure, models: DrawnModels, files: Mapping[str, Path]
+) -> None:
     """Draw and write the share of each part of speech in the training captions and in a text."""
     corpus, (text,) = Corpus.read(models.corpus), models.texts
-    captions = _spread(lambda: (words for texts in corpus.captions("train").values() for words in _sentences(texts)))
-    ours, other = _shares(tag(captions), models.corpus), _shares(tag(_spread(lambda: _words(text))), text)
+    captions = _spread(
+        lambda: (
+            words for texts in corpus.captions("train").values() for words in _sentences(texts)
+        )
+    )
+    ours, other = (
+        _shares(tag(captions), models.corpus),
+        _shares(tag(_spread(lambda: _words(text))), text),
+    )
     rows = []
     for part in ours | other:
         share, reference = ours.get(part, 0.0), other.get(part, 0.0)
         above = 100 * (share / reference - 1) if reference else None
         rows.append((part, share, reference, above, figure.printed.get(part)))
     rows.sort(key=lambda row: (-row[1], row[0]))
-    header = ("part_of_speech", "captions_percent", "text_percent", "captions_above_text_percent", "printed_percent")
+    header = (
+        "part_of_speech",
+        "captions_percent",
+        "text_percent",
+        "captions_above_text_percent",
+        "printed_percent",
+    )
     _write_csv(files["parts_of_speech.csv"], header, rows)
     heading = "  |  ".join(filter(None, [f"Parts of speech, tagged by {TAGGER}", models.heading]))
     with _bars(files["parts_of_speech.png"], heading, len(rows)) as axes:
         parts, *shares, _, _ = zip(*rows, strict=True)
         labels = (f"captions of {corpus.dataset}", figure.title)
-        for offset, values, label, color in zip((-0.4, 0.0), shares, labels, COLOURS[:2], strict=True):
+        for offset, values, label, color in zip(
+            (-0.4, 0.0), shares, labels, COLOURS[:2], strict=True
+        ):
             places = [place + offset for place in range(len(rows))]
             axes.barh(places, values, height=0.4, align="edge", color=color, label=plain(label))
         for place, (_, share, reference, above, printed) in enumerate(rows):
             notes = [] if above is None else [f"{above:+.0f} %"]
             notes += [] if printed is None else [f"paper {printed:+g} %"]
             end = (max(share, reference), place)
-            axes.annotate(", ".join(notes), end, (4, 0), textcoords="offset points", va="center", fontsize=8)
+            axes.annotate(
+                ", ".join(notes), end, (4, 0), textcoords="offset points", va="center", fontsize=8
+            )
         axes.set_yticks(range(len(rows)), parts)
         axes.margins(x=0.3)
         axes.set_xlabel("share of the words, percent")
@@ -339,14 +440,20 @@ def _spread(lists: Callable[[], Iterable[list[str]]]) -> list[list[str]]:
 
 
 def _words(path: Path) -> Iterator[list[str]]:
-    """Yield the words of each sentence of a text; WikiText's titles are left out, and its marks between words."""
+    """Yield the words of each sentence of a text.
+
+    WikiText's titles are left out, and its marks between words.
+    """
     lines = _lines(path) if path.suffix == ".tokens" else read_texts(path)
     prose = (line for line in lines if not line.lstrip().startswith("= "))
-    yield from _sentences(line.replace(UNKNOWN, "").replace(" @-@ ", "-").replace(" '", "'") for line in prose)
+    yield from _sentences(
+        line.replace(UNKNOWN, "").replace(" @-@ ", "-").replace(" '", "'") for line in prose
+    )
 
 
 def _sentences(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the words of each sentence of texts, with capital letters: they distinguish names from nouns."""
+    """Yield the words of each sentence of texts, with capital letters: they distinguish names from
+    nouns."""
     for text in texts:
         for sentence in END.split(text):
             if words := WORD.findall(sentence):

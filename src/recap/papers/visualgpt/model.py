@@ -1,15 +1,20 @@
-"""VisualGPT: a pretrained GPT-2 that describes images, with gates that balance language against vision.
+"""VisualGPT: a pretrained GPT-2 that describes images, with gates that balance language against
+vision.
 
-Paper: Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for Image Captioning".
-Code: Vision-CAIR/VisualGPT (not opened here), whose form is the default: learned gates for each encoder level, summed
-(`srau`); regions -> linear, GELU (tanh), dropout, norm; three post-norm encoder layers with ReLU, all of
-whose outputs are attended to; one norm of a GPT-2 block before self-attention, on the query and on the encoder's
-outputs; dropout on the residual stream itself; no boxes. `fusion` and `encoder` give its baselines and ablations, too.
-Eq. 1-2 are those of `recap.nn.attention`, GPT-2 is in `recap.models.gpt2`; here are the gates (Eq. 4-6) with what the
-baselines have in their place (Eq. 3), the blocks of decoder and encoder, the model, and the visual scores of section
-5.6. Departs: padded regions are hidden (`padded_vectors: attended` is the code's form, whose mask hides nothing);
-padded tokens are not set to zero, which no real token sees; matrices that the code never uses are left out.
-Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them gates (code: 216.5 M, 21.3 M unused).
+Paper: Chen et al. 2022, "VisualGPT: Data-efficient Adaptation of Pretrained Language Models for
+Image Captioning".
+Code: Vision-CAIR/VisualGPT (not opened here), whose form is the default: learned gates for each
+encoder level, summed (`srau`); regions -> linear, GELU (tanh), dropout, norm; three post-norm
+encoder layers with ReLU, all of whose outputs are attended to; one norm of a GPT-2 block before
+self-attention, on the query and on the encoder's outputs; dropout on the residual stream itself; no
+boxes. `fusion` and `encoder` give its baselines and ablations, too. Eq. 1-2 are those of
+`recap.nn.attention`, GPT-2 is in `recap.models.gpt2`; here are the gates (Eq. 4-6) with what the
+baselines have in their place (Eq. 3), the blocks of decoder and encoder, the model, and the visual
+scores of section 5.6. Departs: padded regions are hidden (`padded_vectors: attended` is the code's
+form, whose mask hides nothing); padded tokens are not set to zero, which no real token sees;
+matrices that the code never uses are left out.
+Expected: 195.3 M parameters in the decoder of the paper's size, 42.5 M of them gates (code: 216.5
+M, 21.3 M unused).
 """
 
 from __future__ import annotations
@@ -40,33 +45,45 @@ from recap.papers.visualgpt.settings import VisualGptModel
 
 # 4.1 Self-resurrecting activation units
 
-GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "leaky_relu": leaky_relu, "gelu": gelu}
+GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "leaky_relu": leaky_relu,
+    "gelu": gelu,
+}
 
 
 class SelfResurrecting(nn.Module):
-    """Eq. 4-6: two gates, one of which may be zero, weigh the state H against what L encoder levels gave for it.
+    """Eq. 4-6: two gates, one of which may be zero, weigh the state H against what L encoder levels
+    gave for it.
 
-    Printed, `form` "paper", the gates have no parameters, and the sigmoid of the state weighs the visual side:
+    Printed, `form` "paper", the gates have no parameters, and the sigmoid of the state weighs the
+    visual side:
 
         B_vis = sigmoid(H) 1(sigmoid(H) > tau),   B_lan = (1 - sigmoid(H)) 1(1 - sigmoid(H) > tau)           (5)
         B_vis / (B_vis + B_lan),   B_lan / (B_vis + B_lan)                                    if `normalized` (6)
         z = B_vis * EncDecAttn(H, I) + B_lan * H                                                              (4)
 
-    "released", from which the paper's numbers come, learns the gate of each encoder level k, sums over the levels and
-    lets the gate weigh the language side:
+    "released", from which the paper's numbers come, learns the gate of each encoder level k, sums
+    over the levels and lets the gate weigh the language side:
 
         alpha_k = sigmoid(W_k [H ; E_k] + b_k)
         B_lan = alpha_k 1(alpha_k > tau),   B_vis = (1 - alpha_k) 1(1 - alpha_k > tau)                        (5)
         z = sum_k (B_vis * E_k + B_lan * H) / sqrt(L)                                                         (4)
 
-    With tau 0 the gates are complementary. An `activation` other than the sigmoid has no upper limit, and the training
-    diverges (section 5.4).
+    With tau 0 the gates are complementary. An `activation` other than the sigmoid has no upper
+    limit, and the training diverges (section 5.4).
     """
 
-    def __init__(self, *, d_model: int, levels: int, form: str, tau: float, activation: str, normalized: bool) -> None:
+    def __init__(
+        self, *, d_model: int, levels: int, form: str, tau: float, activation: str, normalized: bool
+    ) -> None:
         super().__init__()
         self.tau, self.normalized, self.activation = tau, normalized, GATES[activation]
-        self.gates = nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels)) if form == "released" else None
+        self.gates = (
+            nn.ModuleList(Linear(2 * d_model, d_model) for _ in range(levels))
+            if form == "released"
+            else None
+        )
         self.visual, self.language = nn.Identity(), nn.Identity()  # which `visual_gates` reads
 
     def forward(self, state: Tensor, levels: Tensor) -> Tensor:
@@ -109,7 +126,10 @@ class Fusion(nn.Module):
     def __init__(self, settings: VisualGptModel) -> None:
         super().__init__()
         self.kind = settings.fusion
-        self.every_level, self.feed_forward = self.kind in ("srau", "meshed"), self.kind != "aoa_baseline"
+        self.every_level, self.feed_forward = (
+            self.kind in ("srau", "meshed"),
+            self.kind != "aoa_baseline",
+        )
         d_model, levels = settings.d_model, settings.encoder_layers
         if self.kind == "srau":
             self.gate: nn.Module = SelfResurrecting(
@@ -123,7 +143,9 @@ class Fusion(nn.Module):
         elif self.kind == "meshed":
             self.gate = MeshedGate(d_model=d_model, levels=levels)
         elif self.kind != "plain":
-            self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=settings.aoa_dropout)
+            self.aoa = AttentionOnAttention(
+                d_model=d_model, order=ORDER, dropout=settings.aoa_dropout
+            )
 
     def forward(self, state: Tensor, query: Tensor, levels: Tensor) -> Tensor:
         """State a and normed query, each [..., D], and levels E [L, ..., D] -> [..., D]."""
@@ -146,9 +168,11 @@ class Fusion(nn.Module):
 
 
 class VisualBlock(Gpt2Block, TokenLayer):
-    """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B, C, T, D].
+    """A GPT-2 block with cross-attention between its two parts: rows of [B, C, T, D] -> rows of [B,
+    C, T, D].
 
-    The norm before self-attention is also that of the cross-attention's query and of the encoder's outputs.
+    The norm before self-attention is also that of the cross-attention's query and of the encoder's
+    outputs.
     """
 
     def __init__(self, settings: VisualGptModel) -> None:
@@ -160,54 +184,78 @@ class VisualBlock(Gpt2Block, TokenLayer):
             dropout=settings.dropout,
             feed_forward=fusion.feed_forward,
         )
-        self.cross = MultiHeadAttention(d_model=d_model, heads=heads, dropout=settings.cross_dropout)
+        self.cross = MultiHeadAttention(
+            d_model=d_model, heads=heads, dropout=settings.cross_dropout
+        )
         self.fusion = fusion
 
     def image(self, memory: LevelMemory) -> KeyValue:
-        """Project the encoder's levels that are attended to -> keys and values [B, L or 1, H, N, K]."""
+        """Project the encoder's levels that are attended to -> keys and values [B, L or 1, H, N,
+        K]."""
         levels = memory.levels if self.fusion.every_level else memory.levels[:, -1:]
         return self.cross.key_value(Rows(self.attention_norm(levels)))
 
     def forward(  # type: ignore[override]
-        self, x: Rows, image: KeyValue, self_mask: Tensor | None, cross_mask: Tensor | None, past: Past | None = None
+        self,
+        x: Rows,
+        image: KeyValue,
+        self_mask: Tensor | None,
+        cross_mask: Tensor | None,
+        past: Past | None = None,
     ) -> Rows:
         """As `TokenLayer.forward`."""
         state = self.attend(x, self_mask, past)
         query = state.map(self.attention_norm)
-        levels = self.cross.each_level(query, image, attn_mask=cross_mask)  # Eq. 1-2, of each encoder layer
+        levels = self.cross.each_level(
+            query, image, attn_mask=cross_mask
+        )  # Eq. 1-2, of each encoder layer
         return self.after(x.like(self.fusion(state.values, query.values, levels)))
 
 
 class AoaEncoderLayer(nn.Module):
-    """Post-norm self-attention, then AoA(x, attended) with no feed-forward part: rows of [B, 1, N, D] -> the same."""
+    """Post-norm self-attention, then AoA(x, attended) with no feed-forward part: rows of [B, 1, N,
+    D] -> the same."""
 
     def __init__(self, *, d_model: int, heads: int, dropout: float, aoa_dropout: float) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(d_model=d_model, heads=heads)
-        self.around_attention = Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+        self.around_attention = Residual(
+            d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
+        )
         self.aoa = AttentionOnAttention(d_model=d_model, order=ORDER, dropout=aoa_dropout)
 
     def forward(self, x: Rows, attn_mask: Tensor | None) -> Rows:
         """Apply the layer; `attn_mask` is broadcastable to [B, 1, N, N]."""
-        y = self.around_attention(x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values)
+        y = self.around_attention(
+            x.values, lambda y: self.attention.to_itself(x.like(y), attn_mask).values
+        )
         return x.like(self.aoa(x.values, y))
 
 
 def encoder_layer(settings: VisualGptModel) -> nn.Module:
-    """Return a layer of the image encoder: "plain", with "memory" slots (M2), or that of the "aoa_baseline"."""
+    """Return a layer of the image encoder: "plain", with "memory" slots (M2), or that of the
+    "aoa_baseline"."""
     sizes: dict[str, int] = {"d_model": settings.d_model, "heads": settings.heads}
     if settings.encoder == "aoa_baseline":
         return AoaEncoderLayer(**sizes, dropout=settings.dropout, aoa_dropout=settings.aoa_dropout)
     memory = settings.encoder == "memory"
     return EncoderLayer(
-        attention=MemoryAttention(**sizes, slots=settings.memory_slots) if memory else MultiHeadAttention(**sizes),
+        attention=MemoryAttention(**sizes, slots=settings.memory_slots)
+        if memory
+        else MultiHeadAttention(**sizes),
         feed_forward=FeedForward(
             d_model=settings.d_model,
             d_hidden=settings.d_encoder_feed_forward,
             activation="relu",
             dropout=settings.dropout,
         ),
-        residual=partial(Residual, d_model=settings.d_model, norm="post", norm_kind="biased", dropout=settings.dropout),
+        residual=partial(
+            Residual,
+            d_model=settings.d_model,
+            norm="post",
+            norm_kind="biased",
+            dropout=settings.dropout,
+        ),
     )
 
 
@@ -217,8 +265,8 @@ def encoder_layer(settings: VisualGptModel) -> nn.Module:
 class VisualGpt(TransformerDecoder[LevelMemory]):
     """VisualGPT, its baselines and ablations.
 
-    The decoder begins with `inputs.weights`, where the settings name pretrained ones; they are None where a trained
-    model is loaded.
+    The decoder begins with `inputs.weights`, where the settings name pretrained ones; they are None
+    where a trained model is loaded.
     """
 
     decoder: Gpt2Decoder[VisualBlock]
@@ -230,7 +278,9 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         self.feature_embedding = Linear(inputs.feature_size, d_model)
         self.feature_dropout = Dropout(settings.feature_dropout)
         self.feature_norm = nn.LayerNorm(d_model)
-        self.encoder = nn.ModuleList(encoder_layer(settings) for _ in range(settings.encoder_layers))
+        self.encoder = nn.ModuleList(
+            encoder_layer(settings) for _ in range(settings.encoder_layers)
+        )
         self.decoder = Gpt2Decoder[VisualBlock](
             vocabulary_size=inputs.vocabulary_size,
             d_model=d_model,
@@ -239,17 +289,26 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         )
         self._initialize(settings.initialization, settings.copy_layers)
         if settings.pretrained and inputs.weights is not None:
-            load_pretrained(self.decoder, inputs.weights, inputs.vocabulary, source=settings.weights)
+            load_pretrained(
+                self.decoder, inputs.weights, inputs.vocabulary, source=settings.weights
+            )
 
     def _initialize(self, initialization: str, copy_layers: bool) -> None:
         """Draw the random weights; what pretrained weights do not bring keeps them."""
         blocks: Stack[VisualBlock] = self.decoder.blocks
-        drawn = [self.feature_embedding, self.encoder, *([self.decoder] if initialization == "xavier" else [])]
+        drawn = [
+            self.feature_embedding,
+            self.encoder,
+            *([self.decoder] if initialization == "xavier" else []),
+        ]
         for parameter in (parameter for module in drawn for parameter in module.parameters()):
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
         if initialization != "xavier":
-            gates = [{name: value.clone() for name, value in block.fusion.state_dict().items()} for block in blocks]
+            gates = [
+                {name: value.clone() for name, value in block.fusion.state_dict().items()}
+                for block in blocks
+            ]
             initialize(self.decoder)
             for block, gate in zip(blocks, gates, strict=True):
                 block.fusion.load_state_dict(gate)  # torch's own initialization stays
@@ -292,7 +351,9 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
         """[..., D] -> [..., V], with the word table."""
         return self.decoder.logits(hidden)
 
-    def masks(self, x: Rows, memory: LevelMemory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+    def masks(
+        self, x: Rows, memory: LevelMemory, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Tensor]:
         """As `TransformerDecoder.masks`; the image's is always given."""
         return own_mask(x, cache), key_mask(memory.mask)
 
@@ -302,14 +363,17 @@ class VisualGpt(TransformerDecoder[LevelMemory]):
 
 @torch.no_grad()
 def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]: means over the width and encoder levels.
+    """Return B_vis and B_lan under teacher forcing, each [layers, B, C, T]: means over the width
+    and encoder levels.
 
-    The visual score of a word is B_vis of the last layer. Tokens [B, C, T] begin with <bos>; entry t is the gate behind
-    token t + 1.
+    The visual score of a word is B_vis of the last layer. Tokens [B, C, T] begin with <bos>; entry
+    t is the gate behind token t + 1.
     """
     gates = [module for module in model.modules() if isinstance(module, SelfResurrecting)]
     if not gates:
-        raise ConfigError(f"{type(model).__name__} has no visual gates; take kind visual_gpt with fusion srau")
+        raise ConfigError(
+            f"{type(model).__name__} has no visual gates; take kind visual_gpt with fusion srau"
+        )
     means: dict[str, list[Tensor]] = {"visual": [], "language": []}
 
     def read(side: str, _module: object, _inputs: object, gate: Tensor) -> None:
@@ -321,11 +385,15 @@ def visual_gates(model: Captioner, tokens: Tensor, memory: Memory) -> tuple[Tens
             hooks.enter_context(gate.language.register_forward_hook(partial(read, "language")))
         model.decode(tokens, memory)
     # A layer's gates are called once per level.
-    visual, language = (torch.stack(side).unflatten(0, (len(gates), -1)).mean(1) for side in means.values())
+    visual, language = (
+        torch.stack(side).unflatten(0, (len(gates), -1)).mean(1) for side in means.values()
+    )
     return visual, language
 
 
-def gate_notes(model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]) -> list[Note]:
+def gate_notes(
+    model: Captioner, images: Images, tokens: Tensor, words: Sequence[str]
+) -> list[Note]:
     """Return the visual gate of the last layer behind each word."""
     if not any(isinstance(module, SelfResurrecting) for module in model.modules()):
         return []  # of another fusion

@@ -1,4 +1,5 @@
-"""From the names of VisualGPT's code base (Vision-CAIR/VisualGPT) and its baselines to ours, in parameters.md."""
+"""From the names of VisualGPT's code base (Vision-CAIR/VisualGPT) and its baselines to ours, in
+parameters.md."""
 
 from __future__ import annotations
 
@@ -25,11 +26,19 @@ BLOCK = [
     (r"\.(?:enc_dec_attn\.)?aoa_layer\.0\.", ".fusion.aoa.linear."),
     *((rf"\.fc_alpha{level + 1}\.", f".fusion.gate.gates.{level}.") for level in range(3)),
 ]
-ADDED = re.compile(r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\.")  # parts of a block that GPT-2 does not have
+ADDED = re.compile(
+    r"h\.\d+\.(enc_dec_attn|fc_alpha\d|aoa_layer)\."
+)  # parts of a block that GPT-2 does not have
 # What no forward pass reads; the square matrices of the decoder have 21.3 M numbers.
 UNUSED = [
-    (r"h\.\d+\.enc_dec_attn\.c_attn\.(weight|bias)$", "a matrix that its forward pass does not use"),
-    (r"mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)$", "a matrix that its forward pass does not use"),
+    (
+        r"h\.\d+\.enc_dec_attn\.c_attn\.(weight|bias)$",
+        "a matrix that its forward pass does not use",
+    ),
+    (
+        r"mhatt\.attention\.c_attn_(query|key|value)\.(weight|bias)$",
+        "a matrix that its forward pass does not use",
+    ),
     (r"h\.\d+\.(attn|enc_dec_attn)\.(bias|masked_bias)$", "a causal mask, which is computed"),
     (r"lm_head\.(decoder\.)?weight$", "the word table under its second name"),
     BUFFERS,
@@ -44,7 +53,9 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if name.startswith("encoder."):
             encoder[name] = value
         elif ADDED.match(short):
-            added[short] = value.T if "c_proj.weight" in short else value  # GPT-2's layers are (in, out)
+            added[short] = (
+                value.T if "c_proj.weight" in short else value
+            )  # GPT-2's layers are (in, out)
         else:
             gpt2[short] = value
     renamed = {f"decoder.{name}": value for name, value in rename_gpt2(gpt2).items()}
@@ -52,11 +63,29 @@ def rename_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def settings(tensors: Mapping[str, Tensor], _: Options) -> dict[str, Any]:
-    """Return sizes from shapes, parts from names; heads are 64 wide, tau is an option of the release's command."""
-    inner, gpt2 = tensors["encoder.0.feed_forward.inner.weight"], tensors["decoder.blocks.0.feed_forward.inner.weight"]
-    memory, gates, aoa = (any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa."))
+    """Return sizes from shapes, parts from names.
+
+    Heads are 64 wide, tau is an option of the release's command.
+    """
+    inner, gpt2 = (
+        tensors["encoder.0.feed_forward.inner.weight"],
+        tensors["decoder.blocks.0.feed_forward.inner.weight"],
+    )
+    memory, gates, aoa = (
+        any(part in name for name in tensors) for part in ("memory_key", ".fusion.gate.", ".aoa.")
+    )
     refined = any(name.startswith("encoder.") and ".aoa." in name for name in tensors)
-    fusion = "aoa_baseline" if refined else "aoa" if aoa else "plain" if not gates else "meshed" if memory else "srau"
+    fusion = (
+        "aoa_baseline"
+        if refined
+        else "aoa"
+        if aoa
+        else "plain"
+        if not gates
+        else "meshed"
+        if memory
+        else "srau"
+    )
     slots = {"memory_slots": tensors["encoder.0.attention.memory_key"].shape[-2]} if memory else {}
     return {
         "kind": "visual_gpt",

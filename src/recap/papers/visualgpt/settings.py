@@ -1,5 +1,5 @@
-"""Settings of VisualGPT, its baselines and its ablations, and of its figures: 2 (parts of speech), 4 (gate functions)
-and 5, 6, 10 and 11 (gates)."""
+"""Settings of VisualGPT, its baselines and its ablations, and of its figures: 2 (parts of speech),
+4 (gate functions) and 5, 6, 10 and 11 (gates)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ GPT2 = "hub:openai-community/gpt2@607a30d783dfa663caf39e06633721c8d4cfcd7e"  # G
 
 @MODELS.register
 class VisualGptModel(WithPaddedVectors):
-    """GPT-2 with cross-attention to an image encoder, joined by self-resurrecting gates or in another way."""
+    """GPT-2 with cross-attention to an image encoder, joined by self-resurrecting gates or in
+    another way."""
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.model:VisualGpt"
     variants: ClassVar[Sequence[Mapping[str, Any]]] = (
@@ -41,26 +42,47 @@ class VisualGptModel(WithPaddedVectors):
     encoder_layers: Layers = 3
     d_encoder_feed_forward: Width = 2048
     encoder: Literal["plain", "memory", "aoa_baseline"] = Field(
-        "plain", description="layers of the image encoder; memory: with M2's slots; aoa_baseline: the AoA Transformer's"
+        "plain",
+        description=(
+            "layers of the image encoder; memory: with M2's slots; aoa_baseline: the AoA "
+            "Transformer's"
+        ),
     )
     memory_slots: Width = Field(40, description="for encoder memory")
     fusion: Literal["srau", "plain", "meshed", "aoa", "aoa_baseline"] = Field(
-        "srau", description="what joins the state with the cross-attention; all but srau and meshed use the last level"
+        "srau",
+        description=(
+            "what joins the state with the cross-attention; all but srau and meshed use the last "
+            "level"
+        ),
     )
     gate: Literal["released", "paper"] = Field(
-        "released", description="srau: learned for each encoder level (the code), or without parameters (paper Eq. 5)"
+        "released",
+        description=(
+            "srau: learned for each encoder level (the code), or without parameters (paper Eq. 5)"
+        ),
     )
     tau: float = Field(0.2, ge=0, lt=1, description="srau: gates that are not above it are zero")
     gate_activation: Literal["sigmoid", "leaky_relu", "gelu"] = Field(
-        "sigmoid", description="srau: the others have no upper limit, and the training diverges (section 5.4)"
+        "sigmoid",
+        description="srau: the others have no upper limit, and the training diverges (section 5.4)",
     )
-    normalized: bool = Field(False, description="srau: each gate over the sum of both (paper Eq. 6)")
-    initialization: Literal["gpt2", "xavier"] = Field("gpt2", description="of the decoder; xavier: 'Random init.'")
-    copy_layers: bool = Field(True, description="all decoder blocks begin as copies of the first, as in the code")
-    pretrained: bool = Field(True, description="whether the decoder begins with `weights`; false: random")
+    normalized: bool = Field(
+        False, description="srau: each gate over the sum of both (paper Eq. 6)"
+    )
+    initialization: Literal["gpt2", "xavier"] = Field(
+        "gpt2", description="of the decoder; xavier: 'Random init.'"
+    )
+    copy_layers: bool = Field(
+        True, description="all decoder blocks begin as copies of the first, as in the code"
+    )
+    pretrained: bool = Field(
+        True, description="whether the decoder begins with `weights`; false: random"
+    )
     weights: str = Field(
         GPT2,
-        description="hub:NAME@REVISION, a safetensors file relative to `inputs`, or language_model:NAME (trained "
+        description="hub:NAME@REVISION, a safetensors file relative to `inputs`, or language_model:NAME "
+        "(trained "
         "first, params/language_models/NAME.yaml)",
     )
     dropout: Probability = Field(0.1, description="in the layers of encoder and decoder")
@@ -71,7 +93,9 @@ class VisualGptModel(WithPaddedVectors):
     @model_validator(mode="after")
     def _one_gate_is_open(self) -> Self:
         if self.normalized and self.tau >= 0.5:
-            raise ValueError(f"normalized gates need a tau below 0.5, not {self.tau}: both could be zero")
+            raise ValueError(
+                f"normalized gates need a tau below 0.5, not {self.tau}: both could be zero"
+            )
         return self
 
     @classmethod
@@ -111,8 +135,10 @@ class GatesFigure(ModelFigure):
         "parts.csv": "",
     }
     caption: ClassVar[str] = (
-        "What the gates of VisualGPT let through, for captions of the first seed. Blue and higher: more of the "
-        "image; the rest comes from the language model. The numbers behind the figures are in the CSVs beside them."
+        "What the gates of VisualGPT let through, for captions of the first seed. Blue and higher: "
+        "more of the "
+        "image; the rest comes from the language model. The numbers behind the figures are in the "
+        "CSVs beside them."
     )
     most_rows: ClassVar[int | None] = 1
 
@@ -131,13 +157,16 @@ class GateFunctionsFigure(ModelFigure):
     implementation: ClassVar[str] = "recap.papers.visualgpt.figures:draw_gate_functions"
     files: ClassVar[Mapping[str, str]] = {"gate_functions.png": "gate functions"}
     caption: ClassVar[str] = (
-        "The self-resurrecting activation functions and their normalized form, computed by the layers of the model."
+        "The self-resurrecting activation functions and their normalized form, computed by the "
+        "layers of the model."
     )
     needs_images: ClassVar[bool] = False
     needs_models: ClassVar[bool] = False
 
     kind: Literal["gate_functions"]
-    tau: float = Field(0.2, ge=0, lt=0.5, description="threshold; from 0.5 on both gates may be zero")
+    tau: float = Field(
+        0.2, ge=0, lt=0.5, description="threshold; from 0.5 on both gates may be zero"
+    )
 
 
 @FIGURES.register
@@ -145,10 +174,15 @@ class PartsOfSpeechFigure(ModelFigure):
     """The parts of speech of captions and of a text (Figure 2)."""
 
     implementation: ClassVar[str] = "recap.papers.visualgpt.figures:draw_shares"
-    files: ClassVar[Mapping[str, str]] = {"parts_of_speech.png": "parts of speech", "parts_of_speech.csv": ""}
+    files: ClassVar[Mapping[str, str]] = {
+        "parts_of_speech.png": "parts of speech",
+        "parts_of_speech.csv": "",
+    }
     caption: ClassVar[str] = (
-        "Share of each part of speech among the words of the training captions and of a text, of at most 10,000 "
-        "sentences each, evenly spread. Beside the bars: by how much the share in captions is above that in the text. "
+        "Share of each part of speech among the words of the training captions and of a text, of "
+        "at most 10,000 "
+        "sentences each, evenly spread. Beside the bars: by how much the share in captions is "
+        "above that in the text. "
         "The numbers are in the CSV beside it."
     )
     needs_images: ClassVar[bool] = False
@@ -158,7 +192,11 @@ class PartsOfSpeechFigure(ModelFigure):
     text: str = Field(min_length=1, description="file of the text, below the profile's inputs")
     title: str = Field(min_length=1, description="what the figure calls the text")
     printed: dict[PartOfSpeech, float] = neutral(
-        {}, description="part of speech -> by how many percent the printed share in captions is above that in the text"
+        {},
+        description=(
+            "part of speech -> by how many percent the printed share in captions is above that in "
+            "the text"
+        ),
     )
 
     def texts(self) -> list[str]:

@@ -1,6 +1,7 @@
 """X-LAN and the X-Transformer: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning".
 
-`model` has the block (Eq. 1-9), X-LAN around an LSTM (section 3.3), and the blocks in a Transformer (section 4.2).
+`model` has the block (Eq. 1-9), X-LAN around an LSTM (section 3.3), and the blocks in a Transformer
+(section 4.2).
 """
 
 from recap.papers.xlan.settings import XLanModel, XTransformerModel

@@ -1,23 +1,29 @@
 """X-LAN, X-Linear attention in encoder and decoder around an LSTM, and the X-Transformer.
 
-Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning"; code: JDAI-CV/image-captioning, not opened
-here. With s the activation and * the elementwise product, for each of H heads (the paper prints one):
+Paper: Pan et al. 2020, "X-Linear Attention Networks for Image Captioning"; code:
+JDAI-CV/image-captioning, not opened here. With s the activation and * the elementwise product, for
+each of H heads (the paper prints one):
 
     B_i  = s(W_k k_i) * s(W_q^k Q)                        query with key                             (2)
     B'_i = ReLU(W_B^k B_i),  b_i = softmax_i(W_b B'_i)    spatial attention                          (3)
     c    = sigmoid(W_e mean_i(B'_i))                      channel attention                          (4-5)
     out  = c * sum_i b_i (s(W_v v_i) * s(W_q^v Q))        query with value                           (6)
 
-s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction). The query of Eq. 6
-does not depend on i and is taken out of the sum. Conventional attention (Eq. 1) is `AdditiveAttention` of `recap.nn`.
-As the released code has it, where that differs from the paper:
-  - 8 heads (D_B = 8 x 128, D_c = 8 x 64) that share W_B^k, W_b and W_e; CELU(1.3); every projection is
-    group-normalized, one group per head; keys and values are updated as one;
-  - a norm after W_G; the LSTM reads [word ; global + context], 2 D wide, not four vectors side by side;
+s is ReLU, or an exponential unit (Eq. 9: then the Taylor series holds every order of interaction).
+The query of Eq. 6 does not depend on i and is taken out of the sum. Conventional attention (Eq. 1)
+is `AdditiveAttention` of `recap.nn`. As the released code has it, where that differs from the
+paper:
+  - 8 heads (D_B = 8 x 128, D_c = 8 x 64) that share W_B^k, W_b and W_e; CELU(1.3); every projection
+    is group-normalized, one group per head; keys and values are updated as one;
+  - a norm after W_G; the LSTM reads [word ; global + context], 2 D wide, not four vectors side by
+    side;
   - the attended vector passes through norm(W [h ; v]) before the GLU.
-The rows of Table 3: `encoder_layers` 0 to 4, `decoder_attention` conventional or x_linear, `activation` relu or celu.
-Departs: with `decoder_attention: conventional` (not released) only the attention itself is exchanged, for Eq. 1.
-Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initialization; the output layer is not tied.
+The rows of Table 3: `encoder_layers` 0 to 4, `decoder_attention` conventional or x_linear,
+`activation` relu or celu.
+Departs: with `decoder_attention: conventional` (not released) only the attention itself is
+exchanged, for Eq. 1.
+Expected: 75.2 M parameters with 2048-d features and 9,488 ids. Torch's initialization; the output
+layer is not tied.
 """
 
 from __future__ import annotations
@@ -39,8 +45,27 @@ from recap.models.recurrent import ContextCaptioner, ContextState
 from recap.models.state import PER_BEAM, GlobalMemory, KeyValueCache, State, masked_mean
 from recap.nn.attention import AdditiveAttention, Attention, KeyValue
 from recap.nn.fast import Linear, as_autocast, fast, multiplied, product
-from recap.nn.layers import ACTIVATIONS, Dropout, FeedForward, LSTMCell, Residual, Stack, dropout_mask, sinusoid_table
-from recap.nn.rows import MASKED_SCORE, PackedIndex, Rows, causal_mask, fold, fold_keys, fold_mask, key_mask, unfold
+from recap.nn.layers import (
+    ACTIVATIONS,
+    Dropout,
+    FeedForward,
+    LSTMCell,
+    Residual,
+    Stack,
+    dropout_mask,
+    sinusoid_table,
+)
+from recap.nn.rows import (
+    MASKED_SCORE,
+    PackedIndex,
+    Rows,
+    causal_mask,
+    fold,
+    fold_keys,
+    fold_mask,
+    key_mask,
+    unfold,
+)
 from recap.papers.xlan.settings import XLanModel, XLinearSizes, XTransformerModel
 
 CELU_ALPHA = 1.3  # scale of the exponential units, as released
@@ -52,7 +77,9 @@ class Projection(nn.Module):
     def __init__(self, *, d_model: int, heads: int, activation_name: str, alpha: float) -> None:
         super().__init__()
         self.linear = Linear(d_model, d_model)
-        self.activation = nn.ReLU() if activation_name == "relu" else ACTIVATIONS[activation_name](alpha)
+        self.activation = (
+            nn.ReLU() if activation_name == "relu" else ACTIVATIONS[activation_name](alpha)
+        )
         self.norm = nn.GroupNorm(heads, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,12 +88,20 @@ class Projection(nn.Module):
 
 
 def plain_bilinear_pool(
-    q: Tensor, k: Tensor, weight: Tensor, bias: Tensor, spatial: Tensor, mean_weights: Tensor, *, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    spatial: Tensor,
+    mean_weights: Tensor,
+    *,
+    dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Eq. 2-4: score B' of every query and key, w . B', and average it over the keys of each query.
 
-    q [B, H, R, K] and k [B, H, N, K] as projected, W_B^k [J, K], its bias and w [J], weights of the mean [B, 1, R or 1,
-    N] -> scores [B, H, R, N] and means [B, H, R, J]; dropout is on B'. `bilinear_pool` is as this, and fast.
+    q [B, H, R, K] and k [B, H, N, K] as projected, W_B^k [J, K], its bias and w [J], weights of the
+    mean [B, 1, R or 1, N] -> scores [B, H, R, N] and means [B, H, R, J]; dropout is on B'.
+    `bilinear_pool` is as this, and fast.
     """
     joint = torch.relu(linear(q[:, :, :, None] * k[:, :, None], weight, bias))  # [B, H, R, N, J]
     joint = Dropout(dropout)(joint)
@@ -74,9 +109,11 @@ def plain_bilinear_pool(
 
 
 class XLinear(Attention):
-    """One X-Linear attention block (Eq. 2-6): D is the paper's D_B, H * d_joint its D_c; dropout is on B'.
+    """One X-Linear attention block (Eq. 2-6): D is the paper's D_B, H * d_joint its D_c; dropout is
+    on B'.
 
-    The spatial attention weights pass through the identity `weights`, [B, C, H, T, N] (`recap.models.explained`).
+    The spatial attention weights pass through the identity `weights`, [B, C, H, T, N]
+    (`recap.models.explained`).
     """
 
     def __init__(
@@ -92,7 +129,9 @@ class XLinear(Attention):
         super().__init__()
         width = d_model // heads
         self.heads = heads
-        projection = partial(Projection, d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha)
+        projection = partial(
+            Projection, d_model=d_model, heads=heads, activation_name=activation_name, alpha=alpha
+        )
         self.query_key, self.key, self.query_value, self.value = (projection() for _ in range(4))
         self.joint = nn.Linear(width, d_joint)
         self.spatial = nn.Linear(d_joint, 1)
@@ -101,8 +140,11 @@ class XLinear(Attention):
         self.weights = nn.Identity()
 
     def key_value(self, source: Rows) -> KeyValue:
-        """Project what is attended to: rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H, N, K]."""
-        return source.map(self.key).split_heads(self.heads), source.map(self.value).split_heads(self.heads)
+        """Project what is attended to: rows of [B, C or 1, N, D] -> keys and values [B, C or 1, H,
+        N, K]."""
+        return source.map(self.key).split_heads(self.heads), source.map(self.value).split_heads(
+            self.heads
+        )
 
     def forward(self, query: Rows, key_value: KeyValue, *, attn_mask: Tensor | None = None) -> Rows:
         """Attend, as `Attention.forward`."""
@@ -110,12 +152,16 @@ class XLinear(Attention):
         k, v, shared = fold_keys(key_value, captions)  # [B', H, N, K]
         if attn_mask is None:
             attn_mask = k.new_ones(1, 1, 1, k.shape[2], dtype=torch.bool)
-        mask = fold_mask(attn_mask, query.shape, shared).expand(len(k), -1, -1, -1)  # [B', 1, R or 1, N]
+        mask = fold_mask(attn_mask, query.shape, shared).expand(
+            len(k), -1, -1, -1
+        )  # [B', 1, R or 1, N]
         mean_weights = mask.to(v.dtype)
         mean_weights = mean_weights / mean_weights.sum(-1, keepdim=True).clamp(min=1)
         q = fold(query.map(self.query_key).split_heads(self.heads), shared)  # [B', H, R, K]
         pooling = self.joint.weight, self.joint.bias, self.spatial.weight[0], mean_weights
-        scores, mean = bilinear_pool(q, k, *pooling, dropout=self.dropout.p if self.training else 0.0)  # Eq. 2-4
+        scores, mean = bilinear_pool(
+            q, k, *pooling, dropout=self.dropout.p if self.training else 0.0
+        )  # Eq. 2-4
         scores = scores + self.spatial.bias  # [B', H, R, N]; the mean is [B', H, R, J]
         spatial_weights = scores.masked_fill(~mask, MASKED_SCORE).softmax(-1)  # Eq. 3
         q = fold(query.map(self.query_value).split_heads(self.heads), shared)
@@ -138,7 +184,8 @@ def x_linear(settings: XLinearSizes) -> partial[XLinear]:
 
 
 class FeatureMix(nn.Module):
-    """Eq. 8, keys and values as one: mix an attended vector g into the vectors x_i that it was attended from.
+    """Eq. 8, keys and values as one: mix an attended vector g into the vectors x_i that it was
+    attended from.
 
     x_i <- norm(dropout(ReLU(W [g ; x_i])) + x_i)
     """
@@ -150,7 +197,10 @@ class FeatureMix(nn.Module):
         self.norm = nn.LayerNorm(d_model)
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
-        """[B, C, 1 or N, D] and [B, C, N, D], or both packed -> as x; a g shared by all x is multiplied once."""
+        """[B, C, 1 or N, D] and [B, C, N, D], or both packed -> as x.
+
+        A g shared by all x is multiplied once.
+        """
         if g.shape == x.shape:
             both = self.linear(torch.cat([g, x], -1))
         else:
@@ -160,9 +210,12 @@ class FeatureMix(nn.Module):
 
 
 class XLanEncoder(nn.Module):
-    """Stacked X-Linear blocks over the regions, each queried by the last one's output (Eq. 7-8, 10)."""
+    """Stacked X-Linear blocks over the regions, each queried by the last one's output (Eq. 7-8,
+    10)."""
 
-    def __init__(self, *, d_model: int, blocks: list[XLinear], dropout: float, mix_dropout: float) -> None:
+    def __init__(
+        self, *, d_model: int, blocks: list[XLinear], dropout: float, mix_dropout: float
+    ) -> None:
         super().__init__()
         self.blocks = Stack[XLinear](blocks)
         self.mixes = nn.ModuleList(FeatureMix(d_model=d_model, dropout=mix_dropout) for _ in blocks)
@@ -176,7 +229,9 @@ class XLanEncoder(nn.Module):
         g = masked_mean(regions, mask)[:, None, None]  # [B, 1, 1, D]
         summaries = [g]
         for block, mix in zip(self.blocks, self.mixes, strict=True):
-            g = self.dropout(block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values)  # Eq. 7
+            g = self.dropout(
+                block(Rows(g), block.key_value(Rows(x)), attn_mask=attn_mask).values
+            )  # Eq. 7
             x = mix(g, x)  # Eq. 8
             summaries.append(g)
         summary = self.norm(self.projection(torch.cat(summaries, -1)))  # Eq. 10
@@ -184,7 +239,8 @@ class XLanEncoder(nn.Module):
 
 
 class AttendedState(nn.Module):
-    """v' = norm(W [h ; v]), then GLU(W' [v' ; h]): state and attended vector -> context, all [..., D]."""
+    """v' = norm(W [h ; v]), then GLU(W' [v' ; h]): state and attended vector -> context, all [...,
+    D]."""
 
     def __init__(self, *, d_model: int) -> None:
         super().__init__()
@@ -220,11 +276,15 @@ class XLan(ContextCaptioner):
         self.attention: XLinear | AdditiveAttention = (
             block()
             if settings.decoder_attention == "x_linear"
-            else AdditiveAttention(d_query=d_model, d_source=d_model, d_hidden=settings.heads * settings.d_joint)
+            else AdditiveAttention(
+                d_query=d_model, d_source=d_model, d_hidden=settings.heads * settings.d_joint
+            )
         )
         self.attention_dropout = Dropout(settings.attention_dropout)
         self.attended = AttendedState(d_model=d_model)
-        self.context_dropout, self.output_dropout = (Dropout(settings.context_dropout) for _ in range(2))
+        self.context_dropout, self.output_dropout = (
+            Dropout(settings.context_dropout) for _ in range(2)
+        )
         self.output = Linear(d_model, inputs.vocabulary_size)
 
     def encode(self, images: Images) -> GlobalMemory:
@@ -242,17 +302,19 @@ class XLan(ContextCaptioner):
         return self.attended(h, self.attention_dropout(self.attend(h, state)))
 
 
-# Section 4.2: the X-Transformer, with X-Linear attention in every place of an encoder-decoder Transformer.
+# Section 4.2: the X-Transformer, with X-Linear attention in every place of an encoder-decoder
+# Transformer.
 #
-# The paper names it without a description; realized from the released configuration: 6+6 layers, D 768, 8 heads, B' 48
-# wide in a head. Two streams run side by side: the vectors (regions or tokens) and a global vector g (one per image, or
-# one per token), which is the query of every block:
+# The paper names it without a description; realized from the released configuration: 6+6 layers, D
+# 768, 8 heads, B' 48 wide in a head. Two streams run side by side: the vectors (regions or tokens)
+# and a global vector g (one per image, or one per token), which is the query of every block:
 #
 #   encoder   g = block(g, x);  x = feed_forward(mix(g, x));  global = norm(W [g_0 .. g_L])
 #   decoder   y = x + block(g, x, causal);  g' = norm(y + block(norm(y), regions));  x = feed_forward(mix(g', x))
 #   words     norm(dropout ..) of GLU(W [g_0 .. g_L]), g_0 = A(global) * B(mean of the tokens so far)
 #
-# A <pad> among the tokens, unless it comes first, is seen by no other token, as in the release, whose <pad> is its end.
+# A <pad> among the tokens, unless it comes first, is seen by no other token, as in the release,
+# whose <pad> is its end.
 # Expected: 137.5 M parameters with 2048-d features and 9,488 ids.
 
 MAX_POSITIONS = 128  # maximum tokens per caption
@@ -261,11 +323,17 @@ MAX_POSITIONS = 128  # maximum tokens per caption
 class Update(nn.Module):
     """x <- feed_forward(mix(g, x)), with a residual and a norm around each."""
 
-    def __init__(self, *, d_model: int, d_feed_forward: int, dropout: float, mix_dropout: float) -> None:
+    def __init__(
+        self, *, d_model: int, d_feed_forward: int, dropout: float, mix_dropout: float
+    ) -> None:
         super().__init__()
         self.mix = FeatureMix(d_model=d_model, dropout=mix_dropout)
-        self.feed_forward = FeedForward(d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout)
-        self.around_feed_forward = Residual(d_model=d_model, norm="post", norm_kind="biased", dropout=dropout)
+        self.feed_forward = FeedForward(
+            d_model=d_model, d_hidden=d_feed_forward, activation="relu", dropout=dropout
+        )
+        self.around_feed_forward = Residual(
+            d_model=d_model, norm="post", norm_kind="biased", dropout=dropout
+        )
 
     def forward(self, g: Tensor, x: Tensor) -> Tensor:
         """[B, C, 1 or N, D] and [B, C, N, D] -> [B, C, N, D]."""
@@ -281,26 +349,45 @@ class XEncoderLayer(nn.Module):
 
     def forward(self, g: Tensor, x: Tensor, attn_mask: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1, 1, D], [B, 1, N, D] and a mask [B, 1, 1, N] -> new g and x."""
-        g = self.dropout(self.block(Rows(g), self.block.key_value(Rows(x)), attn_mask=attn_mask).values)
+        g = self.dropout(
+            self.block(Rows(g), self.block.key_value(Rows(x)), attn_mask=attn_mask).values
+        )
         return g, self.update(g, x)
 
 
 class XDecoderLayer(nn.Module):
-    """Tokens attend to tokens, then to the image; the last layer has no update of the tokens (`update` None)."""
+    """Tokens attend to tokens, then to the image.
 
-    def __init__(self, *, d_model: int, words: XLinear, image: XLinear, update: Update | None, dropout: float) -> None:
+    The last layer has no update of the tokens (`update` None).
+    """
+
+    def __init__(
+        self, *, d_model: int, words: XLinear, image: XLinear, update: Update | None, dropout: float
+    ) -> None:
         super().__init__()
-        self.words, self.image, self.update = words, image, update  # of the tokens so far, of the image
+        self.words, self.image, self.update = (
+            words,
+            image,
+            update,
+        )  # of the tokens so far, of the image
         self.words_norm, self.image_norm = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, g: Rows, x: Rows, *, tokens: KeyValue, self_mask: Tensor, image: KeyValue, cross_mask: Tensor
+        self,
+        g: Rows,
+        x: Rows,
+        *,
+        tokens: KeyValue,
+        self_mask: Tensor,
+        image: KeyValue,
+        cross_mask: Tensor,
     ) -> tuple[Rows, Rows]:
         """Rows g and x of T tokens [B, C, T, D] -> new g and x; the last layer returns x as it is.
 
-        `tokens` are keys and values of all tokens so far, from the block `words`, their mask is broadcastable to [B, C,
-        T, tokens so far]; `image` are those of the image, from the block `image`, with its mask [B, 1, 1, N].
+        `tokens` are keys and values of all tokens so far, from the block `words`, their mask is
+        broadcastable to [B, C, T, tokens so far]; `image` are those of the image, from the block
+        `image`, with its mask [B, 1, 1, N].
         """
         y = x.values + self.dropout(self.words(g, tokens, attn_mask=self_mask).values)
         attended = self.image(x.like(self.words_norm(y)), image, attn_mask=cross_mask).values
@@ -381,7 +468,9 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
     def encode(self, images: Images) -> GlobalMemory:
         """Images -> vectors and global vector; vectors that the mask hides change nothing."""
         features, mask = (x[:, : self.max_vectors] for x in (images.main.values, images.main.mask))
-        x = self.feature_dropout(self.feature_norm(celu(self.feature_embedding(features), CELU_ALPHA)))
+        x = self.feature_dropout(
+            self.feature_norm(celu(self.feature_embedding(features), CELU_ALPHA))
+        )
         g, x, attn_mask = masked_mean(x, mask)[:, None, None], x[:, None], key_mask(mask)
         summaries = [g]
         for layer in self.encoder:
@@ -390,26 +479,47 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         summary = self.global_norm(self.global_projection(torch.cat(summaries, -1)))
         return GlobalMemory(x[:, 0], mask, summary[:, 0, 0])
 
-    def decode(self, tokens: Tensor, memory: GlobalMemory, index: PackedIndex | None = None) -> Tensor:
+    def decode(
+        self, tokens: Tensor, memory: GlobalMemory, index: PackedIndex | None = None
+    ) -> Tensor:
         """Tokens [B, C, T] -> hidden [B, C, T, D], or packed [R, D]."""
         mask = token_mask(tokens)
         self_mask = causal_mask(tokens.shape[-1], tokens.device) & mask[:, :, None]
         x = self._embed(tokens, 0)
         weights = mask.to(x.dtype)[..., None]
-        mean = (x * weights).cumsum(2) / weights.cumsum(2).clamp(min=1)  # of the tokens up to each one
+        mean = (x * weights).cumsum(2) / weights.cumsum(2).clamp(
+            min=1
+        )  # of the tokens up to each one
         # g_0 = dropout(A(global) * B(mean of the tokens so far))
         branch = Rows.pack(self.image_side(memory.summary)[:, None, None].expand_as(x), index)
         g = branch.like(self.dropout(branch.values * self.word_side(Rows.pack(mean, index).values)))
         rows, summaries = Rows.pack(x, index), [g.values]
         for layer in self.decoder:
-            image, own = layer.image.key_value(Rows(memory.values[:, None])), layer.words.key_value(rows)
-            g, rows = layer(g, rows, tokens=own, self_mask=self_mask, image=image, cross_mask=key_mask(memory.mask))
+            image, own = (
+                layer.image.key_value(Rows(memory.values[:, None])),
+                layer.words.key_value(rows),
+            )
+            g, rows = layer(
+                g,
+                rows,
+                tokens=own,
+                self_mask=self_mask,
+                image=image,
+                cross_mask=key_mask(memory.mask),
+            )
             summaries.append(g.values)
         return self._readout(summaries)
 
     def decode_words(self, tokens: Tensor, index: PackedIndex, memory: GlobalMemory) -> Tensor:
-        """As `decode`, of the R tokens that are not padding: [R, D]; padding takes part in pairs of tokens only."""
-        return self.decode(tokens, memory, index) if fast() else super().decode_words(tokens, index, memory)
+        """As `decode`, of the R tokens that are not padding: [R, D].
+
+        Padding takes part in pairs of tokens only.
+        """
+        return (
+            self.decode(tokens, memory, index)
+            if fast()
+            else super().decode_words(tokens, index, memory)
+        )
 
     def attention_modules(self) -> list[nn.Identity]:
         """Return where the image blocks pass their weights; see `recap.models.explained`."""
@@ -423,14 +533,21 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
             cache=KeyValueCache.empty(images, len(self.decoder), device),
             token_mask=torch.ones(images, 1, 0, dtype=torch.bool, device=device),
             total=memory.values.new_zeros(images, 1, self.d_model),
-            image=tuple(layer.image.key_value(Rows(memory.values[:, None])) for layer in self.decoder),
+            image=tuple(
+                layer.image.key_value(Rows(memory.values[:, None])) for layer in self.decoder
+            ),
             image_branch=self.image_side(memory.summary),
         )
 
     def step(self, tokens: Tensor, state: XTransformerState) -> tuple[Tensor, XTransformerState]:
-        """Tokens [B, C] -> log-probabilities [B, C, V], and the new state; no gradient passes through its cache."""
+        """Tokens [B, C] -> log-probabilities [B, C, V], and the new state.
+
+        No gradient passes through its cache.
+        """
         cache = state.cache.extended()
-        new = token_mask(tokens[..., None]) if state.position == 0 else (tokens != PAD)[..., None]  # [B, C, 1]
+        new = (
+            token_mask(tokens[..., None]) if state.position == 0 else (tokens != PAD)[..., None]
+        )  # [B, C, 1]
         mask = torch.cat([state.token_mask, new], 2)  # [B, C, tokens so far]
         x = Rows(self._embed(tokens[..., None], state.position))  # [B, C, 1, D]
         total = state.total + (x.values * new[..., None])[:, :, 0]
@@ -440,10 +557,19 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
         for index, layer in enumerate(self.decoder):
             cache.append(index, layer.words.key_value(x))
             own = cache.per_beam(index)  # pairs are costly here, so that a beam's copies pay
-            g, x = layer(g, x, tokens=own, self_mask=self_mask, image=state.image[index], cross_mask=cross_mask)
+            g, x = layer(
+                g,
+                x,
+                tokens=own,
+                self_mask=self_mask,
+                image=state.image[index],
+                cross_mask=cross_mask,
+            )
             summaries.append(g.values)
         log_probabilities = self.log_probabilities(self._readout(summaries)[:, :, 0])
-        return log_probabilities, replace(state, position=state.position + 1, cache=cache, token_mask=mask, total=total)
+        return log_probabilities, replace(
+            state, position=state.position + 1, cache=cache, token_mask=mask, total=total
+        )
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         """Tokens [B, C, T] at positions from `position` on -> [B, C, T, D]."""
@@ -453,32 +579,49 @@ class XTransformer(Captioner[GlobalMemory, XTransformerState]):
 
     def _readout(self, summaries: list[Tensor]) -> Tensor:
         """All global vectors of a token -> what the output layer reads, [..., D]."""
-        return self.output_dropout(self.output_norm(glu(self.read_off(torch.cat(summaries, -1)), -1)))
+        return self.output_dropout(
+            self.output_norm(glu(self.read_off(torch.cat(summaries, -1)), -1))
+        )
 
 
-# From here on nothing is new: the same functions as above and as torch's, with gradients by hand, for speed.
+# From here on nothing is new: the same functions as above and as torch's, with gradients by hand,
+# for speed.
 
 CHUNK = 2**21  # entries of q * k made at once: those that fit into a processor's cache
 CHUNK_ON_GPU = 2**27  # 512 MiB: few and large kernels
 
 
-def bilinear_pool(q: Tensor, k: Tensor, *pooling: Tensor, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
-    """As `plain_bilinear_pool`, a few images at a time, so that q * k and what leads to B' stay in the cache."""
+def bilinear_pool(
+    q: Tensor, k: Tensor, *pooling: Tensor, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """As `plain_bilinear_pool`, a few images at a time, so that q * k and what leads to B' stay in
+    the cache."""
     inputs = as_autocast(q.contiguous(), k.contiguous(), *pooling)
-    return _Pool.apply(*inputs, dropout) if fast() else plain_bilinear_pool(*inputs, dropout=dropout)
+    return (
+        _Pool.apply(*inputs, dropout) if fast() else plain_bilinear_pool(*inputs, dropout=dropout)
+    )
 
 
 class _Pool(torch.autograd.Function):
-    """Keeps B' alone, whose zeros tell ReLU and dropout; the backward pass multiplies q * k again."""
+    """Keeps B' alone, whose zeros tell ReLU and dropout.
+
+    The backward pass multiplies q * k again.
+    """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         q, k, weight, bias, spatial, mean_weights, dropout = inputs
         whole = torch.Size([*q.shape[:3], k.shape[2], len(weight)])  # of B'
         mask, scale = dropout_mask(whole, dropout, q.device) if dropout else (None, 1.0)
-        scaled, shift = weight * scale, bias * scale  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
+        scaled, shift = (
+            weight * scale,
+            bias * scale,
+        )  # ReLU(s x) = s ReLU(x): dropout's factor costs nothing
         joint = []  # B' of each chunk
-        scores, means = q.new_empty(*q.shape[:3], k.shape[2]), q.new_empty(*q.shape[:3], len(weight))
+        scores, means = (
+            q.new_empty(*q.shape[:3], k.shape[2]),
+            q.new_empty(*q.shape[:3], len(weight)),
+        )
         for part in _chunks(q, k):
             pair = q[part][:, :, :, None] * k[part][:, :, None]  # [B, H, R, N, K]
             flat = multiplied(pair.view(-1, q.shape[-1]), scaled, shift).relu_()
@@ -506,7 +649,9 @@ class _Pool(torch.autograd.Function):
             d_spatial += chunk.view(-1, width).mT @ d_chunk_scores.reshape(-1)
             inner = d_means[part][:, :, :, None] * mean_weights[part][..., None]
             inner = inner.addcmul_(d_chunk_scores[..., None], spatial)
-            inner = torch.ops.aten.threshold_backward(inner, chunk, 0).view(-1, width)  # 0 where B' is
+            inner = torch.ops.aten.threshold_backward(inner, chunk, 0).view(
+                -1, width
+            )  # 0 where B' is
             d_bias += inner.sum(0)
             pair = q[part][:, :, :, None] * k[part][:, :, None]
             d_weight.addmm_(inner.mT, pair.view(-1, q.shape[-1]))

@@ -1,4 +1,5 @@
-"""From the parameter names of the released X-LAN and X-Transformer (JDAI-CV/image-captioning) to ours."""
+"""From the parameter names of the released X-LAN and X-Transformer (JDAI-CV/image-captioning) to
+ours."""
 
 from __future__ import annotations
 
@@ -53,7 +54,10 @@ X_TRANSFORMER_RULES = [
     (r"^((?:encoder|decoder)\.\d+\.)layer_norm(?:_x)?\.", r"\1update.mix.norm."),
     (r"^((?:encoder|decoder)\.\d+\.)ff_layer\.fc1\.", r"\1update.feed_forward.inner."),
     (r"^((?:encoder|decoder)\.\d+\.)ff_layer\.fc2\.", r"\1update.feed_forward.outer."),
-    (r"^((?:encoder|decoder)\.\d+\.)ff_layer\.layer_norms\.", r"\1update.around_feed_forward.norm."),
+    (
+        r"^((?:encoder|decoder)\.\d+\.)ff_layer\.layer_norms\.",
+        r"\1update.around_feed_forward.norm.",
+    ),
     (r"^(encoder\.\d+\.)encoder_attn\.", r"\1block."),
     (r"^(decoder\.\d+\.)word_attn\.", r"\1words."),
     (r"^(decoder\.\d+\.)cross_att\.", r"\1image."),
@@ -74,7 +78,8 @@ POSITIONS = re.compile(r"position|(^|\.)pe$")
 
 
 def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Map the names of the released X-Transformer; its table of positions is cut to our length, or computed.
+    """Map the names of the released X-Transformer; its table of positions is cut to our length, or
+    computed.
 
     It is computed where the state has none, or one that is the beginning of ours.
     """
@@ -87,7 +92,8 @@ def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         sinusoids = sinusoid_table(MAX_POSITIONS, width, torch.float32)
         if not torch.allclose(table.float(), sinusoids[: len(table)], atol=1e-5):
             raise ConfigError(
-                f"the table of positions has {len(table)} rows that are no sinusoids, and the model has "
+                f"the table of positions has {len(table)} rows that are no sinusoids, and the "
+                "model has "
                 f"{MAX_POSITIONS} positions; give a state dict with as many rows"
             )
         table = sinusoids
@@ -97,7 +103,10 @@ def rename_x_transformer(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def block_settings(joint: Tensor, d_model: int, options: Options) -> dict[str, Any]:
     """Return the settings of X-Linear blocks whose shared matrix W_B^k is [J, D / H]."""
     heads = d_model // joint.shape[1]
-    agree(options, {f"{BLOCK}.HEAD": heads, f"{BLOCK}.BIFEAT_EMB_ACT": "RELU", "MODEL.WORD_EMBED_ACT": "CELU"})
+    agree(
+        options,
+        {f"{BLOCK}.HEAD": heads, f"{BLOCK}.BIFEAT_EMB_ACT": "RELU", "MODEL.WORD_EMBED_ACT": "CELU"},
+    )
     return {
         "d_model": d_model,
         "heads": heads,
@@ -108,19 +117,32 @@ def block_settings(joint: Tensor, d_model: int, options: Options) -> dict[str, A
 
 
 def xlan_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the X-LAN that tensors belong to: sizes from shapes, activations from `config.yml`."""
+    """Return the settings of the X-LAN that tensors belong to: sizes from shapes, activations from
+    `config.yml`."""
     blocks = layers(tensors, "encoder.blocks")
-    agree(options, {"MODEL.TYPE": "XLAN", f"{BLOCK}.ENCODE_LAYERS": blocks, "MODEL.ATT_FEATS_EMBED_ACT": "CELU"})
-    sizes = block_settings(tensors["attention.joint.weight"], len(tensors["feature_embedding.weight"]), options)
+    agree(
+        options,
+        {
+            "MODEL.TYPE": "XLAN",
+            f"{BLOCK}.ENCODE_LAYERS": blocks,
+            "MODEL.ATT_FEATS_EMBED_ACT": "CELU",
+        },
+    )
+    sizes = block_settings(
+        tensors["attention.joint.weight"], len(tensors["feature_embedding.weight"]), options
+    )
     return {"kind": "xlan", **sizes, "encoder_layers": blocks}
 
 
 def x_transformer_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[str, Any]:
-    """Return the settings of the X-Transformer of these tensors: sizes from shapes, the rest from `config.yml`."""
+    """Return the settings of the X-Transformer of these tensors: sizes from shapes, the rest from
+    `config.yml`."""
     encoder, decoder = (layers(tensors, stack) for stack in ("encoder", "decoder"))
     depths = {f"{BLOCK}.ENCODE_LAYERS": encoder, f"{BLOCK}.DECODE_LAYERS": decoder}
     agree(options, {"MODEL.TYPE": "XTransformer", **depths})
-    most = options.get("DATA_LOADER.MAX_FEAT", -1 if options else 50)  # without its file: as its published one has it
+    most = options.get(
+        "DATA_LOADER.MAX_FEAT", -1 if options else 50
+    )  # without its file: as its published one has it
     width = len(tensors["feature_embedding.weight"])
     return {
         "kind": "x_transformer",

@@ -16,7 +16,9 @@ class XLinearSizes(WithHeads):
 
     heads: Width = 8
     d_joint: Width
-    activation: Literal["celu", "elu", "relu"] = Field("celu", description="of the blocks' projections; paper: ELU")
+    activation: Literal["celu", "elu", "relu"] = Field(
+        "celu", description="of the blocks' projections; paper: ELU"
+    )
     alpha: PositiveFloat = Field(1.3, description="scale of the exponential unit")
     feature_dropout: Probability = Field(0.5, description="on embedded visual vectors")
     joint_dropout: Probability = Field(0.1, description="within the blocks")
@@ -35,12 +37,16 @@ class XLanModel(XLinearSizes):
 
     kind: Literal["xlan"]
     d_model: Width = 1024
-    d_joint: Width = Field(64, description="width of the joint vector in a head; paper: 512 over all heads")
+    d_joint: Width = Field(
+        64, description="width of the joint vector in a head; paper: 512 over all heads"
+    )
     encoder_layers: LayersOr0 = Field(4, description="X-Linear blocks in the encoder")
     decoder_attention: Literal["x_linear", "conventional"] = "x_linear"
     word_dropout: Probability = 0.5
     attention_dropout: Probability = Field(0.5, description="on the blocks' outputs")
-    context_dropout: Probability = Field(0.5, description="on the context, into the LSTM and into the output layer")
+    context_dropout: Probability = Field(
+        0.5, description="on the context, into the LSTM and into the output layer"
+    )
 
     @classmethod
     def example(cls) -> Self:
@@ -60,8 +66,12 @@ class XTransformerModel(XLinearSizes):
     d_feed_forward: Width = 3072
     encoder_layers: LayersOr0 = 6
     decoder_layers: Layers = 6
-    max_vectors: Width | None = Field(None, description="vectors of an image that are read; null: all")
-    dropout: Probability = Field(0.5, description="encoder blocks, feed-forward layers, first global vector")
+    max_vectors: Width | None = Field(
+        None, description="vectors of an image that are read; null: all"
+    )
+    dropout: Probability = Field(
+        0.5, description="encoder blocks, feed-forward layers, first global vector"
+    )
     decoder_dropout: Probability = Field(0.5, description="on the outputs of the decoder's blocks")
     word_dropout: Probability = 0.1
     output_dropout: Probability = 0.5

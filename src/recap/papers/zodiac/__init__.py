@@ -1,4 +1,5 @@
-"""ZoDIAC-Transformer: refined attention, scaled by its intensity ("ZoDIAC: Zoneup Dropout Injection Attention...")."""
+"""ZoDIAC-Transformer: refined attention, scaled by its intensity ("ZoDIAC: Zoneup Dropout Injection
+Attention...")."""
 
 from recap.papers.zodiac.settings import ZodiacModel
 from recap.settings.models import RELEASED

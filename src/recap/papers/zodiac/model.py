@@ -1,7 +1,7 @@
 """ZoDIAC-Transformer: the Transformer with refined, intensity-scaled attention in every place.
 
-Paper: "ZoDIAC: Zoneup Dropout Injection Attention Calculation"; code: zanyarz/zodiac (MIT), not opened here. With G the
-exact GELU (Eq. 1) and m the mask, one head is
+Paper: "ZoDIAC: Zoneup Dropout Injection Attention Calculation"; code: zanyarz/zodiac (MIT), not
+opened here. With G the exact GELU (Eq. 1) and m the mask, one head is
 
     RA_map = softmax(G(G(Q1) G(K)^T / sqrt(K)), m)                       (2)
     RA     = dropout(RA_map G(V))                                        (3)
@@ -11,24 +11,27 @@ exact GELU (Eq. 1) and m the mask, one head is
 
 What one RAP is averaged over (`scope`; padded rows are left out of `head`, `image` and `global`):
 
-    prefix  per caption and head, row t averages rows 0..t: no look at future tokens, a running sum makes it cacheable,
-            and its last row equals `head` on that prefix
+    prefix  per caption and head, row t averages rows 0..t: no look at future tokens, a running sum
+            makes it cacheable, and its last row equals `head` on that prefix
     head    per caption and head, all rows (Eq. 6-7 as printed: each head is a separate ZoDIAC)
     image   per caption, all heads and rows
     global  one number per call
-    as_released  one number per call: divided by the sum of the mask before it is broadcast, so too large by H (causal
-            self-attention), H * T (key masks) or B * C * H (one shared causal mask, as when it decodes); padded rows
-            count, so it moves with the padding; there is always a mask, if only one that hides nothing
+    as_released  one number per call: divided by the sum of the mask before it is broadcast, so too
+            large by H (causal self-attention), H * T (key masks) or B * C * H (one shared causal
+            mask, as when it decodes); padded rows count, so it moves with the padding; there is
+            always a mask, if only one that hides nothing
 
-Departs from the released code: RAP is averaged as printed, and in the decoder over the tokens so far (`prefix`), since
-the whole caption shows training the future; norms use the biased variance (`layer_norm: unbiased` gives the code's).
-As the code, where the paper is silent: feed-forward without activation, no positions on the visual side.
-With rap_scope printed, image, global or as_released, `step` encodes the whole prefix for each token, as the released
-decoder does, and differs from teacher forcing because the formula itself does.
-With rap_scope as_released and `layer_norm: unbiased` the model gives the released one's numbers: an image's padded
-vectors are zero after their embedding; a caption's tokens see none of its padding; the image's mask counts once for
-each caption. The search is ours: it drops an image once its captions have ended, which the release keeps in the batch
-that shares one intensity, so from then on the others of the batch get other numbers.
+Departs from the released code: RAP is averaged as printed, and in the decoder over the tokens so
+far (`prefix`), since the whole caption shows training the future; norms use the biased variance
+(`layer_norm: unbiased` gives the code's). As the code, where the paper is silent: feed-forward
+without activation, no positions on the visual side. With rap_scope printed, image, global or
+as_released, `step` encodes the whole prefix for each token, as the released decoder does, and
+differs from teacher forcing because the formula itself does. With rap_scope as_released and
+`layer_norm: unbiased` the model gives the released one's numbers: an image's padded vectors are
+zero after their embedding; a caption's tokens see none of its padding; the image's mask counts once
+for each caption. The search is ours: it drops an image once its captions have ended, which the
+release keeps in the batch that shares one intensity, so from then on the others of the batch get
+other numbers.
 Expected: 59.64 M parameters with 2048-d features, D 512, 6+6 layers, COCO's 9,487 words + <unk>.
 """
 
@@ -57,8 +60,11 @@ from recap.papers.transformer.model import Transformer, annotated_settings
 from recap.papers.zodiac.settings import ZodiacModel
 
 
-def refined_map(q1: Tensor, k: Tensor, *, mask: Tensor | None, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    """Eq. 2: G(Q1) [B, C, H, T, K], G(K) [B, C or 1, H, N, K], mask broadcastable to the map -> [B, C, H, T, N]."""
+def refined_map(
+    q1: Tensor, k: Tensor, *, mask: Tensor | None, activation: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Eq. 2: G(Q1) [B, C, H, T, K], G(K) [B, C or 1, H, N, K], mask broadcastable to the map -> [B,
+    C, H, T, N]."""
     scores = activation(shared_product(q1 / math.sqrt(k.shape[-1]), k.mT))
     if mask is not None:  # after the GELU: unmasked keys keep a score of at least -0.17
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
@@ -66,7 +72,8 @@ def refined_map(q1: Tensor, k: Tensor, *, mask: Tensor | None, activation: Calla
 
 
 class RunningPool(NamedTuple):
-    """Sum of the intensity map over the tokens so far and the number of its entries, each [B, C, H] (`prefix`)."""
+    """Sum of the intensity map over the tokens so far and the number of its entries, each [B, C, H]
+    (`prefix`)."""
 
     total: Tensor
     entries: Tensor
@@ -80,12 +87,16 @@ def intensity_pool(
     token_mask: Tensor | None = None,
     before: RunningPool | None = None,
 ) -> tuple[Tensor, RunningPool | None]:
-    """RAP of Eq. 5-7: average IV_map [B, C, H, T, N] over what `scope` says -> broadcastable to [B, C, H, T].
+    """RAP of Eq. 5-7: average IV_map [B, C, H, T, N] over what `scope` says -> broadcastable to [B,
+    C, H, T].
 
-    `mask` is broadcastable to the map, `token_mask` to [B, C, H, T], True where a row is not padding. For `prefix`,
-    whose tokens see no padding, `before` has the tokens before these; the second result has these, too.
+    `mask` is broadcastable to the map, `token_mask` to [B, C, H, T], True where a row is not
+    padding. For `prefix`, whose tokens see no padding, `before` has the tokens before these; the
+    second result has these, too.
     """
-    rows = intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)  # Eq. 5, summed: [B, C, H, T]
+    rows = (
+        intensity_map.sum(-1) if mask is None else (intensity_map * mask).sum(-1)
+    )  # Eq. 5, summed: [B, C, H, T]
     if scope == "as_released":
         size = rows.numel() * intensity_map.shape[-1] if mask is None else mask.sum()
         return (rows.sum() / size).expand(1, 1, 1, 1), None
@@ -93,7 +104,8 @@ def intensity_pool(
         counts = torch.full_like(rows, intensity_map.shape[-1])
     else:
         counts = mask.sum(-1).to(rows.dtype).expand_as(rows)
-    # A caption may be padding alone, or a mask hide everything: then nothing is counted, and `clamp` divides by 1.
+    # A caption may be padding alone, or a mask hide everything: then nothing is counted, and
+    # `clamp` divides by 1.
     if scope == "prefix":
         sums, counts = rows.cumsum(-1), counts.cumsum(-1)
         if before is not None:
@@ -106,14 +118,24 @@ def intensity_pool(
 
 
 class ZodiacMultiHead(Attention):
-    """ZoDIAC multi-head attention (Eq. 10-12): five projections with biases, inputs activated before them.
+    """ZoDIAC multi-head attention (Eq. 10-12): five projections with biases, inputs activated
+    before them.
 
-    `gate` is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate none and zeta 0 nothing is injected:
-    the intensity is 1. `dropout` is on the attended values (Eq. 3), not on the weights; gelu False removes every G.
+    `gate` is phi of Eq. 8: sigmoid, tanh, or none (intensity = zeta). With gate none and zeta 0
+    nothing is injected: the intensity is 1. `dropout` is on the attended values (Eq. 3), not on the
+    weights; gelu False removes every G.
     """
 
     def __init__(
-        self, *, d_model: int, heads: int, gate: str, zeta: float, scope: str, dropout: float, gelu: bool
+        self,
+        *,
+        d_model: int,
+        heads: int,
+        gate: str,
+        zeta: float,
+        scope: str,
+        dropout: float,
+        gelu: bool,
     ) -> None:
         super().__init__()
         self.heads, self.zeta, self.scope, self.dropout = heads, zeta, scope, dropout
@@ -127,18 +149,22 @@ class ZodiacMultiHead(Attention):
         self.weights = nn.Identity()  # of a word's attention, without the intensity
 
     def key_value(self, source: Rows, value_source: Rows | None = None) -> KeyValue:
-        """Project and activate what is attended to: rows of [B, C or 1, N, D] -> G(K), G(V) [B, C or 1, H, N, K]."""
+        """Project and activate what is attended to: rows of [B, C or 1, N, D] -> G(K), G(V) [B, C
+        or 1, H, N, K]."""
         key_input = source.map(self.gelu)
         value_input = key_input if value_source is None else value_source.map(self.gelu)
         return self.activated(self.key, key_input), self.activated(self.value, value_input)
 
     def activated(self, linear: nn.Module, x: Rows) -> Tensor:
-        """G(W G(x)) of Eq. 10 and of Eq. 2-4, given G(x): rows of [B, C, T, D] -> [B, C, H, T, K]."""
-        # Activated before the heads are split: GELU and its gradient are twice as fast on contiguous rows.
+        """G(W G(x)) of Eq. 10 and of Eq. 2-4, given G(x): rows of [B, C, T, D] -> [B, C, H, T,
+        K]."""
+        # Activated before the heads are split: GELU and its gradient are twice as fast on
+        # contiguous rows.
         return x.map(linear).map(self.gelu).split_heads(self.heads)
 
     def empty_pool(self, like: Tensor) -> RunningPool:
-        """Return what `prefix` averages over before the first token of the images [B, ...], with one beam each."""
+        """Return what `prefix` averages over before the first token of the images [B, ...], with
+        one beam each."""
         zeros = like.new_zeros(len(like), 1, self.heads)
         return RunningPool(zeros, zeros.clone())
 
@@ -149,8 +175,13 @@ class ZodiacMultiHead(Attention):
     def attend(
         self, query: Rows, key_value: KeyValue, attn_mask: Tensor | None, pool: RunningPool | None
     ) -> tuple[Rows, RunningPool | None]:
-        """As `forward` for tokens that continue captions; also takes and returns what `prefix` averages over."""
-        mask = None if attn_mask is None else attn_mask[:, :, None]  # broadcastable to [B, C, H, T, N]
+        """As `forward` for tokens that continue captions.
+
+        Also takes and returns what `prefix` averages over.
+        """
+        mask = (
+            None if attn_mask is None else attn_mask[:, :, None]
+        )  # broadcastable to [B, C, H, T, N]
         token_mask = None if query.token_mask is None else query.token_mask[:, :, None]
         x, (k, v) = query.map(self.gelu), key_value
         q1 = self.activated(self.query, x)  # [B, C, H, T, K]
@@ -159,7 +190,9 @@ class ZodiacMultiHead(Attention):
         if self.gate is not None:
             q2 = self.activated(self.intensity_query, x)
             intensity_map = self.gelu(shared_product(q2 / math.sqrt(v.shape[-1]), v.mT))  # Eq. 4
-            rap, pool = intensity_pool(intensity_map, mask=mask, scope=self.scope, token_mask=token_mask, before=pool)
+            rap, pool = intensity_pool(
+                intensity_map, mask=mask, scope=self.scope, token_mask=token_mask, before=pool
+            )
             attended = attended * (self.zeta + self.gate(rap))[..., None]  # Eq. 8-9
         elif self.zeta:
             attended = attended * self.zeta
@@ -176,16 +209,22 @@ class ZodiacDecoderLayer(DecoderLayer):
         """Return what self-attention and cross-attention have averaged before the first token."""
         return self.attention.empty_pool(like), self.cross.empty_pool(like)
 
-    def self_attend(self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any) -> Rows:
+    def self_attend(
+        self, x: Rows, attn_mask: Tensor | None, past: Past | None, **others: Any
+    ) -> Rows:
         """Attend to the tokens so far."""
         if past is None:
             return super().self_attend(x, attn_mask, past, **others)
         pool, cross_pool = past.carried
-        out, pool = self.attention.attend(x, extended(past, self.attention.key_value(x)), attn_mask, pool)
+        out, pool = self.attention.attend(
+            x, extended(past, self.attention.key_value(x)), attn_mask, pool
+        )
         past.carried = pool, cross_pool
         return out
 
-    def cross_attend(self, x: Rows, image: KeyValue, attn_mask: Tensor | None, past: Past | None) -> Rows:
+    def cross_attend(
+        self, x: Rows, image: KeyValue, attn_mask: Tensor | None, past: Past | None
+    ) -> Rows:
         """Attend to the image."""
         if past is None:
             return super().cross_attend(x, image, attn_mask, past)
@@ -220,24 +259,34 @@ class Zodiac(Transformer):
                 gelu=settings.gelu,
             )
 
-        super().__init__(inputs, settings, make_attention=attention, make_decoder_layer=ZodiacDecoderLayer)
-        # As released, the average divides by the sum of the mask as it comes, so one that hides nothing counts, too.
+        super().__init__(
+            inputs, settings, make_attention=attention, make_decoder_layer=ZodiacDecoderLayer
+        )
+        # As released, the average divides by the sum of the mask as it comes, so one that hides
+        # nothing counts, too.
         self.keep_masks = rap_scope == "as_released"
         self.in_buckets = not self.keep_masks
-        # Only a prefix holds no padding and can be cached: other scopes average over padded and later rows, too.
+        # Only a prefix holds no padding and can be cached: other scopes average over padded and
+        # later rows, too.
         self.packs = rap_scope == "head"
 
-    def masks(self, x: Rows, memory: Memory, cache: KeyValueCache | None) -> tuple[Tensor, Tensor | None]:
-        """As `Transformer.masks`; where a released average divides by their size, as the release has them."""
+    def masks(
+        self, x: Rows, memory: Memory, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `Transformer.masks`; where a released average divides by their size, as the release
+        has them."""
         if not self.keep_masks:
             return super().masks(x, memory, cache)
-        own = own_mask(x, cache)  # one for all beams; a caption's padding is hidden, an image's mask counts per caption
+        own = own_mask(
+            x, cache
+        )  # one for all beams; a caption's padding is hidden, an image's mask counts per caption
         if x.token_mask is not None:
             own = own & x.token_mask[:, :, None]
         return own, key_mask(memory.mask).expand(-1, x.shape[1], -1, -1)
 
     def embed_image(self, images: Images) -> tuple[Tensor, Tensor]:
-        """As `Transformer.embed_image`; as released, real vectors alone are embedded and padding is zero after that."""
+        """As `Transformer.embed_image`; as released, real vectors alone are embedded and padding is
+        zero after that."""
         x, mask = super().embed_image(images)
         return x.masked_fill(~mask[..., None], 0.0) if self.keep_masks else x, mask
 
@@ -247,22 +296,34 @@ class Zodiac(Transformer):
             return super().start(memory)
         images, device = len(memory.values), memory.values.device
         tokens = torch.empty(images, 1, 0, dtype=torch.long, device=device)
-        return PrefixState(memory, cache=KeyValueCache.empty(images, 0, device), carried=(), image=(), tokens=tokens)
+        return PrefixState(
+            memory,
+            cache=KeyValueCache.empty(images, 0, device),
+            carried=(),
+            image=(),
+            tokens=tokens,
+        )
 
-    def step(self, tokens: Tensor, state: TransformerState[Memory]) -> tuple[Tensor, TransformerState[Memory]]:
+    def step(
+        self, tokens: Tensor, state: TransformerState[Memory]
+    ) -> tuple[Tensor, TransformerState[Memory]]:
         """As `Transformer.step`; without a cache the prefix is encoded again."""
         if not isinstance(state, PrefixState):
             return super().step(tokens, state)
         prefix = torch.cat([state.tokens, tokens[..., None]], 2)
         mask = None if self.keep_masks else token_mask(prefix)
         hidden = self.decode_padded(prefix, mask, state.memory)[:, :, -1]
-        return self.log_probabilities(hidden), replace(state, position=state.position + 1, tokens=prefix)
+        return self.log_probabilities(hidden), replace(
+            state, position=state.position + 1, tokens=prefix
+        )
 
 
 # Released checkpoints (zanyarz/zodiac)
 
 # For `layer_norm: unbiased` (docs/reference/parameters.md).
-rename_official = partial(rename_annotated, projections=("query", "intensity_query", "key", "value", "output"))
+rename_official = partial(
+    rename_annotated, projections=("query", "intensity_query", "key", "value", "output")
+)
 GATES = {"zodiac-sigmoid": "sigmoid", "zodiac-tanh": "tanh"}
 
 
@@ -270,7 +331,10 @@ def released_settings(tensors: Mapping[str, Tensor], options: Options) -> dict[s
     """Return the settings of the ZoDIAC that tensors belong to; its gate is in no tensor."""
     name = options.get("caption_model", "zodiac-sigmoid")
     if name not in GATES:
-        raise ConfigError(f"the option caption_model is {name!r}, which is no ZoDIAC; known are: {', '.join(GATES)}")
+        raise ConfigError(
+            f"the option caption_model is {name!r}, which is no ZoDIAC; known are: "
+            f"{', '.join(GATES)}"
+        )
     sizes = annotated_settings(tensors, options)
     return {"kind": "zodiac", **sizes, "gate": GATES[name], "rap_scope": "as_released"}
 

@@ -17,7 +17,8 @@ class ZodiacModel(TransformerSizes):
     """The Transformer with ZoDIAC attention (refined attention times an injected intensity)."""
 
     implementation: ClassVar[str] = "recap.papers.zodiac.model:Zodiac"
-    # Other values of rap_scope break the contract on purpose; tests/unit/papers/zodiac tests what they keep.
+    # Other values of rap_scope break the contract on purpose; tests/unit/papers/zodiac tests what
+    # they keep.
     variants: ClassVar[Sequence[Mapping[str, Any]]] = (
         {"gate": "tanh"},
         {"gate": "none", "zeta": 0.0},
@@ -27,20 +28,33 @@ class ZodiacModel(TransformerSizes):
     kind: Literal["zodiac"]
     gate: Literal["sigmoid", "tanh", "none"] = "sigmoid"
     zeta: float = Field(1.0, description="ZoneUp constant added to the gate (paper Eq. 8)")
-    zodiac_dropout: Probability = Field(0.2, description="dropout on the attended values (paper Eq. 3)")
+    zodiac_dropout: Probability = Field(
+        0.2, description="dropout on the attended values (paper Eq. 3)"
+    )
     rap_scope: Literal["head", "printed", "image", "global", "as_released"] = Field(
         "head",
-        description="what one intensity is averaged over; head: in the decoder over the tokens so far; printed: there "
-        "over the whole caption, later tokens included; as_released: one number a call, as the code has it; the beam "
+        description="what one intensity is averaged over; head: in the decoder over the tokens so far; "
+        "printed: there "
+        "over the whole caption, later tokens included; as_released: one number a call, as the "
+        "code has it; the beam "
         "search then differs from the code's once a caption of the batch has ended",
     )
     gelu: bool = Field(True, description="false: the GELU-free ablation of Table IV")
-    feed_forward_activation: Literal["none", "relu", "gelu"] = Field("none", description="released code: none")
+    feed_forward_activation: Literal["none", "relu", "gelu"] = Field(
+        "none", description="released code: none"
+    )
 
     @classmethod
     def example(cls) -> Self:
         """As the Transformer's."""
-        return cls(kind="zodiac", d_model=16, heads=2, d_feed_forward=24, encoder_layers=2, decoder_layers=2)
+        return cls(
+            kind="zodiac",
+            d_model=16,
+            heads=2,
+            d_feed_forward=24,
+            encoder_layers=2,
+            decoder_layers=2,
+        )
 
     @property
     def unused_parameters(self) -> Sequence[str]:

@@ -26,7 +26,9 @@ def matrices(model, images, tokens):
     """Return C~ of each clustering layer of the encoder and of the decoder."""
     found = {"encoder": [], "decoder": []}
     handles = [
-        module.register_forward_hook(lambda _m, _i, out, place=place: found[place].append(out.exp()))
+        module.register_forward_hook(
+            lambda _m, _i, out, place=place: found[place].append(out.exp())
+        )
         for place, modules in model.cluster_modules().items()
         for module in modules
         if module is not None
@@ -83,7 +85,8 @@ def test_clusters_are_probabilities_that_grow_from_layer_to_layer(shift):
 
 
 def test_a_fixed_window_is_the_special_case_whose_probabilities_are_0_and_1():
-    # C = 1 for pairs up to a distance, 0 beyond: as if Eq. 4 merged each element with the last ones alone.
+    # C = 1 for pairs up to a distance, 0 beyond: as if Eq. 4 merged each element with the last ones
+    # alone.
     x = Rows(torch.zeros(2, 1, 12, 4))
     line, _ = Window(window=2, height=1)(x, ())
     distance = (torch.arange(12) - torch.arange(12)[:, None]).abs()
@@ -99,9 +102,14 @@ def test_the_order_of_regions_in_a_store_changes_nothing():
     images, tokens = random_images(config(layout="regions"), masked=False), random_tokens()
     order = torch.randperm(N, generator=torch.Generator().manual_seed(2))
     stream = images.main
-    mixed = Images({"grid": Stream(stream.values[:, order], stream.mask, stream.boxes[:, order], stream.sizes)})
+    mixed = Images(
+        {"grid": Stream(stream.values[:, order], stream.mask, stream.boxes[:, order], stream.sizes)}
+    )
     torch.testing.assert_close(
-        log_probabilities(model, images, tokens), log_probabilities(model, mixed, tokens), atol=1e-12, rtol=0
+        log_probabilities(model, images, tokens),
+        log_probabilities(model, mixed, tokens),
+        atol=1e-12,
+        rtol=0,
     )
     memory, other = model.encode(images), model.encode(mixed)
     torch.testing.assert_close(memory.values[:, order], other.values)  # in the order of the store
@@ -128,17 +136,24 @@ def test_clusters_of_regions_do_not_depend_on_dummies(regions):
 def test_vectors_that_are_no_grid_are_refused():
     model = built(config())
     with pytest.raises(ValueError, match="a square grid, but an image has 8 vectors"):
-        model.encode(Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool)))
+        model.encode(
+            Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool))
+        )
     regions = built(config(layout="regions", sampling_rate=1))
     with pytest.raises(ValueError, match="needs boxes"):
-        regions.encode(Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool)))
+        regions.encode(
+            Images.of(torch.zeros(1, 8, 7, dtype=torch.float64), torch.ones(1, 8, dtype=torch.bool))
+        )
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"layout": "regions", "visual_positions": "grid"}, ["grid positions", "layout grid"]),
-        ({"layout": "regions", "encoder_clustering": "1d"}, ["layout regions", "encoder_clustering 2d"]),
+        (
+            {"layout": "regions", "encoder_clustering": "1d"},
+            ["layout regions", "encoder_clustering 2d"],
+        ),
         ({"plain_encoder_layers": 2}, ["2 layers", "plain_encoder_layers"]),
     ],
 )

@@ -23,7 +23,9 @@ RIGHT, DOWN, LEFT, UP = range(4)
 
 
 def test_the_direction_leads_from_the_key_to_the_query():
-    centres = torch.tensor([[0.1, 0.5], [0.9, 0.5], [0.5, 0.9], [0.5, 0.1]])  # left, right, low, high
+    centres = torch.tensor(
+        [[0.1, 0.5], [0.9, 0.5], [0.5, 0.9], [0.5, 0.1]]
+    )  # left, right, low, high
     index = direction_index(centres, 1)
     assert index[1, 0] == RIGHT and index[0, 1] == LEFT
     assert index[2, 3] == DOWN and index[3, 2] == UP
@@ -32,15 +34,21 @@ def test_the_direction_leads_from_the_key_to_the_query():
 
 def test_ties_do_not_depend_on_rounding():
     exact = Boxes.of(cell_boxes(7)).centres
-    noise = 1e-12 * torch.randn(exact.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    noise = 1e-12 * torch.randn(
+        exact.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     assert torch.equal(direction_index(exact + noise, 1), direction_index(exact, 1))
 
 
 def test_boxes_without_area_have_a_finite_geometry():
-    boxes = Boxes.of(torch.tensor([[0.2, 0.2, 0.2, 0.2], [0.0, 0.0, 1.0, 1.0]], dtype=torch.float64))
+    boxes = Boxes.of(
+        torch.tensor([[0.2, 0.2, 0.2, 0.2], [0.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
+    )
     assert boxes.sides[0].tolist() == [SMALLEST_SIDE] * 2
     for per_quadrant, direction in ((1, "log_index"), (2, "learned"), (0, "log_index")):
-        module = RelativeSpatialEncoding(heads=2, per_quadrant=per_quadrant, direction=direction, plus_one=False)
+        module = RelativeSpatialEncoding(
+            heads=2, per_quadrant=per_quadrant, direction=direction, plus_one=False
+        )
         assert torch.isfinite(module.double()(boxes)).all()
 
 
@@ -48,16 +56,30 @@ def moved(stream):
     """Return a stream whose boxes are mirrored, left to right."""
     left, top, right, bottom = stream.boxes.unbind(-1)
     width = stream.sizes[:, :1]
-    return Stream(stream.values, stream.mask, torch.stack([width - right, top, width - left, bottom], -1), stream.sizes)
+    return Stream(
+        stream.values,
+        stream.mask,
+        torch.stack([width - right, top, width - left, bottom], -1),
+        stream.sizes,
+    )
 
 
-@pytest.mark.parametrize("changes", [{}, {"directions_per_quadrant": 0}], ids=["direction", "no direction"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"directions_per_quadrant": 0}], ids=["direction", "no direction"]
+)
 def test_boxes_of_regions_count_and_those_of_the_grid_are_not_asked_for(changes):
     model, tokens = built(EXAMPLE.model_copy(update=changes)), random_tokens()
     images = random_images(EXAMPLE)
     expected = log_probabilities(model, images, tokens)
-    mirrored = Images({name: moved(stream) if name == "region" else stream for name, stream in images.streams.items()})
-    assert (log_probabilities(model, mirrored, tokens) - expected).abs().amax((1, 2, 3)).min() > 1e-6
+    mirrored = Images(
+        {
+            name: moved(stream) if name == "region" else stream
+            for name, stream in images.streams.items()
+        }
+    )
+    assert (log_probabilities(model, mirrored, tokens) - expected).abs().amax(
+        (1, 2, 3)
+    ).min() > 1e-6
     grid = images["grid"]
     bare = Images({**images.streams, "grid": Stream(grid.values, grid.mask)})
     assert torch.equal(log_probabilities(model, bare, tokens), expected)
@@ -65,10 +87,14 @@ def test_boxes_of_regions_count_and_those_of_the_grid_are_not_asked_for(changes)
 
 def test_directions_alone_tell_mirrored_boxes_apart():
     # Eq. 9 takes absolute distances, so without direction the bias is that of the mirrored boxes.
-    boxes = torch.tensor([[0.1, 0.1, 0.2, 0.3], [0.6, 0.2, 0.8, 0.3], [0.4, 0.7, 0.9, 0.9]], dtype=torch.float64)
+    boxes = torch.tensor(
+        [[0.1, 0.1, 0.2, 0.3], [0.6, 0.2, 0.8, 0.3], [0.4, 0.7, 0.9, 0.9]], dtype=torch.float64
+    )
     mirrored = torch.stack([1 - boxes[:, 2], boxes[:, 1], 1 - boxes[:, 0], boxes[:, 3]], -1)
     for per_quadrant in (0, 1):
-        module = RelativeSpatialEncoding(heads=2, per_quadrant=per_quadrant, direction="log_index", plus_one=False)
+        module = RelativeSpatialEncoding(
+            heads=2, per_quadrant=per_quadrant, direction="log_index", plus_one=False
+        )
         bias, other = (module.double().embed(Boxes.of(some)) for some in (boxes, mirrored))
         assert torch.allclose(bias, other, atol=1e-9) is (per_quadrant == 0)
 

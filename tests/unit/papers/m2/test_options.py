@@ -41,7 +41,9 @@ def test_sinusoids_are_the_released_table_from_its_second_row_on():
     released = np.load(GOLDEN / "positional_tables.npz")["out/m2_16"]
     assert not released[0].any()
     model = build_model(SMALL, InputSpec({"main": 7}, 11))
-    torch.testing.assert_close(model.positions[:19], torch.from_numpy(released[1:]), atol=2e-6, rtol=0)
+    torch.testing.assert_close(
+        model.positions[:19], torch.from_numpy(released[1:]), atol=2e-6, rtol=0
+    )
     assert "positions" not in model.state_dict()
 
 
@@ -56,7 +58,9 @@ def test_noise_is_kept_with_the_weights_and_learns_nothing():
 
 
 def test_memory_slots_are_normal_as_intended_or_uniform_as_released():
-    normal, uniform = (full_size(memory_init=kind).encoder[0].attention for kind in ("normal", "xavier"))
+    normal, uniform = (
+        full_size(memory_init=kind).encoder[0].attention for kind in ("normal", "xavier")
+    )
     assert normal.memory_key.shape == normal.memory_value.shape == (1, 40, 512)
     for memory, deviation in ((normal.memory_key, 1 / 64), (normal.memory_value, 1 / 40)):
         assert abs(memory.std().item() / deviation - 1) < 0.02
@@ -82,7 +86,9 @@ def test_attended_padding_is_vectors_of_zeros():
     alone = images.select(torch.tensor([1]))
     trimmed = Images.of(alone.main.values[:, :3], alone.main.mask[:, :3])
     found = as_released.encode(trimmed)
-    torch.testing.assert_close(found.levels, as_released.encode(images).levels[1:2], atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        found.levels, as_released.encode(images).levels[1:2], atol=1e-12, rtol=0
+    )
 
 
 def test_attended_padding_needs_a_number_of_vectors():

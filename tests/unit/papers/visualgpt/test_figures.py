@@ -1,4 +1,5 @@
-"""VisualGPT's figures: gates by the equations, scores of words, and parts of speech of captions and WikiText."""
+"""VisualGPT's figures: gates by the equations, scores of words, and parts of speech of captions and
+WikiText."""
 
 import csv
 import math
@@ -34,7 +35,9 @@ def captions():
         words = [*WORDS, WORDS[image % 5]]
         last = [0.05 * WORDS.index(word) for word in words]
         visual = [[numbers.random(), numbers.random(), gate] for gate in last]
-        return CaptionGates(image, words, visual, [[1 - value for value in layers] for layers in visual])
+        return CaptionGates(
+            image, words, visual, [[1 - value for value in layers] for layers in visual]
+        )
 
     return [caption(image) for image in range(8)]
 
@@ -47,7 +50,9 @@ def test_scores_are_normalized_over_all_captions(captions, tmp_path):
     write_gates(captions, heading=HEADING, out=out)
     rows = list(csv.DictReader(out["gates.csv"].open()))
     scores = {row["word"]: float(row["visual_score"]) for row in rows}
-    assert scores == pytest.approx({(f"'{w}" if w[0] == "=" else w): n / 9 for n, w in enumerate(WORDS)})
+    assert scores == pytest.approx(
+        {(f"'{w}" if w[0] == "=" else w): n / 9 for n, w in enumerate(WORDS)}
+    )
     assert [row["word"] for row in rows][-1] == "a"
     assert {row["occurrences"] for row in rows} == {"8", "9", "10"}
     with Image.open(out["gates.png"]) as figure:
@@ -69,29 +74,46 @@ def test_a_word_has_one_gate_whether_it_is_one_token_or_several(tmp_path):
 
 
 def test_the_gates_are_those_of_equations_5_and_6():
-    visual, language = gate_values(torch.tensor([-3.0, -1.0, 0.0, 1.0, 3.0]), tau=0.2, normalized=False)
+    visual, language = gate_values(
+        torch.tensor([-3.0, -1.0, 0.0, 1.0, 3.0]), tau=0.2, normalized=False
+    )
     low, high = (1 / (1 + math.exp(-x)) for x in (1.0, 3.0))
     assert visual.tolist() == pytest.approx([0, 1 - low, 0.5, low, high])
     assert language.tolist() == pytest.approx([high, low, 0.5, 1 - low, 0])
     visual, language = gate_values(torch.tensor([-3.0, -1.0, 3.0]), tau=0.2, normalized=True)
-    assert visual.tolist() == pytest.approx([0, 1 - low, 1]) and (visual + language).tolist() == pytest.approx(
-        [1, 1, 1]
-    )
+    assert visual.tolist() == pytest.approx([0, 1 - low, 1]) and (
+        visual + language
+    ).tolist() == pytest.approx([1, 1, 1])
 
 
 def test_a_figure_of_models_without_models_is_refused(tmp_path):
-    models = DrawnModels({}, corpus=tmp_path, vocabulary=tmp_path, features=[], image_roots=[tmp_path], heading="")
+    models = DrawnModels(
+        {}, corpus=tmp_path, vocabulary=tmp_path, features=[], image_roots=[tmp_path], heading=""
+    )
     with refused(ConfigError, "attention", "--runs"):
         write_figure(AttentionFigure(kind="attention"), models, tmp_path / "mine")
 
 
-ARTICLE = " \n = Valkyria Chronicles = \n \n Bob saw a well @-@ known <unk> . It was Bob 's dog . \n"
+ARTICLE = (
+    " \n = Valkyria Chronicles = \n \n Bob saw a well @-@ known <unk> . It was Bob 's dog . \n"
+)
 FIGURE = {"kind": "parts_of_speech", "text": "wiki.tokens", "title": "Wiki $x$ <b>"}
 
 
 def by_lexicon(lists):
-    tags = {"a": "DT", "dog": "NN", "saw": "VBD", "was": "VBZ", "well-known": "JJ", "it": "PRP", "bob's": "NNP"}
-    return [[tags.get(word.lower(), "NNP" if word.istitle() else "NN") for word in words] for words in lists]
+    tags = {
+        "a": "DT",
+        "dog": "NN",
+        "saw": "VBD",
+        "was": "VBZ",
+        "well-known": "JJ",
+        "it": "PRP",
+        "bob's": "NNP",
+    }
+    return [
+        [tags.get(word.lower(), "NNP" if word.istitle() else "NN") for word in words]
+        for words in lists
+    ]
 
 
 @pytest.fixture
@@ -115,9 +137,17 @@ def models(tmp_path, monkeypatch):
 
 
 def test_shares_are_of_the_training_captions_and_of_the_sentences_of_the_text(models, tmp_path):
-    write_figure(PartsOfSpeechFigure(**FIGURE, printed={"nouns": 75, "verbs": -14}), models, tmp_path / "t")
-    rows = {row["part_of_speech"]: row for row in csv.DictReader((tmp_path / "t_parts_of_speech.csv").open())}
-    shares = {part: (float(row["captions_percent"]), float(row["text_percent"])) for part, row in rows.items()}
+    write_figure(
+        PartsOfSpeechFigure(**FIGURE, printed={"nouns": 75, "verbs": -14}), models, tmp_path / "t"
+    )
+    rows = {
+        row["part_of_speech"]: row
+        for row in csv.DictReader((tmp_path / "t_parts_of_speech.csv").open())
+    }
+    shares = {
+        part: (float(row["captions_percent"]), float(row["text_percent"]))
+        for part, row in rows.items()
+    }
     assert shares == {  # of the text: Bob saw a well-known | It was Bob's dog
         "determiners": (40, 12.5),
         "nouns": (40, 12.5),
@@ -136,7 +166,11 @@ def test_a_text_that_is_missing_damaged_or_empty_is_refused(models, tmp_path):
     figure, (text,) = PartsOfSpeechFigure(**FIGURE), models.texts
     with refused(ConfigError, "parts_of_speech", "1 texts", "--texts"):
         write_figure(figure, replace(models, texts=[]), tmp_path / "t")
-    for content, error in ((b"\xff\xfe", DamagedData), (b" = Title = \n", DataError), (None, MissingData)):
+    for content, error in (
+        (b"\xff\xfe", DamagedData),
+        (b" = Title = \n", DataError),
+        (None, MissingData),
+    ):
         text.unlink() if content is None else text.write_bytes(content)
         with refused(error, text):
             write_figure(figure, models, tmp_path / "t")

@@ -1,4 +1,5 @@
-"""Pretrained weights of VisualGPT (what is taken, left random, refused) and the gates that figures read."""
+"""Pretrained weights of VisualGPT (what is taken, left random, refused) and the gates that figures
+read."""
 
 import json
 from dataclasses import replace
@@ -8,7 +9,16 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.golden import with_parameters
-from helpers.model_cases import V, build_model, built, inputs, log_probabilities, random_images, random_tokens, stepwise
+from helpers.model_cases import (
+    V,
+    build_model,
+    built,
+    inputs,
+    log_probabilities,
+    random_images,
+    random_tokens,
+    stepwise,
+)
 from helpers.refusals import refused
 from recap.core.errors import ChangedFile, ConfigError, MissingSettings
 from recap.data.vocabulary import Vocabulary
@@ -18,7 +28,9 @@ from recap.papers.visualgpt.settings import VisualGptModel
 from recap.runs.inputs import pretrained_file
 
 CONFIG = VisualGptModel.example()
-WORDS = Vocabulary([f"w{number}" for number in range(V - 4)], {"min_count": 1, "max_length": 9, "splits": "train"})
+WORDS = Vocabulary(
+    [f"w{number}" for number in range(V - 4)], {"min_count": 1, "max_length": 9, "splits": "train"}
+)
 
 
 def language_model(**changes):
@@ -45,7 +57,9 @@ def test_a_decoder_begins_with_the_first_layers_and_positions_of_a_language_mode
     for layer in range(2):
         ours, theirs = found.decoder.blocks[layer].state_dict(), source.blocks[layer].state_dict()
         assert all(torch.equal(ours[name], value) for name, value in theirs.items())
-    assert torch.equal(found.decoder.position_embedding.weight, source.position_embedding.weight[:70])
+    assert torch.equal(
+        found.decoder.position_embedding.weight, source.position_embedding.weight[:70]
+    )
     assert f"taken: {4 + 2 * 16} (word_embedding, " in caplog.text
     assert "left random: 24 (blocks.*.cross.query, " in caplog.text
     assert "of the file not used: 16 (blocks.*.attention.key, " in caplog.text  # the third block
@@ -114,14 +128,21 @@ def test_files_that_are_no_weights_are_refused(tmp_path, weights):
             model(tmp_path / name)
     with refused(MissingSettings, "missing.safetensors", "`weights`"):
         model(tmp_path / "missing.safetensors")
-    save_file({"a": torch.zeros(1)}, weights, metadata={METADATA: json.dumps({"heads": 2, "vocabulary_hash": "0"})})
+    save_file(
+        {"a": torch.zeros(1)},
+        weights,
+        metadata={METADATA: json.dumps({"heads": 2, "vocabulary_hash": "0"})},
+    )
     with refused(ChangedFile, weights):
         model(weights)
 
 
 def test_settings_and_files_of_weights_must_agree(tmp_path):
     assert pretrained_file(None, None) is None
-    assert pretrained_file("language_model:x", tmp_path / "x.safetensors") == tmp_path / "x.safetensors"
+    assert (
+        pretrained_file("language_model:x", tmp_path / "x.safetensors")
+        == tmp_path / "x.safetensors"
+    )
     with refused(ConfigError, "--weights"):
         pretrained_file("language_model:x", None)
     with refused(ConfigError, f"--weights {tmp_path}", "`weights`"):
@@ -135,17 +156,23 @@ def test_weights_from_the_hub_are_fetched_at_their_revision(monkeypatch, tmp_pat
 
     asked = []
     monkeypatch.setattr(
-        huggingface_hub, "hf_hub_download", lambda *a, **k: asked.append((a, k)) or str(tmp_path / "w.safetensors")
+        huggingface_hub,
+        "hf_hub_download",
+        lambda *a, **k: asked.append((a, k)) or str(tmp_path / "w.safetensors"),
     )
     revision = "0123456789" * 4
-    assert pretrained_file(f"hub:openai-community/gpt2@{revision}", None) == tmp_path / "w.safetensors"
+    assert (
+        pretrained_file(f"hub:openai-community/gpt2@{revision}", None) == tmp_path / "w.safetensors"
+    )
     assert asked == [(("openai-community/gpt2", "model.safetensors"), {"revision": revision})]
 
     def offline(*_, **__):
         raise OSError("no route to host")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    with refused(ConfigError, f"hub:openai-community/gpt2@{revision}", "no route to host", "`inputs`"):
+    with refused(
+        ConfigError, f"hub:openai-community/gpt2@{revision}", "no route to host", "`inputs`"
+    ):
         pretrained_file(f"hub:openai-community/gpt2@{revision}", None)
 
 
@@ -157,7 +184,9 @@ def test_a_closed_visual_gate_reads_nothing_of_the_image():
             for gate in block.fusion.gate.gates:
                 gate.weight.zero_()
                 gate.bias.fill_(50.0)  # alpha 1: all language
-    one, other = (log_probabilities(found, random_images(config, seed=seed), tokens) for seed in (1, 2))
+    one, other = (
+        log_probabilities(found, random_images(config, seed=seed), tokens) for seed in (1, 2)
+    )
     torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
 
 
@@ -183,7 +212,13 @@ def test_gates_behind_each_token():
     gate.pair = lambda *a: seen.append(pair(*a)) or seen[-1]
     found.decode(tokens, memory)
     torch.testing.assert_close(visual[1], torch.stack([each[0].mean(-1) for each in seen]).mean(0))
-    torch.testing.assert_close(language[1], torch.stack([each[1].mean(-1) for each in seen]).mean(0))
+    torch.testing.assert_close(
+        language[1], torch.stack([each[1].mean(-1) for each in seen]).mean(0)
+    )
     assert not any(module._forward_hooks for module in found.modules())
     with refused(ConfigError, "VisualGpt", "fusion srau"):
-        visual_gates(built(VisualGptModel.model_validate({**CONFIG.model_dump(), "fusion": "plain"})), tokens, memory)
+        visual_gates(
+            built(VisualGptModel.model_validate({**CONFIG.model_dump(), "fusion": "plain"})),
+            tokens,
+            memory,
+        )

@@ -1,4 +1,5 @@
-"""ZoDIAC's averages over more than a prefix, which break the contract of models on purpose, and what they keep."""
+"""ZoDIAC's averages over more than a prefix, which break the contract of models on purpose, and
+what they keep."""
 
 import pytest
 import torch
@@ -55,7 +56,9 @@ def same(*pair):
     return torch.allclose(*pair, atol=1e-12, rtol=0)
 
 
-def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on_it(any_scope, tokens, monkeypatch):
+def test_a_mask_that_hides_nothing_may_be_left_out_only_where_nothing_depends_on_it(
+    any_scope, tokens, monkeypatch
+):
     images = random_images(EXAMPLE, masked=False)
     before = log_probabilities(any_scope, images, tokens), stepwise(any_scope, images, tokens)
     for module in (transformer, shared_transformer):
@@ -70,13 +73,20 @@ def test_more_padding_of_captions_changes_nothing_but_the_released_average(scope
     longer = torch.nn.functional.pad(tokens, (0, 4), value=PAD)
     mask, memory = tokens != PAD, scoped.encode(images)
     padded = [scoped.decode(some, memory)[:, :, :T][mask] for some in (tokens, longer)]
-    targets = [PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)]  # as training asks
-    packed = [scoped.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)]
+    targets = [
+        PackedIndex(torch.nn.functional.pad(mask[..., 1:], (0, end))) for end in (1, 5)
+    ]  # as training asks
+    packed = [
+        scoped.decode_words(*asked, memory) for asked in zip((tokens, longer), targets, strict=True)
+    ]
     assert [same(*padded), same(*packed)] == [not scoped.keep_masks] * 2
 
 
 def test_more_padding_of_images_changes_nothing_but_the_released_average(scoped, images, tokens):
-    found = log_probabilities(scoped, wider(images), tokens), log_probabilities(scoped, images, tokens)
+    found = (
+        log_probabilities(scoped, wider(images), tokens),
+        log_probabilities(scoped, images, tokens),
+    )
     assert same(*found) is not scoped.keep_masks
 
 
@@ -96,9 +106,16 @@ def test_uncached_scopes_decode_a_growing_prefix(scope, images, tokens):
 
 
 def test_the_released_average_decodes_under_one_mask_for_all_captions(images, tokens):
-    # Its denominator does not grow with the captions there, but does under teacher forcing; one caption tells nothing.
-    model, first = built(EXAMPLE.model_copy(update={"rap_scope": "as_released", "gate": "tanh"})), torch.tensor([0])
+    # Its denominator does not grow with the captions there, but does under teacher forcing; one
+    # caption tells nothing.
+    model, first = (
+        built(EXAMPLE.model_copy(update={"rap_scope": "as_released", "gate": "tanh"})),
+        torch.tensor([0]),
+    )
     for captions in (1, 2):
         some = tokens[:1, :captions, :4]
-        last = [found(model, images.select(first), some)[..., -1, :] for found in (stepwise, log_probabilities)]
+        last = [
+            found(model, images.select(first), some)[..., -1, :]
+            for found in (stepwise, log_probabilities)
+        ]
         assert same(*last) is (captions == 1)
