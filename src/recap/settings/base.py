@@ -15,7 +15,8 @@ from recap.core.errors import nearest
 class Strict(BaseModel):
     """Refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    # Validators are built at their first use: a command has use for few of them.
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 def neutral(default: Any, **options: Any) -> Any:
