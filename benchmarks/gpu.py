@@ -23,7 +23,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -36,6 +35,7 @@ from recap.core.device import mixed, prepare_gpu, select_device
 from recap.core.documents import write_json
 from recap.core.errors import RecapError
 from recap.core.hashing import commit, sha256_file
+from recap.core.version import VERSION
 from recap.features.grid import Backbone
 from recap.measure.steps import Trial, elapsed, machine, paper_shapes, rounded
 from recap.models.compiled import compile_passes, is_compiled
@@ -205,7 +205,7 @@ def about(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "recap": version("recap"),
+        "recap": VERSION,
         "commit": commit(),
         "measured_on": str(date.today()),
     }

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-for file in Path(sys.argv[1]).glob("lib/python*/site-packages/__editable__.recap-*.pth"):
+for file in Path(sys.argv[1]).glob("lib/python*/site-packages/__editable__.recap_captions-*.pth"):
     if not file.read_bytes().isascii():
         source = os.path.relpath("src", sys.argv[1])
         line = (

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from recap.core.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from recap.share.captioner import PhotoCaptioner, load
 
-__version__ = "0.1.0"
 __all__ = ["PhotoCaptioner", "__version__", "load"]
 
 

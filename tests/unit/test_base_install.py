@@ -10,6 +10,8 @@ from importlib.metadata import packages_distributions, requires
 
 import pytest
 
+from recap.core.version import DISTRIBUTION
+
 pytestmark = pytest.mark.seconds
 
 # As if what only the extras need were not installed: its import fails.
@@ -39,12 +41,12 @@ def without():
         for module, names in packages_distributions().items()
     }
     installed = set().union(*modules.values())
-    base, todo = set(), needed("recap")
+    base, todo = set(), needed(DISTRIBUTION)
     while todo:
         base |= todo
         todo = {name for each in todo & installed for name in needed(each)} - base
     extras = (
-        set().union(*(needed("recap", extra) for extra in ("workflow", "tracking", "studies")))
+        set().union(*(needed(DISTRIBUTION, extra) for extra in ("workflow", "tracking", "studies")))
         - base
     )
     missing = {module for module, names in modules.items() if names & extras and not names & base}
@@ -78,7 +80,8 @@ def test_a_command_that_needs_more_says_so(without, results):
     done = run(f"{without}sys.argv = {command!r}\nfrom recap.cli import main\nmain()\n")
     assert done.returncode == 2
     assert done.stderr.endswith(
-        "is not installed; install all of recap: pip install 'recap[workflow,tracking,studies]'\n"
+        "is not installed; install all of recap: pip install "
+        "'recap-captions[workflow,tracking,studies]'\n"
     )
 
 

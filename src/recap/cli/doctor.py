@@ -29,25 +29,25 @@ _PACKAGES = (
     (
         "snakemake",
         "no workflow; `recap caption` works",
-        "make install, or pip install 'recap[workflow]'",
+        "make install, or pip install 'recap-captions[workflow]'",
     ),
     (
         "snakemake-executor-plugin-slurm",
         "`--profile profiles/slurm` is refused with the usage of snakemake",
-        "pip install 'recap[slurm]'",
+        "pip install 'recap-captions[slurm]'",
     ),
     (
         "dvc",
         "results are not versioned, `recap artifacts` does not work",
-        "pip install 'recap[workflow]'",
+        "pip install 'recap-captions[workflow]'",
     ),
-    ("mlflow", "runs are not listed for comparison", "pip install 'recap[tracking]'"),
-    ("pycocoevalcap", "captions are not scored", "pip install 'recap[workflow]'"),
-    ("statsmodels", "no power and agreement of raters", "pip install 'recap[studies]'"),
+    ("mlflow", "runs are not listed for comparison", "pip install 'recap-captions[tracking]'"),
+    ("pycocoevalcap", "captions are not scored", "pip install 'recap-captions[workflow]'"),
+    ("statsmodels", "no power and agreement of raters", "pip install 'recap-captions[studies]'"),
     (
         "huggingface_hub",
         "no weights by name from the hub; files by hand work",
-        "pip install 'recap[hub]'",
+        "pip install 'recap-captions[hub]'",
     ),
     ("detectron2", "no regions of a detector; imported features work", "docs/guides/detectron2.md"),
 )

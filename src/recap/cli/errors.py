@@ -67,7 +67,7 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("recap"):
         return (
             f"{error.name} is not installed; install all of recap: pip install "
-            "'recap[workflow,tracking,studies]'"
+            "'recap-captions[workflow,tracking,studies]'"
         )
     if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
         remedy = (

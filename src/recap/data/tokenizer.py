@@ -103,7 +103,7 @@ def tokenize_report(report: str) -> list[str]:
 
 TAGGED = 10_000  # captions, evenly spread over a split, whose words are tagged
 TAGGER = "TextBlob's pattern tagger"  # its lexicon and rules come with its package
-GET = "pip install 'recap[tagger]'"
+GET = "pip install 'recap-captions[tagger]'"
 # The start of a Penn Treebank tag.
 _KINDS = {
     "NNP": "proper nouns", "NN": "nouns", "VB": "verbs", "MD": "verbs", "JJ": "adjectives", "RB": (

@@ -102,7 +102,7 @@ class Clip:
             from transformers.utils import logging
         except ImportError as error:
             raise MetricError(
-                "CLIPScore needs transformers; install it with: pip install 'recap[clip]'"
+                "CLIPScore needs transformers; install it with: pip install 'recap-captions[clip]'"
             ) from error
 
         logging.disable_progress_bar()

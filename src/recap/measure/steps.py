@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from recap.core.device import half_precision
 from recap.core.documents import write_json
 from recap.core.hashing import commit, derived_seed
 from recap.core.log import log
+from recap.core.version import VERSION
 from recap.data.vocabulary import BANNED, BOS, EOS, PAD, SPECIAL
 from recap.decoding.beam import search
 from recap.decoding.step import DecodingBatch, with_banned_tokens
@@ -185,7 +185,7 @@ def write_steps(
         "machine": machine(device),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "recap": f"{version('recap')}, commit {commit()}",
+        "recap": f"{VERSION}, commit {commit()}",
         "measured_on": str(date.today()),
         "steps": steps,
     }

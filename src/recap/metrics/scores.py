@@ -15,6 +15,7 @@ from recap.core.documents import write_json
 from recap.core.errors import MetricError, nearest
 from recap.core.files import atomic_path
 from recap.core.hashing import format_signature
+from recap.core.version import VERSION
 from recap.metrics import coco
 from recap.metrics.base import Captions, Gap, Metric, Result, sanitize
 from recap.metrics.java import java_executable
@@ -152,7 +153,7 @@ def evaluate_captions(
         "images": f"{len(captions)}",
         "split": f"{split}@{split_hash}",
         **decoding.signature,
-        "recap": version("recap"),
+        "recap": VERSION,
     }
     values = {
         "scores": scores.corpus,

@@ -39,6 +39,7 @@ MACHINERY = (
     "recap.core.files",
     "recap.core.log",
     "recap.core.process",
+    "recap.core.version",
     "recap.features.hdf5",
     "recap.features.origins",
     "recap.features.write",

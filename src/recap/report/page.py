@@ -24,6 +24,7 @@ from recap.core.errors import RecapError, counted
 from recap.core.files import atomic_path, write_text
 from recap.core.hashing import commit
 from recap.core.log import log
+from recap.core.version import VERSION
 from recap.data.corpus import SPLITS, Corpus
 from recap.models.check import costs_of
 from recap.plan.amounts import UnknownSize
@@ -45,7 +46,7 @@ from recap.tables.text import NONE, Block, Cell, Line, TextTable, plain
 
 _HOUR = 3600
 _COLUMNS = ("Stage", "Finished", "Planned", "Hours so far", "Hours planned")
-_PACKAGES = ("recap", "torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
+_PACKAGES = ("torch", "numpy", "scipy", "pycocoevalcap", "timm", "snakemake")
 _OF_A_TRAINING = {
     "git_commit": "commit",
     "torch": "torch",
@@ -323,8 +324,11 @@ def origins(plan: RunPlan, done: Progress, signatures: Sequence[str]) -> Iterato
     """Yield name and value of what is behind the numbers: versions, commits, data sets, features,
     signatures."""
     installed = {each.metadata["Name"]: each.version for each in distributions()}
-    versions = ", ".join(f"{name} {installed[name]}" for name in _PACKAGES if name in installed)
-    yield "Report made by", f"{versions}, Python {platform.python_version()}, commit {commit()}"
+    versions = "".join(f", {name} {installed[name]}" for name in _PACKAGES if name in installed)
+    yield (
+        "Report made by",
+        f"recap {VERSION}{versions}, Python {platform.python_version()}, commit {commit()}",
+    )
     for key, name in _OF_A_TRAINING.items():
         counts = Counter(str(each[key]) for each in done.records if key in each)
         if counts:

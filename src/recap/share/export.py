@@ -18,6 +18,7 @@ from recap.core.checksums import record
 from recap.core.errors import ConfigError, RecapError
 from recap.core.files import atomic_path, write_text
 from recap.core.log import log
+from recap.core.version import DISTRIBUTION, VERSION
 from recap.plan.records import read_tables
 from recap.plan.run import row_setting
 from recap.runs.folder import CONFIG, read_weights
@@ -41,6 +42,8 @@ _CARD, _ARTIFACT = "README.md", "run"
 _SERVED = Path(__file__).with_name("served_model.py")
 _USE = """\
 ## Use
+
+Install recap with `pip install 'recap-captions[hub]'`.
 
 ```python
 import recap
@@ -115,7 +118,7 @@ def export_mlflow(run: Path, out: Path, **options: Any) -> None:
             python_model=str(_SERVED),  # its code: nothing is pickled
             artifacts={_ARTIFACT: str(folder)},
             signature=signature,
-            pip_requirements=[f"{name}=={version(name)}" for name in ("recap", "mlflow")],
+            pip_requirements=[f"{DISTRIBUTION}=={VERSION}", f"mlflow=={version('mlflow')}"],
         )
     log.info(
         f"serve it with: mlflow models serve -m {out} --env-manager local --host 127.0.0.1 --port "

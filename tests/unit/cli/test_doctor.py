@@ -21,7 +21,7 @@ def test_all_that_is_missing_says_what_is_lost_and_how_to_get_it(monkeypatch):
     monkeypatch.setattr(doctor, "_installed", lambda name: None)
     every = doctor.examine(Path())
     lacking = {each.name: each for each in every if each.version is None}
-    assert "recap[slurm]" in lacking["snakemake-executor-plugin-slurm"].get
+    assert "recap-captions[slurm]" in lacking["snakemake-executor-plugin-slurm"].get
     assert {
         "LaTeX",
         "browser",

@@ -46,7 +46,7 @@ def test_an_installed_tagger_is_used_and_a_missing_one_explained(monkeypatch):
     assert text.startswith("Tagged by TextBlob") and "- nouns: 33.3 %" in text
     monkeypatch.setattr(tokenizer, "find_spec", lambda name: None)
     assert "No tagger is installed" in tokenizer.shares([["a", "dog"]])
-    with refused(ConfigError, "no tagger is installed", "recap[tagger]"):
+    with refused(ConfigError, "no tagger is installed", "recap-captions[tagger]"):
         tokenizer.tag([["a", "dog"]])
 
 

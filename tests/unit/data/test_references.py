@@ -3,7 +3,6 @@ pictures."""
 
 import json
 import shutil
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -89,18 +88,6 @@ def test_the_known_files_and_captions_are_those_of_the_parameters(request):
             load_named(folder, "datasets", name) for folder in (references.KNOWN, params)
         )
         assert known.outside_files() == shipped.captions_alone().outside_files()
-
-
-def test_an_installed_wheel_has_the_known_files(request):
-    project = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"]["recap"]
-    shipped = {
-        file
-        for pattern in patterns
-        for file in references.KNOWN.parents[1].glob(pattern)
-        if file.is_file()
-    }
-    assert {file for file in references.KNOWN.rglob("*") if file.is_file()} <= shipped
 
 
 def test_a_folder_of_another_program_named_params_does_no_harm(tmp_path):

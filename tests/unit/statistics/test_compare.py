@@ -154,6 +154,7 @@ def test_rows_may_lie_in_any_order_of_images(tmp_path):
         ("@ab12", "@cd34", "split"),
         ("images:{images}", "images:9", "images"),
         ("beam:3", "beam:5", None),  # rows decoded differently can be compared
+        ("recap:0.2.0", "recap:0.1.0", None),  # and rows scored by an earlier version
     ],
 )
 def test_rows_scored_differently_are_refused(tmp_path, old, new, key):
